@@ -291,6 +291,7 @@ func TestSameResult(tb *testing.T) {
 				Type: "Ready", Status: ready, Reason: string(ready), LastTransitionTime: metav1.NewTime(time.Unix(2, 0)),
 			})
 			if legacy {
+				//nolint:staticcheck // Cluster API writes this form as long as it serves API v1beta1.
 				v1beta1conditions.Set(m, &clusterv1.Condition{
 					Type: "Ready", Status: "True", LastTransitionTime: metav1.NewTime(time.Unix(3, 0)),
 				})
@@ -308,7 +309,7 @@ func TestSameResult(tb *testing.T) {
 		}
 		do := func(id string) (*clusterv1.Machine, int) {
 			w := newWorld(tb)
-			ctx, end := context.WithCancel(context.WithValue(context.Background(), reconcileKey{}, types.UID(id)))
+			ctx, end := context.WithCancel(context.WithValue(tb.Context(), reconcileKey{}, types.UID(id)))
 			defer end()
 			if err := reconcile(ctx, w.client, change); err != nil {
 				t.Fatal(err)
