@@ -10,7 +10,7 @@ var rules = []rule{
 		api/updates/v1alpha1 api/v1alpha1 internal/capi internal/contract internal/controllers
 		internal/diagnostics internal/gate/gatehooks internal/guard/guardwebhook internal/hookclient
 		internal/hookserver internal/inplace internal/inplace/engine internal/inplace/request
-		internal/lease internal/linuxhost internal/metrics internal/pool
+		internal/lease internal/linuxhost internal/metrics internal/patches internal/pool
 		internal/pool/machinedeployment internal/pool/machineset internal/port
 		internal/snapshot internal/topology internal/transport/pod internal/transport/ssh
 		internal/updatepolicy internal/updaters internal/updaters/handover
@@ -161,6 +161,7 @@ var rules = []rule{
 		api/v1alpha1 internal/capi internal/inplace internal/inplace/request internal/keyed
 		internal/status
 	`},
+	{pkg: "internal/patches", kind: effects, imports: ``},
 	{pkg: "internal/peer", kind: effects, imports: ``},
 	{pkg: "internal/pool", kind: pure, imports: ``},
 	{pkg: "internal/pool/machinedeployment", kind: effects, imports: `

@@ -21,12 +21,17 @@ import (
 // deploymentEvents is the source of Events on MachineDeployments, as Cluster API's controller has it.
 const deploymentEvents = "machinedeployment-controller"
 
+// statusInterval is how late the status of a group may be about the steps of a rollout. A Machine takes
+// several such steps in a few seconds, and each write of the group's status causes one of the Cluster's.
+const statusInterval = 5 * time.Second
+
 // addMachineDeployments adds the controller of MachineDeployments: ours.
 func (b *builder) addMachineDeployments(ctx context.Context) error {
 	options := machinedeployment.Options{
 		Client: b.mgr.GetClient(), Runtime: b.runtimeClient, Now: time.Now,
 		InPlace: feature.Gates.Enabled(feature.InPlaceUpdates), WatchFilter: b.WatchFilter,
-		Keeps: keptBy(b.mgr.GetClient(), b.policies()),
+		Keeps:          keptBy(b.mgr.GetClient(), b.policies()),
+		StatusInterval: statusInterval,
 		//nolint:staticcheck // Events of the old API, as Cluster API's controller records them.
 		Recorder: b.mgr.GetEventRecorderFor(deploymentEvents),
 	}
@@ -38,6 +43,7 @@ func (b *builder) addMachineSets(ctx context.Context) error {
 	options := machineset.Options{
 		Client: b.mgr.GetClient(), APIReader: b.mgr.GetAPIReader(), ClusterCache: b.clusterCache,
 		PreflightChecks: b.checked.preflightChecks, Now: time.Now, WatchFilter: b.WatchFilter,
+		StatusInterval: statusInterval,
 	}
 	options.Policies = setPolicies(b.mgr.GetClient(), b.policies())
 	return machineset.SetUp(ctx, b.mgr, options, concurrency(b.Concurrency.MachineSet))

@@ -77,6 +77,11 @@ func Receives(set *clusterv1.MachineSet) bool {
 	return set.Annotations[clusterv1.MachineSetReceiveMachinesFromMachineSetsAnnotation] != ""
 }
 
+// Sends reports whether a MachineSet gives its Machines to another one.
+func Sends(set *clusterv1.MachineSet) bool {
+	return set.Annotations[clusterv1.MachineSetMoveMachinesToMachineSetAnnotation] != ""
+}
+
 // ReceivesFrom reports whether a MachineSet accepts Machines of the MachineSet with the name source.
 func ReceivesFrom(set *clusterv1.MachineSet, source string) bool {
 	sources := set.Annotations[clusterv1.MachineSetReceiveMachinesFromMachineSetsAnnotation]
@@ -90,12 +95,19 @@ func IsMovePending(m *clusterv1.Machine) bool {
 	return pending
 }
 
+// AwaitsUpdate reports whether a Machine is marked for an update in place that its MachineSet has not
+// started: the hook UpdateMachine is not pending.
+func AwaitsUpdate(m *clusterv1.Machine) bool {
+	_, marked := m.Annotations[clusterv1.UpdateInProgressAnnotation]
+	return marked && !isHookPending(m)
+}
+
 // MayBeginUpdate reports whether the MachineSet may begin the update in place of one of its
 // Machines: the Machine is marked, the hook UpdateMachine is not pending, and the MachineDeployment
 // has counted the Machine. If the MachineSet accepts no Machines any more, nobody will count it, and
 // the update begins without.
 func MayBeginUpdate(set *clusterv1.MachineSet, m *clusterv1.Machine) bool {
-	if _, marked := m.Annotations[clusterv1.UpdateInProgressAnnotation]; !marked || isHookPending(m) {
+	if !AwaitsUpdate(m) {
 		return false
 	}
 	if !IsMovePending(m) || !Receives(set) {

@@ -38,6 +38,10 @@ type Options struct {
 	// Keeps returns whether a policy forbids to replace the group's Machines; nil means that no
 	// policy does.
 	Keeps func(context.Context, *clusterv1.Cluster, *clusterv1.MachineDeployment) (Policy, error)
+	// StatusInterval is the least time between two writes of a status of which the second may wait,
+	// see [pool.DeploymentStatusMayWait]; others wait for a second. 0 means that none waits, and that
+	// there is a second between two reconciles.
+	StatusInterval time.Duration
 	// WatchFilter is the value of Cluster API's watch label; empty means all.
 	WatchFilter string
 }
@@ -55,6 +59,7 @@ type Reconciler struct {
 	Options
 	coverage   *coverage
 	applier    *objects.Applier
+	pace       *objects.Pace
 	controller capicontroller.Controller
 	// deleter deletes MachineSets and returns them as they are then.
 	deleter capicontroller.ClientWithDeleteResponse
@@ -91,6 +96,7 @@ func New(o Options, c capicontroller.Controller) (*Reconciler, error) {
 		Options: o, coverage: newCoverage(o.Client, o.Runtime, o.Now),
 		applier: objects.NewApplier(o.Client, o.Now), random: rand.String, controller: c,
 		deleter: capicontroller.NewClientWithDeleteResponseFromClient(o.Client),
+		pace:    &objects.Pace{Least: time.Second, Interval: o.StatusInterval},
 	}, nil
 }
 
@@ -103,6 +109,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 			return ctrl.Result{}, nil
 		}
 		return ctrl.Result{}, fmt.Errorf("getting MachineDeployment %s: %w", request, err)
+	}
+	if r.StatusInterval > 0 {
+		// Cluster API's builder leaves a second. Runs are cheap, and each of them may be the next step
+		// of a Machine; writes of the status have their own limit.
+		r.controller.DeferNextReconcile(request, r.Now().Add(betweenRuns))
 	}
 	ctx = ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithValues("Cluster", client.ObjectKey{
 		Namespace: md.Namespace, Name: md.Spec.ClusterName,
@@ -145,9 +156,9 @@ func (r *Reconciler) reconcileClaimed(
 		return ctrl.Result{}, err
 	}
 	result, err := run.reconcile(ctx)
-	writeErr := run.finish(ctx, err)
+	wait, writeErr := run.finish(ctx, err)
 	if err != nil || writeErr != nil {
 		return retry(ctx, err, writeErr)
 	}
-	return result, nil
+	return util.LowestNonZeroResult(result, ctrl.Result{RequeueAfter: wait}), nil
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -37,20 +39,31 @@ func (r *run) completion() clusterv1.MachineDeploymentStatus {
 }
 
 // finish sets the status, and writes what the run changed of the MachineDeployment. runErr is the
-// error that ended the run; nil if it did what the spec asks for.
-func (r *run) finish(ctx context.Context, runErr error) error {
+// error that ended the run; nil if it did what the spec asks for. A status that may wait is left as
+// it was read; wait is how long it can be, and 0 if nothing waits.
+func (r *run) finish(ctx context.Context, runErr error) (wait time.Duration, err error) {
 	if err := r.setStatus(); err != nil {
-		return err
+		return 0, err
 	}
 	r.setLegacyStatus()
 	r.setBlocked()
 	if runErr == nil {
 		r.md.Status.ObservedGeneration = r.md.Generation
 	}
-	if err := objects.Save(ctx, r.Client, r.read, r.md); err != nil {
-		return fmt.Errorf("writing MachineDeployment %s: %w", r.name(), err)
+	changed := !equality.Semantic.DeepEqual(r.read.Status, r.md.Status)
+	if changed && runErr == nil && r.md.DeletionTimestamp.IsZero() {
+		wait = r.pace.Wait(r.md.UID, pool.DeploymentStatusMayWait(r.read, r.md), r.Now())
 	}
-	return nil
+	switch {
+	case wait > 0:
+		r.read.Status.DeepCopyInto(&r.md.Status)
+	case changed:
+		r.pace.Wrote(r.md.UID, r.Now())
+	}
+	if err := objects.Save(ctx, r.Client, r.read, r.md); err != nil {
+		return 0, fmt.Errorf("writing MachineDeployment %s: %w", r.name(), err)
+	}
+	return wait, nil
 }
 
 func (r *run) setStatus() error {

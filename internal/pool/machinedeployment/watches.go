@@ -17,8 +17,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
+	"github.com/windlass-dev/windlass/internal/pool"
 	"github.com/windlass-dev/windlass/internal/pool/objects"
 )
 
@@ -42,6 +45,9 @@ func (r *Reconciler) watch(
 		Owns(&clusterv1.MachineSet{}, objects.Changes(setFacts)).
 		Watches(&clusterv1.MachineSet{}, handler.EnqueueRequestsFromMapFunc(r.ForOrphan),
 			objects.Changes(orphanFacts)).
+		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(ForMoved),
+			predicate.Funcs{UpdateFunc: hasMoved, CreateFunc: never[event.CreateEvent],
+				DeleteFunc: never[event.DeleteEvent]}).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(ofCluster),
 			predicates.ClusterPausedTransitions(scheme, log)).
 		WithOptions(options).
@@ -62,9 +68,28 @@ func deploymentFacts(o client.Object) any {
 		ok && conditions.Has(md, clusterv1.PausedCondition)}
 }
 
+// hasMoved lets a Machine pass that has just moved to another MachineSet: it waits until the
+// MachineDeployment counts it there. Other changes of Machines are in the status of MachineSets.
+func hasMoved(e event.UpdateEvent) bool {
+	before, wasMachine := e.ObjectOld.(*clusterv1.Machine)
+	after, isMachine := e.ObjectNew.(*clusterv1.Machine)
+	return wasMachine && isMachine && !pool.IsMovePending(before) && pool.IsMovePending(after)
+}
+
+func never[E any](E) bool { return false }
+
+// ForMoved returns a request for the MachineDeployment of a Machine, if a label names it.
+func ForMoved(_ context.Context, o client.Object) []ctrl.Request {
+	name := o.GetLabels()[clusterv1.MachineDeploymentNameLabel]
+	if name == "" {
+		return nil
+	}
+	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: o.GetNamespace(), Name: name}}}
+}
+
 // setConditions are the conditions of a MachineSet that change when a Machine changes that the
-// status of the MachineDeployment describes. Machines are not watched: a watch would enqueue the
-// group once more for each change.
+// status of the MachineDeployment describes. Of Machines only moves are watched: a watch of all
+// changes would enqueue the group once more for each.
 var setConditions = []string{
 	clusterv1.MachineSetMachinesReadyCondition, clusterv1.MachineSetMachinesUpToDateCondition,
 	clusterv1.MachineSetRemediatingCondition, clusterv1.MachineSetScalingDownCondition,

@@ -53,6 +53,9 @@ type Options struct {
 	// nil means that there are none. An error ends the reconcile before anything is done to
 	// Machines.
 	Policies Policies
+	// StatusInterval is the least time between two writes of a status of which the second may wait,
+	// see [pool.SetStatusMayWait]; 0 means that none waits.
+	StatusInterval time.Duration
 	// WatchFilter is the value of Cluster API's watch label; empty means all.
 	WatchFilter string
 }
@@ -66,6 +69,7 @@ type Policies func(
 type Reconciler struct {
 	Options
 	applier    *objects.Applier
+	pace       *objects.Pace
 	controller capicontroller.Controller
 	recorder   record.EventRecorder
 	// deleter deletes Machines and returns them as they are then.
@@ -91,6 +95,7 @@ func New(o Options, parts Parts) *Reconciler {
 	}
 	return &Reconciler{
 		Options: o, applier: objects.NewApplier(o.Client, o.Now), random: rand.String,
+		pace:       &objects.Pace{Least: time.Second, Interval: o.StatusInterval},
 		controller: parts.Controller, recorder: parts.Recorder, deleter: parts.Deleter,
 		deleteUnused: parts.DeleteUnused,
 	}

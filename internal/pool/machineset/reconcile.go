@@ -7,8 +7,10 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/klog/v2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
@@ -27,6 +29,8 @@ import (
 
 // Delays before a reconcile that no event causes.
 const (
+	// betweenRuns is the least time between two runs while Machines move.
+	betweenRuns = 100 * time.Millisecond
 	// conflictRetry gives the cache time to show what another writer has written.
 	conflictRetry = time.Second
 	// restoredRetry is after a repair of managed fields: nothing watches the repaired objects.
@@ -179,6 +183,7 @@ func (r *Run) reconcile(ctx context.Context) (ctrl.Result, error) {
 	if err := r.readDeployment(ctx); err != nil {
 		return ctrl.Result{}, err
 	}
+	r.hasten()
 	r.CompleteMetadata()
 	steps := []step{
 		{"reconciling the infrastructure template", r.readInfrastructureTemplate},
@@ -214,6 +219,18 @@ func (r *Run) reconcile(ctx context.Context) (ctrl.Result, error) {
 	return result, nil
 }
 
+// hasten allows the next run before the second that Cluster API's builder leaves between two runs:
+// while Machines move, each MachineSet waits for what the MachineDeployment and the other one do
+// next. When a MachineDeployment changes, its Machines change first, and cause a run before the
+// first move.
+func (r *Run) hasten() {
+	begins := r.Deployment != nil &&
+		r.Deployment.Generation != r.Deployment.Status.ObservedGeneration
+	if r.StatusInterval > 0 && (begins || pool.Receives(r.Set) || pool.Sends(r.Set)) {
+		r.controller.DeferNextReconcileForObject(r.Set, r.Now().Add(betweenRuns))
+	}
+}
+
 // finish writes status and what else has changed in the MachineSet.
 func (r *Run) finish(
 	ctx context.Context, before *clusterv1.MachineSet, result ctrl.Result, err error,
@@ -223,6 +240,22 @@ func (r *Run) finish(
 	}
 	if err == nil {
 		r.Set.Status.ObservedGeneration = r.Set.Generation
+	}
+	recount := r.recount()
+	if !r.Set.DeletionTimestamp.IsZero() && len(r.Set.Finalizers) == 0 {
+		// The object is gone with the next write: nobody reads its status.
+		before.Status.DeepCopyInto(&r.Set.Status)
+	}
+	if !equality.Semantic.DeepEqual(before.Status, r.Set.Status) {
+		if wait := r.statusWait(before); err == nil && wait > 0 {
+			before.Status.DeepCopyInto(&r.Set.Status)
+			result = util.LowestNonZeroResult(result, ctrl.Result{RequeueAfter: wait})
+		} else {
+			r.pace.Wrote(r.Set.UID, r.Now())
+			if err == nil && r.isOutdated(ctx, before) {
+				return ctrl.Result{RequeueAfter: conflictRetry}, nil
+			}
+		}
 	}
 	switch saveErr := objects.Save(ctx, r.Client, before, r.Set); {
 	case apierrors.IsConflict(saveErr) && err == nil:
@@ -240,9 +273,29 @@ func (r *Run) finish(
 			kind := capicontroller.StructuredObject(clusterv1.GroupVersion, capi.MachineSetKind.Kind)
 			r.await(kind, r.Set.ResourceVersion)
 		}
-		result = util.LowestNonZeroResult(result, ctrl.Result{RequeueAfter: r.recount()})
+		result = util.LowestNonZeroResult(result, ctrl.Result{RequeueAfter: recount})
 	}
 	return result, nil
+}
+
+// isOutdated reports whether the cache has a newer MachineSet than the one that the run has read.
+// The API server would refuse a status that was computed from the older one.
+func (r *Run) isOutdated(ctx context.Context, read *clusterv1.MachineSet) bool {
+	current := &clusterv1.MachineSet{}
+	if err := r.Client.Get(ctx, client.ObjectKeyFromObject(read), current); err != nil {
+		return false
+	}
+	order, err := resourceversion.CompareResourceVersion(
+		current.ResourceVersion, read.ResourceVersion)
+	return err == nil && order > 0
+}
+
+// statusWait returns how long the status can be left as it was read; 0 if it is due.
+func (r *Run) statusWait(before *clusterv1.MachineSet) time.Duration {
+	if !r.Set.DeletionTimestamp.IsZero() {
+		return 0
+	}
+	return r.pace.Wait(r.Set.UID, pool.SetStatusMayWait(before, r.Set), r.Now())
 }
 
 // recount returns when counters must be computed again without an event; 0 means no time.

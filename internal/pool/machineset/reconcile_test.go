@@ -115,7 +115,7 @@ func TestWrites(t *testing.T) {
 		"nothing to do": {existing, nil},
 		"scale down":    {scalesDown, [][]string{{"delete Machine", "patch-status MachineSet"}}},
 		"move": {moves, [][]string{
-			{"patch Machine", "patch-status MachineSet"}, sync, {"patch-status MachineSet", "patch-status MachineSet"},
+			{"patch Machine", "patch-status MachineSet"}, metadata, {"patch-status MachineSet", "patch-status MachineSet"},
 		}},
 		"counted": {counted, [][]string{
 			{"apply TestMachine", "apply TestConfig", "apply Machine", "patch Machine"}, {"patch-status MachineSet"},
@@ -185,7 +185,7 @@ func TestMove(t *testing.T) {
 		t.Errorf("marks before it was counted (-want +got):\n%s", diff)
 	}
 	if got := moved(); got.Spec.Version != "v1.33.0" || got.Labels[clusterv1.MachineDeploymentUniqueLabel] != "b" ||
-		got.Labels[clusterv1.MachineSetNameLabel] != "b" {
+		got.Labels[clusterv1.MachineSetNameLabel] != "a" {
 		t.Errorf("before it was counted: %+v", got)
 	}
 	edit(w, w.set("b"), func(s *clusterv1.MachineSet) {
@@ -197,8 +197,8 @@ func TestMove(t *testing.T) {
 	if diff := cmp.Diff(want, marks(moved())); diff != "" {
 		t.Errorf("marks after it was counted (-want +got):\n%s", diff)
 	}
-	if got := moved().Spec.Version; got != "v1.34.0" {
-		t.Errorf("version %s", got)
+	if got := moved(); got.Spec.Version != "v1.34.0" || got.Labels[clusterv1.MachineSetNameLabel] != "b" {
+		t.Errorf("version %s, labels %v", got.Spec.Version, got.Labels)
 	}
 	for _, group := range []string{"infrastructure", "bootstrap"} {
 		kind := map[string]string{"infrastructure": "TestMachine", "bootstrap": "TestConfig"}[group]

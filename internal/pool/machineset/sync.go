@@ -10,6 +10,7 @@ import (
 	coreadmission "sigs.k8s.io/cluster-api/core/webhooks/admission"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/windlass-dev/windlass/internal/pool"
 	"github.com/windlass-dev/windlass/internal/pool/objects"
 )
 
@@ -64,7 +65,8 @@ func (r *Run) syncMachine(
 	if err := r.restore(ctx, m, manager, restored); err != nil {
 		return nil, err
 	}
-	if !*restored {
+	// The start of the update writes all of the Machine; until then nothing of it is applied.
+	if !*restored && !pool.AwaitsUpdate(m) {
 		out = DesiredMachine(r.Set, m)
 		if err := r.applier.ApplyIfChanged(ctx, manager, out, m); err != nil {
 			return nil, fmt.Errorf("updating Machine %s: %w", client.ObjectKeyFromObject(m), err)

@@ -1,0 +1,57 @@
+package machineset
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	"github.com/windlass-dev/windlass/internal/pool/objects"
+)
+
+// TestStatusWaits: what an updater says about a Machine is written once an interval; the run that
+// leaves it out asks for another one.
+func TestStatusWaits(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	existing(w)
+	w.r.StatusInterval = 5 * time.Second
+	w.r.pace = &objects.Pace{Least: time.Second, Interval: w.r.StatusInterval}
+	says := func(message string) {
+		t.Helper()
+		m := w.machines()[0]
+		editStatus(w, &m, func(m *clusterv1.Machine) {
+			conditions.Set(m, metav1.Condition{
+				Type: clusterv1.MachineReadyCondition, Status: metav1.ConditionFalse, Reason: "R", Message: message,
+			})
+		})
+		w.Take()
+		if err := w.reconcile("a"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	status := []string{"patch-status MachineSet"}
+	for _, step := range []struct {
+		after   time.Duration
+		message string
+		want    []string
+		requeue time.Duration
+	}{
+		{0, "step 1", status, notReadyRetry},
+		{2 * time.Second, "step 2", nil, 3 * time.Second},
+		{2 * time.Second, "step 3", nil, time.Second},
+		{time.Second, "step 3", status, notReadyRetry},
+	} {
+		w.now = w.now.Add(step.after)
+		says(step.message)
+		if diff := cmp.Diff(step.want, w.Take()); diff != "" {
+			t.Errorf("%s: writes (-want +got):\n%s", step.message, diff)
+		}
+		if w.result.RequeueAfter != step.requeue {
+			t.Errorf("%s: requeue after %s, want %s", step.message, w.result.RequeueAfter, step.requeue)
+		}
+	}
+}

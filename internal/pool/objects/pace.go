@@ -1,0 +1,42 @@
+package objects
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/windlass-dev/windlass/internal/keyed"
+)
+
+// Pace limits how often the status of an object is written. The zero value limits nothing. A
+// process that has just started writes at once. It is safe for concurrent use.
+type Pace struct {
+	// Least is the least time between two writes, and Interval that between two writes of which
+	// nobody acts on the second one. Interval is not shorter; 0 means that nothing waits.
+	Least, Interval time.Duration
+	written         keyed.Memory[types.UID, time.Time]
+}
+
+// Wait returns how long a status has to wait; 0 means that it is due. passing tells that nobody
+// acts on what has changed in it.
+func (p *Pace) Wait(uid types.UID, passing bool, now time.Time) time.Duration {
+	if p.Interval <= 0 {
+		return 0
+	}
+	last, known := p.written.Get(uid, now)
+	if !known {
+		return 0
+	}
+	interval := p.Least
+	if passing {
+		interval = p.Interval
+	}
+	return max(0, interval-now.Sub(last))
+}
+
+// Wrote remembers that the status was written.
+func (p *Pace) Wrote(uid types.UID, now time.Time) {
+	if p.Interval > 0 {
+		p.written.Put(uid, now, now, p.Interval)
+	}
+}

@@ -1,0 +1,40 @@
+package objects_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/windlass-dev/windlass/internal/pool/objects"
+)
+
+func TestPace(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	p := &objects.Pace{Least: time.Second, Interval: 5 * time.Second}
+	for _, step := range []struct {
+		after time.Duration
+		wrote bool
+		want  time.Duration
+	}{
+		{0, true, 0}, {0, false, 5 * time.Second}, {2 * time.Second, false, 3 * time.Second},
+		{5 * time.Second, true, 0}, {6 * time.Second, false, 4 * time.Second},
+	} {
+		at := now.Add(step.after)
+		if got := p.Wait("u", true, at); got != step.want {
+			t.Errorf("after %s: wait %s, want %s", step.after, got, step.want)
+		}
+		if got, want := p.Wait("u", false, at), max(0, step.want-4*time.Second); got != want {
+			t.Errorf("after %s: wait %s if somebody acts on it, want %s", step.after, got, want)
+		}
+		if step.wrote {
+			p.Wrote("u", at)
+		}
+	}
+	if got := p.Wait("another", true, now); got != 0 {
+		t.Errorf("another object waits %s", got)
+	}
+	var none objects.Pace
+	none.Wrote("u", now)
+	if got := none.Wait("u", true, now); got != 0 {
+		t.Errorf("without an interval: wait %s", got)
+	}
+}
