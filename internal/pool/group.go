@@ -34,6 +34,8 @@ type Group struct {
 	// Begun reports whether the update in place of a Machine has done anything to its host. nil
 	// means that each Machine that IsUpdating has begun. It counts only if Keep.
 	Begun func(*clusterv1.Machine) bool
+	// Limits are those of the UpdatePolicy; nil for none.
+	Limits *Limits
 }
 
 // Question asks whether the Machines of Old can be updated in place to what New desires. Both are
@@ -91,6 +93,11 @@ type Plan struct {
 	Acknowledged, Updating []string
 	// Decisions has one entry per Machine, sorted by name.
 	Decisions []Decision
+	// Allowance is what the limits of the UpdatePolicy leave. Its Reason is empty if they hold no
+	// Machine back.
+	Allowance Allowance
+	// Wake is when the limits must be looked at again although nothing happens; zero for never.
+	Wake time.Time
 }
 
 // Sets returns the MachineSets in the order in which they must be written: New first, so that its
@@ -160,6 +167,7 @@ func Decide(g Group, coverage map[string]Coverage) (Plan, error) {
 		d.rollout = d.rollout.DeleteOnly()
 	} else {
 		d.rollout = d.rollout.RollingUpdate(covered)
+		d.limit()
 	}
 	return d.plan(coverage), nil
 }
@@ -178,6 +186,9 @@ type draft struct {
 	unsettled bool
 	// grows is the old MachineSet that creates Machines of a kept group; empty for none.
 	grows string
+	// allowance is what the limits leave, and wake when to look at them again.
+	allowance Allowance
+	wake      time.Time
 }
 
 // begin computes the desired MachineSets before any rule about replicas.
@@ -391,6 +402,7 @@ func (d *draft) plan(coverage map[string]Coverage) Plan {
 	p := Plan{
 		Missing: d.missing, Revision: d.revision,
 		Acknowledged: counted, Updating: d.rollout.Updating,
+		Allowance: d.allowance, Wake: d.wake,
 	}
 	if d.newest != nil {
 		d.newest.apply(d.rollout.New)

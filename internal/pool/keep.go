@@ -73,6 +73,7 @@ func (d *draft) keep(coverage map[string]Coverage) Plan {
 		d.unsettled = d.unsettled || !d.settled(s, heads[i])
 	}
 	room := d.room(fresh)
+	room.limit = d.limitMoves(heads)
 	for i, s := range d.rollout.Old {
 		surplus, room = d.keepOld(i, heads[i], surplus, room, coverage[s.Name])
 	}
@@ -240,6 +241,8 @@ func (d *draft) headcount(name string) headcount {
 type room struct {
 	// available bounds Machines that are available, unavailable those that are not.
 	available, unavailable int32
+	// limit bounds both, by the limits of the UpdatePolicy.
+	limit int32
 }
 
 // room returns how many Machines may begin to move. Machines of the new MachineSet that are not
@@ -268,11 +271,13 @@ func (r room) take(h headcount, covered bool) (int32, room) {
 	if !covered {
 		return h.turn, r
 	}
-	sick := min(h.sick, r.unavailable)
+	sick := min(h.sick, r.unavailable, r.limit)
 	r.unavailable -= sick
-	well := min(h.well, r.available, r.unavailable)
+	r.limit -= sick
+	well := min(h.well, r.available, r.unavailable, r.limit)
 	r.available -= well
 	r.unavailable -= well
+	r.limit -= well
 	return h.turn + sick + well, r
 }
 
