@@ -34,7 +34,7 @@ func (b *builder) addMachineDeployments(ctx context.Context) error {
 		Recorder: b.mgr.GetEventRecorderFor(deploymentEvents),
 	}
 	if installed {
-		options.Keeps = keptBy(b.mgr.GetClient())
+		options.Keeps = policyOf(b.mgr.GetClient())
 	}
 	return machinedeployment.SetUpController(ctx, b.mgr, options, concurrency(b.Concurrency.MachineDeployment))
 }
@@ -50,7 +50,7 @@ func (b *builder) addMachineSets(ctx context.Context) error {
 		PreflightChecks: b.checked.preflightChecks, Now: time.Now, WatchFilter: b.WatchFilter,
 	}
 	if installed {
-		kept := keptBy(b.mgr.GetClient())
+		kept := policyOf(b.mgr.GetClient())
 		// Machines that must not be replaced are updated where stock deletes unhealthy ones.
 		options.Policies = func(ctx context.Context, cluster *clusterv1.Cluster, md *clusterv1.MachineDeployment) (pool.SetPolicy, error) {
 			policy, err := kept(ctx, cluster, md)
@@ -60,22 +60,26 @@ func (b *builder) addMachineSets(ctx context.Context) error {
 	return machineset.SetUp(ctx, b.mgr, options, concurrency(b.Concurrency.MachineSet))
 }
 
-// keptBy returns what finds out whether an UpdatePolicy forbids to replace the Machines of a group. While
-// nobody can tell which policy was meant, it does, if any policy of the namespace may.
-func keptBy(reader client.Reader) func(context.Context, *clusterv1.Cluster, *clusterv1.MachineDeployment) (machinedeployment.Policy, error) {
+// policyOf returns what finds out what an UpdatePolicy asks for a group. While nobody can tell which
+// policy was meant, rollouts are held, and no Machine is replaced if any policy of the namespace may
+// forbid it.
+func policyOf(reader client.Reader) func(context.Context, *clusterv1.Cluster, *clusterv1.MachineDeployment) (machinedeployment.Policy, error) {
 	return func(ctx context.Context, cluster *clusterv1.Cluster, md *clusterv1.MachineDeployment) (machinedeployment.Policy, error) {
 		var policies v1alpha1.UpdatePolicyList
 		if err := reader.List(ctx, &policies, client.InNamespace(md.Namespace)); err != nil {
 			return machinedeployment.Policy{}, fmt.Errorf("listing UpdatePolicies in %s: %w", md.Namespace, err)
 		}
-		mayKeep := func(p v1alpha1.UpdatePolicy) bool { return updatepolicy.MayGuard(&p) }
-		if !slices.ContainsFunc(policies.Items, mayKeep) {
-			return machinedeployment.Policy{}, nil
-		}
 		selected, err := updatepolicy.Select(policies.Items, snapshot.MachineDeploymentGroup(cluster, md))
 		if err != nil {
-			return machinedeployment.Policy{Keep: true}, nil //nolint:nilerr // The engine reports it when it is asked.
+			mayKeep := func(p v1alpha1.UpdatePolicy) bool { return updatepolicy.MayGuard(&p) }
+			return machinedeployment.Policy{ //nolint:nilerr // Limits.Unknown reports it.
+				Keep: slices.ContainsFunc(policies.Items, mayKeep), Limits: &pool.Limits{Unknown: err.Error()},
+			}, nil
 		}
-		return machinedeployment.Policy{Keep: selected.Guarded, Name: selected.Name}, nil
+		policy := machinedeployment.Policy{Keep: selected.Guarded, Name: selected.Name}
+		if selected.Name != "" {
+			policy.Limits = &selected.Limits
+		}
+		return policy, nil
 	}
 }
