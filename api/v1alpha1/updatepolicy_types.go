@@ -90,7 +90,7 @@ type UpdatePolicySpec struct {
 	// repeats. Without batches all machines after the canary form one. Only `windlass manager` reads it. An edit counts at once.
 	// +optional
 	// +listType=atomic
-	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:MaxItems=16
 	// +kubebuilder:validation:items:XIntOrString
 	// +kubebuilder:validation:items:XValidation:rule="type(self) != int || self >= 1 && self <= 10000",message="must be a number between 1 and 10000 or a percentage"
 	// +kubebuilder:validation:items:Pattern=`^(100|[1-9][0-9]?)%$`
