@@ -224,7 +224,7 @@ var rules = []rule{
 	{pkg: "internal/transport/ssh", kind: effects, imports: `internal/port internal/transport`},
 	{pkg: "internal/updatepolicy", kind: pure, imports: `
 		api/v1alpha1 internal/guard internal/inplace internal/inplace/cover internal/linuxhost
-		internal/readiness internal/text
+		internal/pool internal/readiness internal/text
 	`},
 	{pkg: "internal/updaters", kind: effects, imports: `
 		api/updates/v1alpha1 internal/inplace internal/inplace/cover internal/peer

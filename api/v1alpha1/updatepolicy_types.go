@@ -2,6 +2,7 @@ package v1alpha1
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
 // UpdatePolicy says how the machines of clusters in its namespace are updated. A group of machines (a control plane or a
@@ -42,6 +43,7 @@ type UpdatePolicy struct {
 // UpdatePolicySpec is a policy.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.fallback) || !has(self.strategy) || self.strategy == 'ExternalUpdate'",fieldPath=".fallback",message="fallback goes with strategy ExternalUpdate only: with RollingUpdate machines are always replaced"
+// +kubebuilder:validation:XValidation:rule="!has(self.maxFailures) || has(self.onFailure) && self.onFailure == 'Pause'",fieldPath=".maxFailures",message="maxFailures goes with onFailure Pause only"
 type UpdatePolicySpec struct {
 	// targets are the groups of machines that the policy is for, when a change is decided on and while machines are updated. A
 	// group is selected if one of them matches. Where several
@@ -64,25 +66,49 @@ type UpdatePolicySpec struct {
 	// +optional
 	// +kubebuilder:validation:Enum=RollingUpdate;None
 	Fallback UpdateFallback `json:"fallback,omitempty"`
-	// maxInFlight is how many machines of a cluster's MachineDeployments under this policy are updated at once. Cluster
-	// API's own limits, such as maxUnavailable, hold as well. An edit counts at once; updates that have begun continue.
+	// maxInFlight is how many machines of a cluster's MachineDeployments under this policy are updated at once. In `windlass
+	// manager` it also bounds, for each MachineDeployment, how many machines are updated, created and deleted by a rollout at
+	// once. Cluster API's own limits, such as maxUnavailable, hold as well. An edit counts at once; updates that have begun
+	// continue.
 	// +optional
 	// +default=1
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10000
 	MaxInFlight int32 `json:"maxInFlight,omitempty"`
-	// canary is 1 if the first machine of each MachineDeployment is updated alone: no other one begins until it has finished the
-	// update or failed it finally. 0 turns this off. An edit counts at once.
+	// canary is how many machines of each MachineDeployment are updated or replaced first: a number, or a percentage of
+	// spec.replicas, rounded up. In `windlass manager` no other one begins until all of these are done; a canary that fails
+	// holds the rollout. Beside Cluster API's own controllers any canary counts as 1, and the others begin when the first
+	// machine has finished the update or failed it finally. 0 turns this off. An edit counts at once.
 	// +optional
 	// +default=1
-	// +kubebuilder:validation:Minimum=0
-	// +kubebuilder:validation:Maximum=1
-	Canary *int32 `json:"canary,omitempty"`
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:XValidation:rule="type(self) != int || self >= 0 && self <= 10000",message="must be a number between 0 and 10000 or a percentage"
+	// +kubebuilder:validation:Pattern=`^(100|[1-9]?[0-9])%$`
+	Canary *intstr.IntOrString `json:"canary,omitempty"`
+	// batches are how many machines of a MachineDeployment are updated or replaced after the canary, each a number or a
+	// percentage of spec.replicas, rounded up, at least 1. A batch begins when all machines before it are done. The last one
+	// repeats. Without batches all machines after the canary form one. Only `windlass manager` reads it. An edit counts at once.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:XIntOrString
+	// +kubebuilder:validation:items:XValidation:rule="type(self) != int || self >= 1 && self <= 10000",message="must be a number between 1 and 10000 or a percentage"
+	// +kubebuilder:validation:items:Pattern=`^(100|[1-9][0-9]?)%$`
+	Batches []intstr.IntOrString `json:"batches,omitempty"`
+	// partition is how many machines of each MachineDeployment stay at the old template: a number, or a percentage of
+	// spec.replicas, rounded up. A machine that is updated already stays so. An upgrade of the Cluster waits as long as machines
+	// are kept. Only `windlass manager` reads it. An edit counts at once.
+	// +optional
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:XValidation:rule="type(self) != int || self >= 0 && self <= 10000",message="must be a number between 0 and 10000 or a percentage"
+	// +kubebuilder:validation:Pattern=`^(100|[1-9]?[0-9])%$`
+	Partition *intstr.IntOrString `json:"partition,omitempty"`
 	// drain says whether nodes are cordoned and drained before the first updater that needs it. An edit counts at once, also for
 	// a node that is being drained.
 	// +optional
 	Drain bool `json:"drain,omitempty"`
-	// soakSeconds is how long a node must be Ready at the new version before its update counts as done. An edit counts at once.
+	// soakSeconds is how long a node must be Ready at the new version before its update counts as done. In `windlass manager`
+	// a machine that replaces another one counts as done when it has been Available as long. An edit counts at once.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=86400
@@ -102,11 +128,32 @@ type UpdatePolicySpec struct {
 	// +kubebuilder:validation:Maximum=86400
 	AttemptTimeoutSeconds int32 `json:"attemptTimeoutSeconds,omitempty"`
 	// onFailure is what happens to a machine whose update failed finally: Wait for a person, or Remediate it, which
-	// replaces it if a MachineHealthCheck is responsible for it. An edit counts at once, for updates that fail from then on.
+	// replaces it if a MachineHealthCheck is responsible for it. Pause waits too, and `windlass manager` begins no other machine
+	// of the MachineDeployment once maxFailures have failed. An edit counts at once, for updates that fail from then on.
 	// +optional
 	// +default="Wait"
-	// +kubebuilder:validation:Enum=Wait;Remediate
+	// +kubebuilder:validation:Enum=Wait;Remediate;Pause
 	OnFailure UpdateFailureAction `json:"onFailure,omitempty"`
+	// maxFailures is how many failed machines of a MachineDeployment hold its rollout with onFailure Pause; unset means 1.
+	// Updates that failed count, and changes that take longer than machineDeadlineSeconds. Nothing is rolled back. An edit
+	// counts at once.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=10000
+	MaxFailures int32 `json:"maxFailures,omitempty"`
+	// machineDeadlineSeconds is how long a machine may take from the begin of its update, or from its creation, until it is
+	// available. After that the rollout of its MachineDeployment is held, with onFailure Pause once maxFailures are reached.
+	// Unset means no deadline. Only `windlass manager` reads it. An edit counts at once.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=604800
+	MachineDeadlineSeconds int32 `json:"machineDeadlineSeconds,omitempty"`
+	// groupDeadlineSeconds is how long the rollout of a MachineDeployment may take. After that no other machine begins. Unset
+	// means no deadline. Only `windlass manager` reads it. An edit counts at once.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=2592000
+	GroupDeadlineSeconds int32 `json:"groupDeadlineSeconds,omitempty"`
 	// ignorePaths are fields that need not be applied to a running machine. They count as covered, and the Machine records
 	// them as dirty. They are read when a change is decided on.
 	// +optional
@@ -182,6 +229,8 @@ const (
 	FailureWait UpdateFailureAction = "Wait"
 	// FailureRemediate: the machine is handed to remediation.
 	FailureRemediate UpdateFailureAction = "Remediate"
+	// FailurePause: the machine stays as it is, and maxFailures of them hold the rollout.
+	FailurePause UpdateFailureAction = "Pause"
 )
 
 // IgnorePath names fields that need not be applied to a running machine.

@@ -30,7 +30,7 @@ func (b *builder) addMachineDeployments(ctx context.Context) error {
 	options := machinedeployment.Options{
 		Client: b.mgr.GetClient(), Runtime: b.runtimeClient, Now: time.Now,
 		InPlace: feature.Gates.Enabled(feature.InPlaceUpdates), WatchFilter: b.WatchFilter,
-		Keeps:          keptBy(b.mgr.GetClient(), b.policies()),
+		Keeps:          policyOf(b.mgr.GetClient(), b.policies()),
 		StatusInterval: statusInterval,
 		//nolint:staticcheck // Events of the old API, as Cluster API's controller records them.
 		Recorder: b.mgr.GetEventRecorderFor(deploymentEvents),
@@ -52,15 +52,19 @@ func (b *builder) addMachineSets(ctx context.Context) error {
 // policies finds out whether UpdatePolicies can exist.
 func (b *builder) policies() *installation { return newInstallation(b.mgr.GetRESTMapper(), time.Now) }
 
-// keptBy returns what finds out whether an UpdatePolicy forbids to replace the Machines of a group.
-func keptBy(
+// policyOf returns what finds out what an UpdatePolicy asks for a group.
+func policyOf(
 	reader client.Reader, crds *installation,
 ) func(context.Context, *clusterv1.Cluster, *clusterv1.MachineDeployment) (machinedeployment.Policy, error) {
 	return func(
 		ctx context.Context, cluster *clusterv1.Cluster, md *clusterv1.MachineDeployment,
 	) (machinedeployment.Policy, error) {
-		selected, err := selectKept(ctx, reader, crds, cluster, md)
-		return machinedeployment.Policy{Keep: selected.Guarded, Name: selected.Name}, err
+		selected, err := selectPolicy(ctx, reader, crds, cluster, md)
+		policy := machinedeployment.Policy{Keep: selected.Guarded, Name: selected.Name}
+		if selected.Name != "" || selected.Limits.Unknown != "" {
+			policy.Limits = &selected.Limits
+		}
+		return policy, err
 	}
 }
 
@@ -70,7 +74,7 @@ func setPolicies(reader client.Reader, crds *installation) machineset.Policies {
 	return func(
 		ctx context.Context, cluster *clusterv1.Cluster, md *clusterv1.MachineDeployment,
 	) (pool.SetPolicy, error) {
-		selected, err := selectKept(ctx, reader, crds, cluster, md)
+		selected, err := selectPolicy(ctx, reader, crds, cluster, md)
 		if err != nil || !selected.Guarded {
 			return pool.SetPolicy{}, err
 		}
@@ -80,10 +84,9 @@ func setPolicies(reader client.Reader, crds *installation) machineset.Policies {
 	}
 }
 
-// selectKept returns the UpdatePolicy of a group, if any policy of the namespace forbids replacement,
-// and no policy otherwise. While nobody can tell which policy was meant, it returns the default with
-// Guarded set.
-func selectKept(
+// selectPolicy returns the UpdatePolicy of a group. While nobody can tell which policy was meant, the
+// limits hold rollouts, and no Machine is replaced if any policy of the namespace may forbid it.
+func selectPolicy(
 	ctx context.Context, reader client.Reader, crds *installation,
 	cluster *clusterv1.Cluster, md *clusterv1.MachineDeployment,
 ) (updatepolicy.Selected, error) {
@@ -94,14 +97,12 @@ func selectKept(
 	if err := reader.List(ctx, &policies, client.InNamespace(md.Namespace)); err != nil {
 		return updatepolicy.Selected{}, fmt.Errorf("listing UpdatePolicies in %s: %w", md.Namespace, err)
 	}
-	mayKeep := func(p v1alpha1.UpdatePolicy) bool { return updatepolicy.MayGuard(&p) }
-	if !slices.ContainsFunc(policies.Items, mayKeep) {
-		return updatepolicy.Selected{}, nil
-	}
 	selected, err := updatepolicy.Select(policies.Items, snapshot.MachineDeploymentGroup(cluster, md))
-	if err != nil { // The engine reports it when it is asked.
+	if err != nil {
+		mayKeep := func(p v1alpha1.UpdatePolicy) bool { return updatepolicy.MayGuard(&p) }
 		selected = updatepolicy.Default()
-		selected.Guarded = true
+		selected.Guarded = slices.ContainsFunc(policies.Items, mayKeep)
+		selected.Limits = pool.Limits{Unknown: err.Error()}
 	}
 	return selected, nil
 }

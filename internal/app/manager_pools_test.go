@@ -47,33 +47,47 @@ func TestKeptBy(t *testing.T) {
 		policies []client.Object
 		want     machinedeployment.Policy
 		sets     pool.SetPolicy
+		// limited says that a policy bounds rollouts, and held that nobody can tell which.
+		limited, held bool
 	}{
 		"no policy": {},
 		"a policy that keeps": {
 			policies: []client.Object{made("a", nil)},
-			want:     machinedeployment.Policy{Keep: true, Name: "a"}, sets: kept(90 * time.Minute),
+			want:     machinedeployment.Policy{Keep: true, Name: "a"}, sets: kept(90 * time.Minute), limited: true,
 		},
 		"a policy with limits": {
 			policies: []client.Object{made("a", patient)},
-			want:     machinedeployment.Policy{Keep: true, Name: "a"}, sets: kept(21 * time.Minute),
+			want:     machinedeployment.Policy{Keep: true, Name: "a"}, sets: kept(21 * time.Minute), limited: true,
 		},
-		"a policy that replaces":      {policies: []client.Object{made("a", replaces)}},
-		"a policy of another space":   {policies: []client.Object{made("a", elsewhere)}},
-		"two policies that replace":   {policies: []client.Object{made("a", replaces), made("b", replaces)}},
+		"a policy that replaces": {
+			policies: []client.Object{made("a", replaces)},
+			want:     machinedeployment.Policy{Name: "a"}, limited: true,
+		},
+		"a policy of another space": {policies: []client.Object{made("a", elsewhere)}},
+		"two policies that replace": {
+			policies: []client.Object{made("a", replaces), made("b", replaces)}, held: true,
+		},
 		"a policy of another cluster": {policies: []client.Object{made("a", otherCluster)}},
 		"two, one of which might keep": {
 			policies: []client.Object{made("a", replaces), made("b", nil)},
-			want:     machinedeployment.Policy{Keep: true}, sets: kept(90 * time.Minute),
+			want:     machinedeployment.Policy{Keep: true}, sets: kept(90 * time.Minute), held: true,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			reader := fake.NewClientBuilder().WithScheme(policyScheme(t)).WithObjects(tt.policies...).Build()
 			cluster, md := groupOfPolicies()
-			got, err := keptBy(reader, withPolicies())(t.Context(), cluster, md)
+			got, err := policyOf(reader, withPolicies())(t.Context(), cluster, md)
 			if err != nil {
 				t.Fatal(err)
 			}
+			if held := got.Limits != nil && got.Limits.Unknown != ""; held != tt.held {
+				t.Errorf("rollouts are held: %t, want %t", held, tt.held)
+			}
+			if limited := got.Limits != nil; limited != (tt.held || tt.limited) {
+				t.Errorf("rollouts have limits: %t", limited)
+			}
+			got.Limits = nil
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("MachineDeployment (-want +got):\n%s", diff)
 			}
@@ -96,7 +110,7 @@ func TestKeptByUnknown(t *testing.T) {
 		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error { return broken },
 	}).Build()
 	cluster, md := groupOfPolicies()
-	if _, err := keptBy(reader, withPolicies())(t.Context(), cluster, md); !errors.Is(err, broken) {
+	if _, err := policyOf(reader, withPolicies())(t.Context(), cluster, md); !errors.Is(err, broken) {
 		t.Errorf("MachineDeployment: error %v", err)
 	}
 	if _, err := setPolicies(reader, withPolicies())(t.Context(), cluster, md); !errors.Is(err, broken) {

@@ -240,6 +240,8 @@ func (d *draft) whyWait(s Sizes, c Coverage, m *clusterv1.Machine) (reason Reaso
 	case d.rollout.OnDelete:
 		return ReasonOnDelete,
 			"the strategy is OnDelete. Fix: delete the Machine when it may be replaced"
+	case !d.group.Keep && d.allowance.Reason != "":
+		return d.allowance.Reason, d.allowance.Message
 	case !d.group.Keep:
 		return ReasonBudget, fmt.Sprintf("at least %d Machines must be available, and %d may exist",
 			d.rollout.MinAvailable(), d.rollout.Replicas+d.rollout.Surge)
@@ -261,6 +263,8 @@ func (d *draft) whyWait(s Sizes, c Coverage, m *clusterv1.Machine) (reason Reaso
 	case c.Answer == AnswerNo:
 		return ReasonNotCovered,
 			"the Machine cannot be updated in place, and the policy keeps Machines: " + c.Reason
+	case d.allowance.Reason != "":
+		return d.allowance.Reason, d.allowance.Message
 	}
 	return ReasonBudget, fmt.Sprintf(
 		"other Machines are updated first: at most %d may be unavailable",

@@ -31,6 +31,8 @@ type Group struct {
 	Count func(*clusterv1.MachineSet, []*clusterv1.Machine) Counts
 	// Keep says that no rollout may create or delete a Machine (UpdatePolicy with fallback None).
 	Keep bool
+	// Limits are those of the UpdatePolicy; nil for none.
+	Limits *Limits
 }
 
 // Question asks whether the Machines of Old can be updated in place to what New desires. Both are
@@ -88,6 +90,11 @@ type Plan struct {
 	Acknowledged, Updating []string
 	// Decisions has one entry per Machine, sorted by name.
 	Decisions []Decision
+	// Allowance is what the limits of the UpdatePolicy leave. Its Reason is empty if they hold no
+	// Machine back.
+	Allowance Allowance
+	// Wake is when the limits must be looked at again although nothing happens; zero for never.
+	Wake time.Time
 }
 
 // Sets returns the MachineSets in the order in which they must be written: New first, so that its
@@ -157,6 +164,7 @@ func Decide(g Group, coverage map[string]Coverage) (Plan, error) {
 		d.rollout = d.rollout.DeleteOnly()
 	} else {
 		d.rollout = d.rollout.RollingUpdate(covered)
+		d.limit()
 	}
 	return d.plan(coverage), nil
 }
@@ -178,6 +186,9 @@ type draft struct {
 	surplus int32
 	// grows is the old MachineSet that creates Machines of a kept group; empty for none.
 	grows string
+	// allowance is what the limits leave, and wake when to look at them again.
+	allowance Allowance
+	wake      time.Time
 }
 
 // begin computes the desired MachineSets before any rule about replicas.
@@ -397,6 +408,7 @@ func (d *draft) plan(coverage map[string]Coverage) Plan {
 	p := Plan{
 		Missing: d.missing, Revision: d.revision,
 		Acknowledged: counted, Updating: d.rollout.Updating,
+		Allowance: d.allowance, Wake: d.wake,
 	}
 	if d.newest != nil {
 		d.newest.apply(d.rollout.New)

@@ -78,6 +78,7 @@ func (d *draft) keep(coverage map[string]Coverage) Plan {
 	}
 	room := d.room(fresh)
 	fromOld, fromNew := spread(d.surplus, heads, fresh)
+	room.limit = d.limitMoves(heads)
 	for i, s := range d.rollout.Old {
 		room = d.keepOld(i, heads[i], fromOld[i], room, coverage[s.Name])
 	}
@@ -260,6 +261,8 @@ func (d *draft) headcount(name string) headcount {
 type room struct {
 	// available bounds Machines that are available, unavailable those that are not.
 	available, unavailable int32
+	// limit bounds both, by the limits of the UpdatePolicy.
+	limit int32
 }
 
 // room returns how many Machines may begin to move. Machines of the new MachineSet that are not
@@ -288,11 +291,13 @@ func (r room) take(h headcount, covered bool) (int32, room) {
 	if !covered {
 		return 0, r
 	}
-	sick := min(h.sick, r.unavailable)
+	sick := min(h.sick, r.unavailable, r.limit)
 	r.unavailable -= sick
-	well := min(h.well, r.available, r.unavailable)
+	r.limit -= sick
+	well := min(h.well, r.available, r.unavailable, r.limit)
 	r.available -= well
 	r.unavailable -= well
+	r.limit -= well
 	return sick + well, r
 }
 

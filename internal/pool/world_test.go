@@ -46,6 +46,9 @@ type world struct {
 	// begun are the updates that have touched their host.
 	begun map[string]bool
 	plan  pool.Plan
+	// limits are those of the policy. fails is the version that no Machine reaches.
+	limits *pool.Limits
+	fails  string
 }
 
 func newWorld(replicas, surge, unavailable int32) *world {
@@ -71,6 +74,7 @@ func (w *world) group() pool.Group {
 		TemplatesExist:    true,
 		InPlaceUpdates:    true,
 		Keep:              w.keep,
+		Limits:            w.limits,
 		Now:               epoch.Add(time.Duration(w.clock) * time.Second),
 		Suffix:            fmt.Sprintf("%05d", w.clock),
 	}
@@ -210,6 +214,7 @@ func (w *world) move(set, target *clusterv1.MachineSet, list []*clusterv1.Machin
 // work is one step of a Machine: it joins, begins its update, or ends it.
 func (w *world) work(m *clusterv1.Machine) {
 	switch {
+	case w.fails != "" && m.Spec.Version == w.fails:
 	case !m.Status.NodeRef.IsDefined():
 		m.Status.NodeRef.Name = m.Name
 		m.Status.NodeInfo = kubelet(m.Spec.Version)

@@ -7,6 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
@@ -85,9 +86,12 @@ func checkChoices(path *field.Path, spec v1alpha1.UpdatePolicySpec) field.ErrorL
 	case spec.Strategy == v1alpha1.RollingUpdate:
 		problems = append(problems, field.Forbidden(path.Child("fallback"), "fallback goes with strategy ExternalUpdate only: with RollingUpdate machines are always replaced"))
 	}
-	actions := []v1alpha1.UpdateFailureAction{v1alpha1.FailureWait, v1alpha1.FailureRemediate}
+	actions := []v1alpha1.UpdateFailureAction{v1alpha1.FailureWait, v1alpha1.FailureRemediate, v1alpha1.FailurePause}
 	if spec.OnFailure != "" && !slices.Contains(actions, spec.OnFailure) {
 		problems = append(problems, field.NotSupported(path.Child("onFailure"), spec.OnFailure, actions))
+	}
+	if spec.MaxFailures > 0 && spec.OnFailure != v1alpha1.FailurePause {
+		problems = append(problems, field.Forbidden(path.Child("maxFailures"), "maxFailures goes with onFailure Pause only"))
 	}
 	return problems
 }
@@ -99,15 +103,32 @@ func checkNumbers(path *field.Path, spec v1alpha1.UpdatePolicySpec) field.ErrorL
 		value int32
 	}{
 		{"maxInFlight", spec.MaxInFlight}, {"soakSeconds", spec.SoakSeconds}, {"maxAttempts", spec.MaxAttempts}, {"attemptTimeoutSeconds", spec.AttemptTimeoutSeconds},
+		{"maxFailures", spec.MaxFailures}, {"machineDeadlineSeconds", spec.MachineDeadlineSeconds}, {"groupDeadlineSeconds", spec.GroupDeadlineSeconds},
 	} {
 		if n.value < 0 {
 			problems = append(problems, field.Invalid(path.Child(n.name), n.value, "must not be negative"))
 		}
 	}
-	if c := spec.Canary; c != nil && (*c < 0 || *c > 1) {
-		problems = append(problems, field.Invalid(path.Child("canary"), *c, "must be 0 or 1"))
+	problems = append(problems, checkShare(path.Child("canary"), spec.Canary, 0)...)
+	for i := range spec.Batches {
+		problems = append(problems, checkShare(path.Child("batches").Index(i), &spec.Batches[i], 1)...)
 	}
-	return problems
+	return append(problems, checkShare(path.Child("partition"), spec.Partition, 0)...)
+}
+
+// sharePattern is that of the API server's rule for percentages.
+var sharePattern = regexp.MustCompile(`^(100|[1-9]?[0-9])%$`)
+
+// checkShare checks a number of machines or a percentage. least is the least of either.
+func checkShare(path *field.Path, share *intstr.IntOrString, least int32) field.ErrorList {
+	switch {
+	case share == nil:
+	case share.Type == intstr.Int && share.IntVal < least:
+		return field.ErrorList{field.Invalid(path, share.IntVal, fmt.Sprintf("must be at least %d", least))}
+	case share.Type == intstr.String && (!sharePattern.MatchString(share.StrVal) || least > 0 && share.StrVal == "0%"):
+		return field.ErrorList{field.Invalid(path, share.StrVal, fmt.Sprintf("must be a number or a percentage between %d%% and 100%%", least))}
+	}
+	return nil
 }
 
 func checkIgnore(path *field.Path, ignore v1alpha1.IgnorePath) field.ErrorList {

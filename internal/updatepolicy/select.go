@@ -7,9 +7,12 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/intstr"
+
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/inplace"
 	"github.com/windlass-dev/windlass/internal/inplace/cover"
+	"github.com/windlass-dev/windlass/internal/pool"
 )
 
 // The values of fields that an UpdatePolicy leaves open. The API server fills in the same; policies that are read from
@@ -32,6 +35,8 @@ type Selected struct {
 	// Guarded says that nothing but a person may have machines replaced: InPlace without FallbackReplace.
 	Guarded bool
 	Policy  inplace.Policy
+	// Limits bound the rollouts of a MachineDeployment. They count only if Name is not empty.
+	Limits pool.Limits
 	// Ignore are the fields that need not be applied to a running machine, sorted.
 	Ignore []cover.Ignore
 	// Generation is the UpdatePolicy's.
@@ -123,8 +128,10 @@ func translate(p *v1alpha1.UpdatePolicy) Selected {
 		AttemptTimeout: cmp.Or(time.Duration(p.Spec.AttemptTimeoutSeconds)*time.Second, s.Policy.AttemptTimeout),
 		Remediate:      p.Spec.OnFailure == v1alpha1.FailureRemediate,
 	}
-	if p.Spec.Canary != nil {
-		s.Policy.Canary = int(*p.Spec.Canary)
+	s.Limits = limits(p.Spec, s.Policy)
+	s.Policy.Canary = min(defaultCanary, s.Limits.Canary.IntValue())
+	if s.Limits.Canary.Type == intstr.String && s.Limits.Canary.StrVal != "0%" {
+		s.Policy.Canary = defaultCanary
 	}
 	for _, i := range p.Spec.IgnorePaths {
 		s.Ignore = append(s.Ignore, cover.Ignore{Part: cover.Part(i.Object), Path: i.Path})
@@ -133,6 +140,26 @@ func translate(p *v1alpha1.UpdatePolicy) Selected {
 		return cmp.Or(cmp.Compare(a.Part, b.Part), strings.Compare(a.Path, b.Path))
 	})
 	return s
+}
+
+// limits returns what bounds the rollouts of a MachineDeployment. p has what spec leaves open.
+func limits(spec v1alpha1.UpdatePolicySpec, p inplace.Policy) pool.Limits {
+	seconds := func(n int32) time.Duration { return time.Duration(n) * time.Second }
+	l := pool.Limits{
+		MaxInFlight: int32(p.MaxInFlight), // #nosec G115 -- it was an int32
+		Canary:      intstr.FromInt32(defaultCanary), Batches: slices.Clone(spec.Batches), Soak: p.Soak,
+		MachineDeadline: seconds(spec.MachineDeadlineSeconds), GroupDeadline: seconds(spec.GroupDeadlineSeconds),
+	}
+	if spec.Canary != nil {
+		l.Canary = *spec.Canary
+	}
+	if spec.Partition != nil {
+		l.Partition = *spec.Partition
+	}
+	if spec.OnFailure == v1alpha1.FailurePause {
+		l.MaxFailures = max(spec.MaxFailures, 1)
+	}
+	return l
 }
 
 // precision is how precisely a target names a group, first by itself, then by its cluster.

@@ -2,6 +2,8 @@ package updatepolicy_test
 
 import (
 	"errors"
+	"github.com/windlass-dev/windlass/internal/pool"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"slices"
 	"testing"
 	"time"
@@ -150,21 +152,34 @@ func TestSelected(t *testing.T) {
 	replace.Fallback = v1alpha1.FallbackRollingUpdate
 	rolling.Strategy = v1alpha1.RollingUpdate
 	full.Fallback, full.OnFailure = v1alpha1.FallbackNone, v1alpha1.FailureRemediate
-	full.Canary = new(int32(0))
+	full.Canary = new(intstr.FromInt32(0))
 	full.MaxInFlight, full.Drain, full.SoakSeconds, full.MaxAttempts, full.AttemptTimeoutSeconds = 7, true, 60, 2, 90
 	full.IgnorePaths = []v1alpha1.IgnorePath{
 		{Object: v1alpha1.IgnoreMachine, Path: "/spec/b"}, {Object: v1alpha1.IgnoreMachine, Path: "/spec/a~1b"}, {Object: v1alpha1.IgnoreInfrastructure, Path: "/spec/z"},
 	}
+	one := pool.Limits{MaxInFlight: 1, Canary: intstr.FromInt32(1)}
+	batches := *bare.DeepCopy()
+	batches.Canary, batches.Partition = new(intstr.FromString("10%")), new(intstr.FromInt32(2))
+	batches.Batches = []intstr.IntOrString{intstr.FromInt32(2), intstr.FromString("50%")}
+	batches.OnFailure, batches.MachineDeadlineSeconds, batches.GroupDeadlineSeconds = v1alpha1.FailurePause, 60, 3600
 	for name, tt := range map[string]struct {
 		spec v1alpha1.UpdatePolicySpec
 		want updatepolicy.Selected
 	}{
-		"in place or not at all, what is open is filled in": {spec: bare, want: updatepolicy.Selected{Name: "p", Generation: 3, InPlace: true, Guarded: true, Policy: usual}},
-		"in place or replaced":                              {spec: replace, want: updatepolicy.Selected{Name: "p", Generation: 3, InPlace: true, FallbackReplace: true, Policy: usual}},
-		"replaced":                                          {spec: rolling, want: updatepolicy.Selected{Name: "p", Generation: 3, FallbackReplace: true, Policy: usual}},
+		"limits": {spec: batches, want: updatepolicy.Selected{
+			Name: "p", Generation: 3, InPlace: true, Guarded: true, Policy: usual,
+			Limits: pool.Limits{
+				MaxInFlight: 1, Canary: intstr.FromString("10%"), Partition: intstr.FromInt32(2), Batches: batches.Batches,
+				MaxFailures: 1, MachineDeadline: time.Minute, GroupDeadline: time.Hour,
+			},
+		}},
+		"in place or not at all, what is open is filled in": {spec: bare, want: updatepolicy.Selected{Name: "p", Generation: 3, InPlace: true, Guarded: true, Policy: usual, Limits: one}},
+		"in place or replaced":                              {spec: replace, want: updatepolicy.Selected{Name: "p", Generation: 3, InPlace: true, FallbackReplace: true, Policy: usual, Limits: one}},
+		"replaced":                                          {spec: rolling, want: updatepolicy.Selected{Name: "p", Generation: 3, FallbackReplace: true, Policy: usual, Limits: one}},
 		"everything": {spec: full, want: updatepolicy.Selected{
 			Name: "p", Generation: 3, InPlace: true, Guarded: true,
 			Policy: inplace.Policy{MaxInFlight: 7, Drain: true, Soak: time.Minute, MaxAttempts: 2, AttemptTimeout: 90 * time.Second, Remediate: true},
+			Limits: pool.Limits{MaxInFlight: 7, Soak: time.Minute},
 			Ignore: []cover.Ignore{{Part: cover.PartInfrastructure, Path: "/spec/z"}, {Part: cover.PartMachine, Path: "/spec/a~1b"}, {Part: cover.PartMachine, Path: "/spec/b"}},
 		}},
 	} {
@@ -206,12 +221,24 @@ func TestCheck(t *testing.T) {
 			},
 			want: "spec.fallback: Forbidden: fallback goes with strategy ExternalUpdate only: with RollingUpdate machines are always replaced",
 		},
-		"an unknown action": {edit: func(s *v1alpha1.UpdatePolicySpec) { s.OnFailure = "Cry" }, want: `spec.onFailure: Unsupported value: "Cry": supported values: "Wait", "Remediate"`},
-		"a canary of two": {
-			edit: func(s *v1alpha1.UpdatePolicySpec) { s.Canary = new(int32(2)) }, want: "spec.canary: Invalid value: 2: must be 0 or 1",
+		"an unknown action": {edit: func(s *v1alpha1.UpdatePolicySpec) { s.OnFailure = "Cry" }, want: `spec.onFailure: Unsupported value: "Cry": supported values: "Wait", "Remediate", "Pause"`},
+		"a canary that is no percentage": {
+			edit: func(s *v1alpha1.UpdatePolicySpec) { s.Canary = new(intstr.FromString("2")) }, want: `spec.canary: Invalid value: "2": must be a number or a percentage between 0% and 100%`,
 		},
 		"a canary below zero": {
-			edit: func(s *v1alpha1.UpdatePolicySpec) { s.Canary = new(int32(-1)) }, want: "spec.canary: Invalid value: -1: must be 0 or 1",
+			edit: func(s *v1alpha1.UpdatePolicySpec) { s.Canary = new(intstr.FromInt32(-1)) }, want: "spec.canary: Invalid value: -1: must be at least 0",
+		},
+		"an empty batch": {
+			edit: func(s *v1alpha1.UpdatePolicySpec) { s.Batches = []intstr.IntOrString{intstr.FromString("0%")} },
+			want: `spec.batches[0]: Invalid value: "0%": must be a number or a percentage between 1% and 100%`,
+		},
+		"a partition of more than all": {
+			edit: func(s *v1alpha1.UpdatePolicySpec) { s.Partition = new(intstr.FromString("101%")) },
+			want: `spec.partition: Invalid value: "101%": must be a number or a percentage between 0% and 100%`,
+		},
+		"failures that nobody counts": {
+			edit: func(s *v1alpha1.UpdatePolicySpec) { s.MaxFailures = 2 },
+			want: "spec.maxFailures: Forbidden: maxFailures goes with onFailure Pause only",
 		},
 		"a negative number":  {edit: func(s *v1alpha1.UpdatePolicySpec) { s.MaxInFlight = -1 }, want: "spec.maxInFlight: Invalid value: -1: must not be negative"},
 		"an unknown object":  {edit: func(s *v1alpha1.UpdatePolicySpec) { s.IgnorePaths[0].Object = "Cluster" }, want: `spec.ignorePaths[0].object: Unsupported value: "Cluster": supported values: "Machine", "InfrastructureMachine", "BootstrapConfig"`},

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"strings"
 	"testing"
 
@@ -241,7 +242,7 @@ func TestUpgradesHoldPlaces(t *testing.T) {
 			if tt.edit != nil {
 				tt.edit(other)
 			}
-			keep := external(func(p *v1alpha1.UpdatePolicySpec) { p.Canary = new(int32(0)) })
+			keep := external(func(p *v1alpha1.UpdatePolicySpec) { p.Canary = new(intstr.FromInt32(0)) })
 			w := newWorld(t, keep, deployment(), machineSet("old", from), machine("a", "new", to), other)
 			s := w.updater("kubelet", 0, versionPatch)
 			s.answer = func(string) inplace.Answer { return inplace.Answer{Outcome: inplace.InProgress} }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"maps"
 	"strings"
 	"testing"
@@ -18,7 +19,7 @@ import (
 
 // withoutCanary turns the canary of a policy off.
 func withoutCanary(p *v1alpha1.UpdatePolicy) *v1alpha1.UpdatePolicy {
-	p.Spec.Canary = new(int32(0))
+	p.Spec.Canary = new(intstr.FromInt32(0))
 	return p
 }
 

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 
+	"github.com/windlass-dev/windlass/internal/pool"
 	"github.com/windlass-dev/windlass/internal/pool/objects"
 )
 
@@ -35,8 +36,8 @@ type Options struct {
 	Now      func() time.Time
 	// InPlace says that the feature gate InPlaceUpdates is on.
 	InPlace bool
-	// Keeps returns whether a policy forbids to replace the group's Machines; nil means that no
-	// policy does.
+	// Keeps returns what an UpdatePolicy asks for the group; nil means that there are no policies. If it
+	// is set, UpdatePolicies are watched.
 	Keeps func(context.Context, *clusterv1.Cluster, *clusterv1.MachineDeployment) (Policy, error)
 	// StatusInterval is the least time between two writes of a status of which the second may wait,
 	// see [pool.DeploymentStatusMayWait]; others wait for a second. 0 means that none waits, and that
@@ -52,6 +53,8 @@ type Policy struct {
 	Keep bool
 	// Name is the UpdatePolicy's, for messages.
 	Name string
+	// Limits bound rollouts; nil for none.
+	Limits *pool.Limits
 }
 
 // Reconciler reconciles MachineDeployments.

@@ -117,6 +117,7 @@ func (r *run) group() pool.Group {
 		MachineDeployment: r.md, MachineSets: r.sets, Machines: r.machines, Now: r.Now(),
 		Suffix:         r.random(pool.SuffixLength),
 		TemplatesExist: r.templates.complete(), InPlaceUpdates: r.InPlace, Keep: r.policy.Keep,
+		Limits: r.policy.Limits,
 	}
 }
 
@@ -160,8 +161,8 @@ func (r *run) askCoverage(ctx context.Context, group pool.Group) (map[string]poo
 	return coverage, nil
 }
 
-// requeueAfter is when time alone changes the decision: spec.rollout.after passes, or an answer
-// that blocks the group can be asked for again. 0 means never.
+// requeueAfter is when time alone changes the decision: spec.rollout.after passes, an answer that
+// blocks the group can be asked for again, or a soak time or deadline ends. 0 means never.
 func (r *run) requeueAfter() time.Duration {
 	var after time.Duration
 	if at := r.md.Spec.Rollout.After; !at.IsZero() && at.After(r.Now()) {
@@ -172,6 +173,12 @@ func (r *run) requeueAfter() time.Duration {
 	if r.policy.Keep && (blocked || !r.paused() && !r.templates.complete()) {
 		if after == 0 || after > answerLifetime {
 			after = answerLifetime
+		}
+	}
+	if r.executed != nil && !r.executed.Wake.IsZero() {
+		left := max(r.executed.Wake.Sub(r.Now()), time.Millisecond)
+		if after == 0 || after > left {
+			after = left
 		}
 	}
 	return after

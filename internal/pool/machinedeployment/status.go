@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -104,16 +105,22 @@ func (r *run) setBlocked() {
 	if r.executed == nil {
 		return
 	}
-	var why *pool.Decision
-	if r.policy.Keep {
+	why := heldBack(r.executed.Plan)
+	if why == nil && r.policy.Keep {
 		why = blockage(r.executed.Decisions)
 	}
 	present := conditions.Get(r.md, v1alpha1.UpdateBlockedCondition)
 	switch {
-	case why == nil && present != nil && slices.Contains(blocking, pool.Reason(present.Reason)):
+	case why == nil && present != nil && isBlocking(pool.Reason(present.Reason)):
 		conditions.Delete(r.md, v1alpha1.UpdateBlockedCondition)
 	case why != nil && (present == nil || isOwn(present, why.Reason)):
-		message := fmt.Sprintf("Machine %s: %s", why.Machine, why.Message)
+		message := why.Message
+		if why.Machine != "" {
+			message = fmt.Sprintf("Machine %s: %s", why.Machine, why.Message)
+		}
+		if present == nil || present.Reason != string(why.Reason) {
+			r.event(corev1.EventTypeWarning, string(why.Reason), "%s", text.Bound(message, maxConditionBytes))
+		}
 		conditions.Set(r.md, metav1.Condition{
 			Type: v1alpha1.UpdateBlockedCondition, Status: metav1.ConditionTrue, Reason: string(why.Reason),
 			Message: text.Bound(message, maxConditionBytes),
@@ -121,9 +128,24 @@ func (r *run) setBlocked() {
 	}
 }
 
+// heldBack returns why the limits of the UpdatePolicy let no other Machine begin until a person acts;
+// nil if they do.
+func heldBack(plan pool.Plan) *pool.Decision {
+	a := plan.Allowance
+	if a.More > 0 || !a.Reason.NeedsPerson() && a.Reason != pool.ReasonPartition {
+		return nil
+	}
+	return &pool.Decision{Action: pool.Wait, Reason: a.Reason, Message: a.Message}
+}
+
+// isBlocking reports whether this controller sets the condition UpdateBlocked with a reason.
+func isBlocking(reason pool.Reason) bool {
+	return reason.NeedsPerson() || reason == pool.ReasonPartition
+}
+
 // isOwn reports whether the condition UpdateBlocked is this controller's. The engine has the reason
 // NotCovered too, but returns an error then, which is the reason CoverageUnknown here.
 func isOwn(c *metav1.Condition, now pool.Reason) bool {
 	reason := pool.Reason(c.Reason)
-	return reason == now || slices.Contains(blocking, reason) && reason != pool.ReasonNotCovered
+	return reason == now || isBlocking(reason) && reason != pool.ReasonNotCovered
 }

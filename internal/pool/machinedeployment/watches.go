@@ -40,7 +40,7 @@ func (r *Reconciler) watch(
 	if err != nil {
 		return fmt.Errorf("finding MachineDeployments by Cluster: %w", err)
 	}
-	r.controller, err = capicontroller.NewControllerManagedBy(mgr, log).
+	b := capicontroller.NewControllerManagedBy(mgr, log).
 		For(&clusterv1.MachineDeployment{}, builder.WithPredicates(objects.Changes(deploymentFacts))).
 		Owns(&clusterv1.MachineSet{}, objects.Changes(setFacts)).
 		Watches(&clusterv1.MachineSet{}, handler.EnqueueRequestsFromMapFunc(r.ForOrphan),
@@ -51,8 +51,11 @@ func (r *Reconciler) watch(
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(ofCluster),
 			predicates.ClusterPausedTransitions(scheme, log)).
 		WithOptions(options).
-		WithEventFilter(predicates.ResourceHasFilterLabel(scheme, log, r.WatchFilter)).
-		Build(ctx, r)
+		WithEventFilter(predicates.ResourceHasFilterLabel(scheme, log, r.WatchFilter))
+	if r.Keeps != nil {
+		r.watchPolicies(b)
+	}
+	r.controller, err = b.Build(ctx, r)
 	if err != nil {
 		return fmt.Errorf("adding the controller %s: %w", controllerName, err)
 	}

@@ -1,0 +1,294 @@
+package pool
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+)
+
+// Reasons for which a limit of the UpdatePolicy keeps Machines from being updated or replaced.
+const (
+	// ReasonMaxInFlight: as many Machines as maxInFlight allows are being changed.
+	ReasonMaxInFlight Reason = "MaxInFlight"
+	// ReasonCanary: the first Machines are being changed, and the others wait for them.
+	ReasonCanary Reason = "Canary"
+	// ReasonCanaryFailed: one of the first Machines failed.
+	ReasonCanaryFailed Reason = "CanaryFailed"
+	// ReasonBatch: a batch is being changed, and the next one waits for it.
+	ReasonBatch Reason = "Batch"
+	// ReasonPartition: the policy keeps the remaining Machines at the old template.
+	ReasonPartition Reason = "Partition"
+	// ReasonMaxFailures: as many Machines as maxFailures allows have failed.
+	ReasonMaxFailures Reason = "MaxFailures"
+	// ReasonMachineDeadline: the change of a Machine takes longer than the policy allows.
+	ReasonMachineDeadline Reason = "MachineDeadline"
+	// ReasonGroupDeadline: the rollout takes longer than the policy allows.
+	ReasonGroupDeadline Reason = "GroupDeadline"
+	// ReasonPolicyUnknown: nobody can tell which UpdatePolicy counts for the group.
+	ReasonPolicyUnknown Reason = "PolicyUnknown"
+)
+
+// Limits bound how a rollout reaches the Machines of a group, in place and by replacement. They
+// narrow the rules of the strategy and never widen them. They do not count while people delete the
+// Machines (OnDelete), and never keep spec.replicas from being followed.
+type Limits struct {
+	// MaxInFlight is how many Machines are changed at once; 0 for no limit.
+	MaxInFlight int32
+	// Canary is how many Machines are changed first; the others wait until all of these are done.
+	// Like Batches and Partition it is a number or a percentage of spec.replicas, rounded up. 0 means
+	// none.
+	Canary intstr.IntOrString
+	// Batches are how many Machines are changed after the canary. A batch begins when all Machines
+	// before it are done. The last one repeats. None means that all others form one batch.
+	Batches []intstr.IntOrString
+	// Partition is how many Machines stay at the old template.
+	Partition intstr.IntOrString
+	// Soak is how long a new Machine must be available until it is done. An update in place soaks
+	// before it ends.
+	Soak time.Duration
+	// MaxFailures is how many failed Machines hold the rollout; 0 means that failed updates do not
+	// hold it.
+	MaxFailures int32
+	// MachineDeadline is how long the change of a Machine may take until it counts as failed,
+	// GroupDeadline how long the rollout may take until it is held. 0 means no deadline.
+	MachineDeadline, GroupDeadline time.Duration
+	// Unknown says why nobody knows the limits; empty if they are known. It holds the rollout.
+	Unknown string
+}
+
+// Progress is how far the rollout of a group is, in Machines.
+type Progress struct {
+	// Replicas is spec.replicas of the MachineDeployment.
+	Replicas int32
+	// Touched are those that are at the new template, or on the way to it, or whose place a new
+	// Machine will take. Done are those of them that are available and have soaked.
+	Touched, Done int32
+	// InFlight are those that are being updated, created or deleted.
+	InFlight int32
+	// Failed are updates that failed finally, Overdue are changes beyond MachineDeadline.
+	Failed, Overdue []string
+	// Late says that the rollout is beyond GroupDeadline.
+	Late bool
+	// Wake is when time alone changes one of these; zero if it does not.
+	Wake time.Time
+}
+
+// Allowance is how many more Machines a rollout may touch now.
+type Allowance struct {
+	// More is between 0 and the number of Machines that are not touched.
+	More int32
+	// Reason and Message say what keeps More from being larger; empty if nothing does.
+	Reason  Reason
+	Message string
+}
+
+// Allow returns how many more Machines a rollout may touch.
+func (l Limits) Allow(p Progress) Allowance {
+	left := max(p.Replicas-p.Touched, 0)
+	if left == 0 {
+		return Allowance{}
+	}
+	if reason, message := l.hold(p); reason != "" {
+		return Allowance{Reason: reason, Message: message}
+	}
+	a := Allowance{More: left}
+	stay := l.share(l.Partition, p.Replicas)
+	a = a.bound(left-stay, ReasonPartition,
+		fmt.Sprintf("the UpdatePolicy keeps %d Machines at the old template (partition %s)",
+			stay, l.Partition.String()))
+	a = l.stage(a, p)
+	if l.MaxInFlight > 0 {
+		a = a.bound(l.MaxInFlight-p.InFlight, ReasonMaxInFlight,
+			fmt.Sprintf("at most %d Machines are changed at once (maxInFlight)", l.MaxInFlight))
+	}
+	return a
+}
+
+func (a Allowance) bound(most int32, reason Reason, message string) Allowance {
+	if most = max(most, 0); most < a.More {
+		return Allowance{More: most, Reason: reason, Message: message}
+	}
+	return a
+}
+
+// hold returns why no Machine may be touched until a person acts.
+func (l Limits) hold(p Progress) (reason Reason, message string) {
+	failed := slices.Clone(p.Overdue)
+	if l.MaxFailures > 0 {
+		failed = append(failed, p.Failed...)
+	}
+	slices.Sort(failed)
+	failed = slices.Compact(failed)
+	switch {
+	case l.Unknown != "":
+		return ReasonPolicyUnknown, "it is unknown which UpdatePolicy counts: " + l.Unknown
+	case len(failed) > 0 && len(failed) >= int(l.MaxFailures) && l.MaxFailures > 0:
+		return ReasonMaxFailures, fmt.Sprintf("%d Machines failed (maxFailures %d), the first is %s. "+
+			"Fix: repair or delete it, or raise maxFailures", len(failed), l.MaxFailures, failed[0])
+	case len(failed) > 0 && l.MaxFailures == 0:
+		return ReasonMachineDeadline, fmt.Sprintf("the change of Machine %s takes longer than %s "+
+			"(machineDeadlineSeconds). Fix: repair or delete it, or raise the deadline",
+			failed[0], l.MachineDeadline)
+	case p.Late:
+		return ReasonGroupDeadline, fmt.Sprintf("the rollout takes longer than %s "+
+			"(groupDeadlineSeconds). Fix: find out why, and raise the deadline", l.GroupDeadline)
+	}
+	return "", ""
+}
+
+// stage bounds an allowance by the canary and the batches.
+func (l Limits) stage(a Allowance, p Progress) Allowance {
+	canary := l.share(l.Canary, p.Replicas)
+	if canary > 0 && p.Done < canary {
+		reason := ReasonCanary
+		message := fmt.Sprintf("the first %d Machines are changed before the others (canary %s)",
+			canary, l.Canary.String())
+		if bad := append(slices.Clone(p.Failed), p.Overdue...); len(bad) > 0 {
+			reason = ReasonCanaryFailed
+			message = fmt.Sprintf("Machine %s, one of the first %d, failed (canary %s). "+
+				"Fix: repair it, or change the template", slices.Min(bad), canary, l.Canary.String())
+		}
+		return a.bound(canary-p.Touched, reason, message)
+	}
+	if len(l.Batches) == 0 {
+		return a
+	}
+	end, i := canary, 0
+	for ; end <= p.Done && end < p.Replicas; i++ {
+		end += max(l.share(l.Batches[min(i, len(l.Batches)-1)], p.Replicas), 1)
+	}
+	return a.bound(end-p.Touched, ReasonBatch,
+		fmt.Sprintf("batch %d is changed first; it ends with Machine %d of %d", i, end, p.Replicas))
+}
+
+// share returns a number, or a percentage of replicas, rounded up, between 0 and replicas. What is
+// neither counts as all: the rollout then waits longer, and never less.
+func (l Limits) share(of intstr.IntOrString, replicas int32) int32 {
+	n, err := intstr.GetScaledValueFromIntOrPercent(&of, int(replicas), true)
+	if err != nil {
+		return replicas
+	}
+	return int32(min(max(n, 0), int(replicas))) // #nosec G115 -- at most replicas
+}
+
+// heldBy are the reasons of Limits that need a person, in the order of their names.
+var heldBy = []Reason{
+	ReasonCanaryFailed, ReasonGroupDeadline, ReasonMachineDeadline, ReasonMaxFailures,
+	ReasonPolicyUnknown,
+}
+
+// NeedsPerson reports whether a rollout waits for this reason until a person or an extension acts.
+func (r Reason) NeedsPerson() bool {
+	return slices.Contains(heldBy, r) || slices.Contains(blocking, r)
+}
+
+// observer measures the progress of a group.
+type observer struct {
+	limits Limits
+	newest *clusterv1.MachineSet
+	group  Group
+	// done is how many Machines of newest are done.
+	done int32
+	// updatingOld is how many Machines of other MachineSets are being updated.
+	updatingOld int32
+	progress    Progress
+}
+
+// observe measures what the Machines tell. The caller adds Touched and InFlight.
+func (d *draft) observe() *observer {
+	o := &observer{limits: *d.group.Limits, group: d.group}
+	if d.newest != nil {
+		o.newest = d.newest.Desired
+	}
+	o.progress.Replicas = d.rollout.Replicas
+	for _, m := range d.group.Machines {
+		switch {
+		case o.newest != nil && Owns(o.newest, m):
+			o.fresh(m)
+		case IsUpdating(m) && !hasFailedUpdate(m):
+			o.updatingOld++
+		}
+	}
+	slices.Sort(o.progress.Failed)
+	slices.Sort(o.progress.Overdue)
+	o.progress.Done = o.done
+	if began := o.began(); o.limits.GroupDeadline > 0 && !began.IsZero() {
+		o.progress.Late = !o.before(began.Add(o.limits.GroupDeadline))
+	}
+	return o
+}
+
+// fresh looks at a Machine of the new MachineSet.
+func (o *observer) fresh(m *clusterv1.Machine) {
+	switch {
+	case isDeleting(m):
+		return
+	case hasFailedUpdate(m):
+		o.progress.Failed = append(o.progress.Failed, m.Name)
+		return
+	case !IsUpdating(m) && conditions.IsTrue(m, clusterv1.MachineAvailableCondition):
+		since := conditions.GetLastTransitionTime(m, clusterv1.MachineAvailableCondition)
+		moved := m.CreationTimestamp.Before(&o.newest.CreationTimestamp)
+		if moved || o.limits.Soak == 0 || since == nil || !o.before(since.Add(o.limits.Soak)) {
+			o.done++
+		}
+		return
+	}
+	began := m.CreationTimestamp
+	if IsUpdating(m) {
+		began = metav1.NewTime(updatingSince(m))
+		if began.IsZero() {
+			return // The update has not begun.
+		}
+	}
+	if o.limits.MachineDeadline > 0 && !o.before(began.Add(o.limits.MachineDeadline)) {
+		o.progress.Overdue = append(o.progress.Overdue, m.Name)
+	}
+}
+
+// began is when the rollout began: the later of the creation of the new MachineSet and the time since
+// which the MachineDeployment reports a rollout. It is zero while none is reported.
+func (o *observer) began() time.Time {
+	md := o.group.MachineDeployment
+	since := conditions.GetLastTransitionTime(md, clusterv1.RollingOutCondition)
+	if !conditions.IsTrue(md, clusterv1.RollingOutCondition) || since == nil ||
+		o.newest == nil {
+		return time.Time{}
+	}
+	if created := o.newest.CreationTimestamp.Time; created.After(since.Time) {
+		return created
+	}
+	return since.Time
+}
+
+// before reports whether a time is still to come, and notes to look again then.
+func (o *observer) before(t time.Time) bool {
+	if !o.group.Now.Before(t) {
+		return false
+	}
+	if o.progress.Wake.IsZero() || t.Before(o.progress.Wake) {
+		o.progress.Wake = t
+	}
+	return true
+}
+
+// hasFailedUpdate reports whether the update in place of a Machine failed finally.
+func hasFailedUpdate(m *clusterv1.Machine) bool {
+	return IsUpdating(m) && conditions.GetReason(m, clusterv1.MachineUpdatingCondition) ==
+		clusterv1.MachineInPlaceUpdateFailedReason
+}
+
+// updatingSince is since when a Machine reports that it is being updated; zero if it does not.
+func updatingSince(m *clusterv1.Machine) time.Time {
+	since := conditions.GetLastTransitionTime(m, clusterv1.MachineUpdatingCondition)
+	if since == nil || !conditions.IsTrue(m, clusterv1.MachineUpdatingCondition) {
+		return time.Time{}
+	}
+	return since.Time
+}

@@ -1,0 +1,117 @@
+package pool
+
+import (
+	"math"
+	"slices"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+)
+
+// limit lowers what the rules of the strategy have planned to what the limits of the UpdatePolicy
+// leave.
+func (d *draft) limit() {
+	if d.group.Limits == nil {
+		return
+	}
+	o := d.observe()
+	p := o.progress
+	p.Touched = d.rollout.touched()
+	p.Done = min(p.Done, d.rollout.New.Replicas)
+	// Old Machines that done ones have replaced go at once. They are in flight before others are.
+	p.InFlight = d.rollout.atMost(0, p.Done).inFlight(p, o)
+	d.allow(p)
+	if a := d.allowance; a.More == 0 && (a.Reason == ReasonPartition || a.Reason.NeedsPerson()) {
+		d.stopMoves()
+	}
+	d.rollout = d.rollout.atMost(d.allowance.More, p.Done).fill()
+}
+
+// fill creates what is missing in the group. PreferInPlace leaves it out while old MachineSets shrink,
+// which the limits may have prevented.
+func (r Rollout) fill() Rollout {
+	if missing := r.Replicas - r.total(); missing > 0 {
+		r.New.Target = max(r.New.Target, r.New.Replicas+missing)
+	}
+	return r
+}
+
+// stopMoves has old MachineSets delete what is too many. No Machine may move to New any more, so a
+// spare Machine of New takes the place of an old one, as at the end of a rollout. A move that an
+// earlier plan has begun ends.
+func (d *draft) stopMoves() {
+	d.rollout.Old = slices.Clone(d.rollout.Old)
+	for i, s := range d.rollout.Old {
+		marks := d.old[s.Name].Current.Annotations
+		moving := marks[clusterv1.MachineSetMoveMachinesToMachineSetAnnotation] == s.MoveTo
+		if s.Counts.Machines <= s.Replicas || !moving {
+			d.rollout.Old[i].MoveTo = ""
+		}
+	}
+}
+
+// allow asks the limits, and remembers when to ask again.
+func (d *draft) allow(p Progress) {
+	d.allowance = d.group.Limits.Allow(p)
+	if p.Touched < p.Replicas {
+		d.wake = p.Wake
+	}
+}
+
+// touched is how many Machines are of New, or have left the old MachineSets by earlier plans.
+func (r Rollout) touched() int32 {
+	return max(r.New.Replicas, r.New.Counts.Machines, r.Replicas-r.sum(replicas), 0)
+}
+
+// atMost limits a plan to more Machines beyond those that are touched, of which done are done. New may
+// also create what is missing, and old MachineSets may give up what done Machines have replaced and
+// what spec.replicas does not ask for any more. The newest of them give up their Machines last.
+func (r Rollout) atMost(more, done int32) Rollout {
+	vacant := max(r.Replicas-r.sum(replicas)-r.New.Replicas, 0)
+	grown := max(r.New.Target-r.New.Replicas-vacant, 0)
+	if grown > more {
+		r.New.Target -= grown - more
+		grown = more
+	}
+	replaced := max(r.sum(replicas)-max(r.Replicas-done, 0), 0)
+	if slices.ContainsFunc(r.Old, func(s Sizes) bool { return s.MoveTo != "" }) {
+		replaced = 0 // A move touches one more Machine.
+	}
+	back := r.sum(func(s Sizes) int32 { return max(s.Replicas-s.Target, 0) }) -
+		replaced - (more - grown)
+	r.Old = append([]Sizes(nil), r.Old...)
+	for i := len(r.Old) - 1; i >= 0 && back > 0; i-- {
+		n := min(back, max(r.Old[i].Replicas-r.Old[i].Target, 0))
+		r.Old[i].Target += n
+		back -= n
+	}
+	return r
+}
+
+// inFlight is how many Machines are being updated, created or deleted by a plan: those of New that
+// are neither done nor failed, those that leave old MachineSets, and those that nobody has created so
+// far in the place of one that left.
+func (r Rollout) inFlight(p Progress, o *observer) int32 {
+	fresh := max(r.New.Target, r.New.Counts.Machines)
+	failed := int32(len(p.Failed)) // #nosec G115 -- a number of Machines
+	leaving := r.sum(func(s Sizes) int32 { return max(s.Counts.Machines-s.Target, 0) })
+	vacant := max(p.Touched-fresh, 0)
+	return max(fresh-p.Done-failed, 0) + max(leaving, vacant) + o.updatingOld
+}
+
+// limitMoves returns how many Machines of a kept group may move by the limits of the UpdatePolicy.
+func (d *draft) limitMoves(heads []headcount) int32 {
+	if d.group.Limits == nil {
+		return math.MaxInt32
+	}
+	o := d.observe()
+	p := o.progress
+	p.Touched = d.rollout.Replicas
+	for _, h := range heads {
+		p.Touched -= h.alive
+	}
+	p.Touched = max(p.Touched, 0)
+	failed := int32(len(p.Failed)) // #nosec G115 -- a number of Machines
+	p.InFlight = max(p.Touched-p.Done-failed, 0) + o.updatingOld
+	d.allow(p)
+	return d.allowance.More
+}

@@ -1,0 +1,207 @@
+package pool_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"pgregory.net/rapid"
+
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/windlass-dev/windlass/internal/pool"
+)
+
+func TestAllow(t *testing.T) {
+	t.Parallel()
+	percent, number := intstr.FromString, intstr.FromInt32
+	type limits = pool.Limits
+	type progress = pool.Progress
+	for name, tt := range map[string]struct {
+		limits limits
+		at     progress
+		more   int32
+		reason pool.Reason
+	}{
+		"no limits":       {at: progress{Replicas: 10, Touched: 2}, more: 8},
+		"all touched":     {limits: limits{MaxInFlight: 1}, at: progress{Replicas: 3, Touched: 3}},
+		"in flight":       {limits{MaxInFlight: 3}, progress{Replicas: 9, Touched: 2, InFlight: 2}, 1, pool.ReasonMaxInFlight},
+		"too many":        {limits{MaxInFlight: 1}, progress{Replicas: 9, Touched: 2, InFlight: 2}, 0, pool.ReasonMaxInFlight},
+		"a canary begins": {limits{MaxInFlight: 5, Canary: number(2)}, progress{Replicas: 9}, 2, pool.ReasonCanary},
+		"a canary of 25%": {limits{Canary: percent("25%")}, progress{Replicas: 9}, 3, pool.ReasonCanary},
+		"a canary is not done": {
+			limits{Canary: number(2)}, progress{Replicas: 9, Touched: 2, Done: 1}, 0, pool.ReasonCanary,
+		},
+		"a canary is done": {limits{Canary: number(2)}, progress{Replicas: 9, Touched: 2, Done: 2}, 7, ""},
+		"a canary failed": {
+			limits{Canary: number(1)}, progress{Replicas: 9, Touched: 1, Failed: []string{"a"}},
+			0, pool.ReasonCanaryFailed,
+		},
+		"the first batch": {
+			limits{Canary: number(1), Batches: []intstr.IntOrString{number(2), percent("50%")}},
+			progress{Replicas: 9, Touched: 1, Done: 1}, 2, pool.ReasonBatch,
+		},
+		"the second batch": {
+			limits{Canary: number(1), Batches: []intstr.IntOrString{number(2), number(4)}},
+			progress{Replicas: 9, Touched: 4, Done: 3}, 3, pool.ReasonBatch,
+		},
+		"the last batch repeats": {
+			limits{Batches: []intstr.IntOrString{number(1), number(2)}},
+			progress{Replicas: 9, Touched: 5, Done: 5}, 2, pool.ReasonBatch,
+		},
+		"batches without canary": {
+			limits{Batches: []intstr.IntOrString{number(3)}}, progress{Replicas: 9}, 3, pool.ReasonBatch,
+		},
+		"a partition":         {limits{Partition: percent("30%")}, progress{Replicas: 9, Touched: 4}, 2, pool.ReasonPartition},
+		"a partition, full":   {limits{Partition: number(3)}, progress{Replicas: 9, Touched: 7}, 0, pool.ReasonPartition},
+		"everything stays":    {limits{Partition: percent("100%")}, progress{Replicas: 9}, 0, pool.ReasonPartition},
+		"a failure, no limit": {limits{}, progress{Replicas: 9, Touched: 1, Failed: []string{"a"}}, 8, ""},
+		"fewer failures": {
+			limits{MaxFailures: 2}, progress{Replicas: 9, Touched: 1, Failed: []string{"a"}}, 8, "",
+		},
+		"failures": {
+			limits{MaxFailures: 2}, progress{Replicas: 9, Touched: 2, Failed: []string{"a"}, Overdue: []string{"b"}},
+			0, pool.ReasonMaxFailures,
+		},
+		"one that fails twice": {
+			limits{MaxFailures: 2}, progress{Replicas: 9, Touched: 2, Failed: []string{"a"}, Overdue: []string{"a"}},
+			7, "",
+		},
+		"a machine's deadline": {
+			limits{MachineDeadline: time.Minute}, progress{Replicas: 9, Touched: 2, Overdue: []string{"b"}},
+			0, pool.ReasonMachineDeadline,
+		},
+		"the group's deadline": {limits{}, progress{Replicas: 9, Late: true}, 0, pool.ReasonGroupDeadline},
+		"an unknown policy":    {limits{Unknown: "two"}, progress{Replicas: 9}, 0, pool.ReasonPolicyUnknown},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := tt.limits.Allow(tt.at)
+			want := pool.Allowance{More: tt.more, Reason: tt.reason, Message: got.Message}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Error(diff)
+			}
+			if (got.Message == "") != (tt.reason == "") {
+				t.Errorf("the message is %q", got.Message)
+			}
+		})
+	}
+}
+
+// TestLimitsProperties: in any order of events, in place and by replacement, with and without kept
+// Machines, a rollout has at most maxInFlight Machines in flight, keeps the partition, leaves all but
+// the canary alone until it is done, and reaches all others.
+func TestLimitsProperties(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		replicas := rapid.Int32Range(1, 5).Draw(t, "replicas")
+		surge := rapid.Int32Range(0, 2).Draw(t, "surge")
+		w := newWorld(replicas, surge, rapid.Int32Range(0, min(2, replicas)).Draw(t, "unavailable"))
+		w.keep = rapid.Bool().Draw(t, "keep")
+		w.limits = &pool.Limits{
+			MaxInFlight: rapid.Int32Range(1, 3).Draw(t, "maxInFlight"),
+			Canary:      intstr.FromInt32(rapid.Int32Range(0, 2).Draw(t, "canary")),
+			Partition:   intstr.FromInt32(rapid.Int32Range(0, replicas).Draw(t, "partition")),
+		}
+		if rapid.Bool().Draw(t, "batches") {
+			w.limits.Batches = []intstr.IntOrString{intstr.FromInt32(rapid.Int32Range(1, 2).Draw(t, "batch"))}
+		}
+		w.settle(t)
+		before := w.names()
+		w.md.Spec.Template.Spec.Version = "v1.31.0"
+		w.covered["v1.31.0"] = pool.AnswerYes
+		if !w.keep && rapid.Bool().Draw(t, "replace") {
+			w.covered["v1.31.0"] = pool.AnswerNo
+		}
+		canaryDone := false
+		for range rapid.IntRange(0, 80).Draw(t, "steps") {
+			w.random(t)
+			canaryDone = canaryDone || w.upToDate() >= w.limits.Canary.IntValue()
+			w.checkLimits(t, before, canaryDone)
+		}
+		w.settle(t)
+		partition := w.limits.Partition.IntVal
+		if n := w.upToDate(); n != int(replicas-partition) || len(w.machines) != int(replicas) {
+			t.Fatalf("%d of %d Machines are up to date, and the partition is %d:\n%s",
+				n, len(w.machines), partition, w)
+		}
+	})
+}
+
+// TestFailingCanary: a canary that fails is the only Machine that is touched.
+func TestFailingCanary(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		replicas := rapid.Int32Range(1, 5).Draw(t, "replicas")
+		w := newWorld(replicas, rapid.Int32Range(0, 2).Draw(t, "surge"),
+			rapid.Int32Range(0, min(2, replicas)).Draw(t, "unavailable"))
+		w.keep = rapid.Bool().Draw(t, "keep")
+		w.limits = &pool.Limits{MaxInFlight: 3, Canary: intstr.FromInt32(1)}
+		w.settle(t)
+		before := w.names()
+		w.fails, w.md.Spec.Template.Spec.Version = "v1.31.0", "v1.31.0"
+		w.covered["v1.31.0"] = pool.AnswerYes
+		if !w.keep && rapid.Bool().Draw(t, "replace") {
+			w.covered["v1.31.0"] = pool.AnswerNo
+		}
+		for range rapid.IntRange(0, 60).Draw(t, "steps") {
+			w.random(t)
+			w.checkTouched(t, before, 1)
+		}
+		w.settle(t)
+		w.checkTouched(t, before, 1)
+		if replicas > 1 && w.plan.Allowance.More > 0 {
+			t.Fatalf("the rollout goes on: %+v\n%s", w.plan.Allowance, w)
+		}
+	})
+}
+
+// upToDate is how many Machines have the current version and work.
+func (w *world) upToDate() int {
+	n := 0
+	for _, m := range w.machines {
+		if m.Spec.Version == w.md.Spec.Template.Spec.Version && !pool.IsUpdating(m) &&
+			conditions.IsTrue(m, clusterv1.MachineAvailableCondition) {
+			n++
+		}
+	}
+	return n
+}
+
+// checkTouched: at most so many Machines are gone or not as they were.
+func (w *world) checkTouched(t failer, before []string, most int) {
+	t.Helper()
+	touched := 0
+	for _, name := range before {
+		m := w.machines[name]
+		if m == nil || pool.IsUpdating(m) || m.Spec.Version == w.md.Spec.Template.Spec.Version {
+			touched++
+		}
+	}
+	if touched > most {
+		t.Fatalf("%d Machines are touched, at most %d may be:\n%s", touched, most, w)
+	}
+}
+
+func (w *world) checkLimits(t failer, before []string, canaryDone bool) {
+	t.Helper()
+	replicas := int(*w.md.Spec.Replicas)
+	partition := w.limits.Partition.IntValue()
+	w.checkTouched(t, before, replicas-partition)
+	if canary := w.limits.Canary.IntValue(); canary > 0 && !canaryDone {
+		w.checkTouched(t, before, canary)
+	}
+	busy := 0
+	for _, m := range w.machines {
+		if pool.IsUpdating(m) || !m.Status.NodeRef.IsDefined() {
+			busy++
+		}
+	}
+	busy += max(replicas-len(w.machines), 0)
+	if most := int(w.limits.MaxInFlight); busy > most {
+		t.Fatalf("%d Machines are in flight, maxInFlight is %d:\n%s", busy, most, w)
+	}
+}
