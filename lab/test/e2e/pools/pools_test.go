@@ -3,6 +3,8 @@ package pools_test
 import (
 	"context"
 	"flag"
+	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -90,29 +92,44 @@ func (p *plane) guard(ctx context.Context, t *testing.T, value any) {
 	})
 }
 
-// checkClean fails the test for each object that keeps a mark of a move or an update, and each
-// node that is cordoned.
+// checkClean waits until no object keeps a mark of a move or an update, and no node is cordoned.
 func (p *plane) checkClean(ctx context.Context, t *testing.T) {
+	t.Helper()
+	p.History.Await(ctx, t, "waiting until no mark and no cordon is left", func() string {
+		return strings.Join(append(p.marks(ctx, t), p.cordons(ctx, t)...), "; ")
+	})
+}
+
+// marks names the annotations of moves and updates. The blocked pool keeps its own.
+func (p *plane) marks(ctx context.Context, t *testing.T) (found []string) {
 	t.Helper()
 	for _, kind := range []string{kindSet, "Machine"} {
 		for _, o := range p.list(ctx, t, kind) {
 			if o.GetLabels()[clusterv1.MachineDeploymentNameLabel] == blockedPool {
 				continue
 			}
-			for key := range o.GetAnnotations() {
-				if strings.HasPrefix(key, "in-place-updates.internal.cluster.x-k8s.io/") || key == v1alpha1.UpdateProgressAnnotation {
-					t.Errorf("%s %s keeps the annotation %s", kind, o.GetName(), key)
+			for _, key := range slices.Sorted(maps.Keys(o.GetAnnotations())) {
+				if strings.HasPrefix(key, "in-place-updates.internal.cluster.x-k8s.io/") ||
+					key == v1alpha1.UpdateProgressAnnotation {
+					found = append(found, fmt.Sprintf("%s %s keeps %s", kind, o.GetName(), key))
 				}
 			}
 		}
 	}
+	return found
+}
+
+// cordons names the nodes that are cordoned.
+func (p *plane) cordons(ctx context.Context, t *testing.T) (found []string) {
+	t.Helper()
 	nodes := &corev1.NodeList{}
 	if err := p.Workload(ctx, t, rig.PoolsCluster).List(ctx, nodes); err != nil {
 		t.Fatal(err)
 	}
 	for i := range nodes.Items {
 		if nodes.Items[i].Spec.Unschedulable {
-			t.Errorf("node %s is cordoned", nodes.Items[i].Name)
+			found = append(found, "node "+nodes.Items[i].Name+" is cordoned")
 		}
 	}
+	return found
 }

@@ -9,6 +9,7 @@ import (
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -44,9 +45,9 @@ func (p *plane) stories() []story {
 		return spec
 	}
 	return []story{
-		{rig.Pool{Name: "canary", Replicas: 3, MaxUnavailable: 1, Policy: policy(nil)}, p.testCanary},
+		{rig.Pool{Name: "canary", Replicas: 3, MaxUnavailable: 3, Policy: policy(nil)}, p.testCanary},
 		{rig.Pool{Name: "budget", Replicas: 4, MaxUnavailable: 2, Policy: policy(func(s *v1alpha1.UpdatePolicySpec) {
-			s.Canary = new(int32(0))
+			s.Canary = new(intstr.FromInt32(0))
 		})}, p.testBudget},
 		{rig.Pool{Name: blockedPool, Replicas: 2, MaxUnavailable: 1, Policy: policy(nil)}, p.testBlocked},
 		{rig.Pool{Name: "growing", Replicas: 2, MaxUnavailable: 1, Policy: policy(nil)}, p.testGrowing},
@@ -95,9 +96,9 @@ func (p *plane) updating(ctx context.Context, t *testing.T, pool string) []clust
 	})
 }
 
-// testCanary has the update of a pool's first machine fail. It stays unavailable, and the pool's
-// budget is 1. The updater touches no other one, although the pool is scaled;
-// a person who asks for a retry has all updated.
+// testCanary has the update of a pool's first machine fail. It stays unavailable. The updater
+// touches no other one, although the budgets allow all of them and the pool is scaled; a person
+// who asks for a retry has all updated.
 func (p *plane) testCanary(ctx context.Context, t *testing.T, pool rig.Pool, u *rig.Updater) {
 	t.Helper()
 	before := p.census(pool.Name)
