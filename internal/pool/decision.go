@@ -249,6 +249,11 @@ func (d *draft) whyWait(s Sizes, c Coverage, m *clusterv1.Machine) (reason Reaso
 	if t, why := d.turnOf(m); t == turnNever {
 		return why, neverMessage(m, why)
 	}
+	return d.whyKept(s, c)
+}
+
+// whyKept says why no Machine of an old MachineSet in a kept group is updated in place now.
+func (d *draft) whyKept(s Sizes, c Coverage) (reason Reason, message string) {
 	switch {
 	case d.newest == nil || !d.rollout.InPlaceUpdates:
 		return ReasonCoverageUnknown, "the group cannot be updated in place now. Fix: create the " +

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -240,14 +239,9 @@ func (o *observer) fresh(m *clusterv1.Machine) {
 		}
 		return
 	}
-	began := m.CreationTimestamp
-	if IsUpdating(m) {
-		began = metav1.NewTime(updatingSince(m))
-		if began.IsZero() {
-			return // The update has not begun.
-		}
-	}
-	if o.limits.MachineDeadline > 0 && !o.before(began.Add(o.limits.MachineDeadline)) {
+	began := changingSince(m)
+	if !began.IsZero() && o.limits.MachineDeadline > 0 &&
+		!o.before(began.Add(o.limits.MachineDeadline)) {
 		o.progress.Overdue = append(o.progress.Overdue, m.Name)
 	}
 }
@@ -284,8 +278,12 @@ func hasFailedUpdate(m *clusterv1.Machine) bool {
 		clusterv1.MachineInPlaceUpdateFailedReason
 }
 
-// updatingSince is since when a Machine reports that it is being updated; zero if it does not.
-func updatingSince(m *clusterv1.Machine) time.Time {
+// changingSince is since when a new Machine is being created or updated; zero if its update has not
+// begun.
+func changingSince(m *clusterv1.Machine) time.Time {
+	if !IsUpdating(m) {
+		return m.CreationTimestamp.Time
+	}
 	since := conditions.GetLastTransitionTime(m, clusterv1.MachineUpdatingCondition)
 	if since == nil || !conditions.IsTrue(m, clusterv1.MachineUpdatingCondition) {
 		return time.Time{}

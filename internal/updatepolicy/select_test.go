@@ -2,11 +2,13 @@ package updatepolicy_test
 
 import (
 	"errors"
-	"github.com/windlass-dev/windlass/internal/pool"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"slices"
 	"testing"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/windlass-dev/windlass/internal/pool"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"

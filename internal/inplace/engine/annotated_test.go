@@ -2,9 +2,10 @@ package engine
 
 import (
 	"context"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"strings"
 	"testing"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"

@@ -1,11 +1,12 @@
 package engine
 
 import (
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"maps"
 	"strings"
 	"testing"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/google/go-cmp/cmp"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"

@@ -171,17 +171,20 @@ func (r *run) requeueAfter() time.Duration {
 	// Nothing watches templates either.
 	blocked := r.executed != nil && blockage(r.executed.Decisions) != nil
 	if r.policy.Keep && (blocked || !r.paused() && !r.templates.complete()) {
-		if after == 0 || after > answerLifetime {
-			after = answerLifetime
-		}
+		after = sooner(after, answerLifetime)
 	}
 	if r.executed != nil && !r.executed.Wake.IsZero() {
-		left := max(r.executed.Wake.Sub(r.Now()), time.Millisecond)
-		if after == 0 || after > left {
-			after = left
-		}
+		after = sooner(after, max(r.executed.Wake.Sub(r.Now()), time.Millisecond))
 	}
 	return after
+}
+
+// sooner returns the shorter of two waits; a is 0 if there is none so far.
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 {
+		return b
+	}
+	return min(a, b)
 }
 
 // restoreOwnership gives MachineSets back the managed fields that the API server has lost, before

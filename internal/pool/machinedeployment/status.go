@@ -114,18 +114,24 @@ func (r *run) setBlocked() {
 	case why == nil && present != nil && isBlocking(pool.Reason(present.Reason)):
 		conditions.Delete(r.md, v1alpha1.UpdateBlockedCondition)
 	case why != nil && (present == nil || isOwn(present, why.Reason)):
-		message := why.Message
-		if why.Machine != "" {
-			message = fmt.Sprintf("Machine %s: %s", why.Machine, why.Message)
-		}
-		if present == nil || present.Reason != string(why.Reason) {
-			r.event(corev1.EventTypeWarning, string(why.Reason), "%s", text.Bound(message, maxConditionBytes))
-		}
-		conditions.Set(r.md, metav1.Condition{
-			Type: v1alpha1.UpdateBlockedCondition, Status: metav1.ConditionTrue, Reason: string(why.Reason),
-			Message: text.Bound(message, maxConditionBytes),
-		})
+		r.writeBlocked(present, why)
 	}
+}
+
+// writeBlocked sets the condition UpdateBlocked, and an Event if its reason is another one.
+func (r *run) writeBlocked(present *metav1.Condition, why *pool.Decision) {
+	message := why.Message
+	if why.Machine != "" {
+		message = fmt.Sprintf("Machine %s: %s", why.Machine, why.Message)
+	}
+	message = text.Bound(message, maxConditionBytes)
+	if present == nil || present.Reason != string(why.Reason) {
+		r.event(corev1.EventTypeWarning, string(why.Reason), "%s", message)
+	}
+	conditions.Set(r.md, metav1.Condition{
+		Type: v1alpha1.UpdateBlockedCondition, Status: metav1.ConditionTrue, Reason: string(why.Reason),
+		Message: message,
+	})
 }
 
 // heldBack returns why the limits of the UpdatePolicy let no other Machine begin until a person acts;

@@ -242,21 +242,11 @@ func (r *Run) finish(
 		r.Set.Status.ObservedGeneration = r.Set.Generation
 	}
 	recount := r.recount()
-	if !r.Set.DeletionTimestamp.IsZero() && len(r.Set.Finalizers) == 0 {
-		// The object is gone with the next write: nobody reads its status.
-		before.Status.DeepCopyInto(&r.Set.Status)
+	wait := r.holdStatus(before, err)
+	if err == nil && r.changesStatus(before) && r.isOutdated(ctx, before) {
+		return ctrl.Result{RequeueAfter: conflictRetry}, nil
 	}
-	if !equality.Semantic.DeepEqual(before.Status, r.Set.Status) {
-		if wait := r.statusWait(before); err == nil && wait > 0 {
-			before.Status.DeepCopyInto(&r.Set.Status)
-			result = util.LowestNonZeroResult(result, ctrl.Result{RequeueAfter: wait})
-		} else {
-			r.pace.Wrote(r.Set.UID, r.Now())
-			if err == nil && r.isOutdated(ctx, before) {
-				return ctrl.Result{RequeueAfter: conflictRetry}, nil
-			}
-		}
-	}
+	result = util.LowestNonZeroResult(result, ctrl.Result{RequeueAfter: wait})
 	switch saveErr := objects.Save(ctx, r.Client, before, r.Set); {
 	case apierrors.IsConflict(saveErr) && err == nil:
 		// Somebody else has written the MachineSet. The next run reads that, and computes status
@@ -276,6 +266,29 @@ func (r *Run) finish(
 		result = util.LowestNonZeroResult(result, ctrl.Result{RequeueAfter: recount})
 	}
 	return result, nil
+}
+
+// holdStatus leaves the status as it was read if nobody needs the new one now. It returns when the
+// new one is due; 0 if it is written now, or nothing has to be written.
+func (r *Run) holdStatus(before *clusterv1.MachineSet, err error) time.Duration {
+	if !r.Set.DeletionTimestamp.IsZero() && len(r.Set.Finalizers) == 0 {
+		// The object is gone with the next write: nobody reads its status.
+		before.Status.DeepCopyInto(&r.Set.Status)
+	}
+	if !r.changesStatus(before) {
+		return 0
+	}
+	if wait := r.statusWait(before); err == nil && wait > 0 {
+		before.Status.DeepCopyInto(&r.Set.Status)
+		return wait
+	}
+	r.pace.Wrote(r.Set.UID, r.Now())
+	return 0
+}
+
+// changesStatus reports whether the run has another status than the MachineSet that it read.
+func (r *Run) changesStatus(before *clusterv1.MachineSet) bool {
+	return !equality.Semantic.DeepEqual(before.Status, r.Set.Status)
 }
 
 // isOutdated reports whether the cache has a newer MachineSet than the one that the run has read.
