@@ -130,7 +130,8 @@ func checkObjects(t *testing.T, plural, head string, tests map[string]objectTest
 			if err := yaml.Unmarshal([]byte(head+tt.spec), &object); err != nil {
 				t.Fatal(err)
 			}
-			problems := v.validate(t, withIntegers(object).(map[string]any))
+			withIntegers(object)
+			problems := v.validate(t, object)
 			if len(problems) != len(tt.want) {
 				t.Fatalf("problems are %v, want %d", problems, len(tt.want))
 			}
@@ -180,7 +181,8 @@ func TestSamples(t *testing.T) {
 				continue
 			}
 			seen[kind]++
-			for _, problem := range newValidator(t, plurals[kind]).validate(t, withIntegers(object).(map[string]any)) {
+			withIntegers(object)
+			for _, problem := range newValidator(t, plurals[kind]).validate(t, object) {
 				t.Errorf("%s: %v", file, problem)
 			}
 		}
