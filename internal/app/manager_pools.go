@@ -27,10 +27,12 @@ const statusInterval = 5 * time.Second
 
 // addMachineDeployments adds the controller of MachineDeployments: ours.
 func (b *builder) addMachineDeployments(ctx context.Context) error {
+	crds := b.policies()
 	options := machinedeployment.Options{
 		Client: b.mgr.GetClient(), Runtime: b.runtimeClient, Now: time.Now,
 		InPlace: feature.Gates.Enabled(feature.InPlaceUpdates), WatchFilter: b.WatchFilter,
-		Keeps:          policyOf(b.mgr.GetClient(), b.policies()),
+		Keeps:          policyOf(b.mgr.GetClient(), crds),
+		PoliciesExist:  crds.check,
 		StatusInterval: statusInterval,
 		//nolint:staticcheck // Events of the old API, as Cluster API's controller records them.
 		Recorder: b.mgr.GetEventRecorderFor(deploymentEvents),

@@ -36,9 +36,11 @@ type Options struct {
 	Now      func() time.Time
 	// InPlace says that the feature gate InPlaceUpdates is on.
 	InPlace bool
-	// Keeps returns what an UpdatePolicy asks for the group; nil means that there are no policies. If it
-	// is set, UpdatePolicies are watched.
+	// Keeps returns what an UpdatePolicy asks for the group; nil means that there are no policies.
 	Keeps func(context.Context, *clusterv1.Cluster, *clusterv1.MachineDeployment) (Policy, error)
+	// PoliciesExist reports whether UpdatePolicies are installed. Keeps requires it. Once it says yes,
+	// they are watched.
+	PoliciesExist func() (bool, error)
 	// StatusInterval is the least time between two writes of a status of which the second may wait,
 	// see [pool.DeploymentStatusMayWait]; others wait for a second. 0 means that none waits, and that
 	// there is a second between two reconciles.
@@ -92,6 +94,8 @@ func New(o Options, c capicontroller.Controller) (*Reconciler, error) {
 	switch {
 	case o.Client == nil || o.Recorder == nil || o.Now == nil:
 		return nil, errors.New("machinedeployment: Client, Recorder and Now are required")
+	case o.Keeps != nil && o.PoliciesExist == nil:
+		return nil, errors.New("machinedeployment: Keeps requires PoliciesExist")
 	case o.InPlace && o.Runtime == nil:
 		return nil, errors.New("machinedeployment: InPlace requires Runtime")
 	}

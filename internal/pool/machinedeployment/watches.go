@@ -45,15 +45,15 @@ func (r *Reconciler) watch(
 		Owns(&clusterv1.MachineSet{}, objects.Changes(setFacts)).
 		Watches(&clusterv1.MachineSet{}, handler.EnqueueRequestsFromMapFunc(r.ForOrphan),
 			objects.Changes(orphanFacts)).
-		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(ForMoved),
-			predicate.Funcs{UpdateFunc: hasMoved, CreateFunc: never[event.CreateEvent],
+		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(ForMachine),
+			predicate.Funcs{UpdateFunc: isStep, CreateFunc: never[event.CreateEvent],
 				DeleteFunc: never[event.DeleteEvent]}).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(ofCluster),
 			predicates.ClusterPausedTransitions(scheme, log)).
 		WithOptions(options).
 		WithEventFilter(predicates.ResourceHasFilterLabel(scheme, log, r.WatchFilter))
 	if r.Keeps != nil {
-		r.watchPolicies(b)
+		b.WatchesRawSource(r.policies(mgr.GetCache()))
 	}
 	r.controller, err = b.Build(ctx, r)
 	if err != nil {
@@ -71,18 +71,28 @@ func deploymentFacts(o client.Object) any {
 		ok && conditions.Has(md, clusterv1.PausedCondition)}
 }
 
-// hasMoved lets a Machine pass that has just moved to another MachineSet: it waits until the
-// MachineDeployment counts it there. Other changes of Machines are in the status of MachineSets.
-func hasMoved(e event.UpdateEvent) bool {
+// isStep lets a Machine pass that has just moved to another MachineSet, where it waits until the
+// MachineDeployment counts it, and one whose update in place failed or is tried again, which the
+// limits count. Other changes of Machines are in the status of MachineSets.
+func isStep(e event.UpdateEvent) bool {
 	before, wasMachine := e.ObjectOld.(*clusterv1.Machine)
 	after, isMachine := e.ObjectNew.(*clusterv1.Machine)
-	return wasMachine && isMachine && !pool.IsMovePending(before) && pool.IsMovePending(after)
+	if !wasMachine || !isMachine {
+		return false
+	}
+	return !pool.IsMovePending(before) && pool.IsMovePending(after) ||
+		hasFailed(before) != hasFailed(after)
+}
+
+func hasFailed(m *clusterv1.Machine) bool {
+	return conditions.GetReason(m, clusterv1.MachineUpdatingCondition) ==
+		clusterv1.MachineInPlaceUpdateFailedReason
 }
 
 func never[E any](E) bool { return false }
 
-// ForMoved returns a request for the MachineDeployment of a Machine, if a label names it.
-func ForMoved(_ context.Context, o client.Object) []ctrl.Request {
+// ForMachine returns a request for the MachineDeployment of a Machine, if a label names it.
+func ForMachine(_ context.Context, o client.Object) []ctrl.Request {
 	name := o.GetLabels()[clusterv1.MachineDeploymentNameLabel]
 	if name == "" {
 		return nil

@@ -2,46 +2,58 @@ package machinedeployment
 
 import (
 	"context"
+	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/workqueue"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util/conditions"
-	capicontroller "sigs.k8s.io/cluster-api/util/controller"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
-	"github.com/windlass-dev/windlass/internal/pool/objects"
 )
 
-// watchPolicies adds what the limits of UpdatePolicies depend on: the policies, and whether updates in
-// place fail. Other changes of a Machine show in the status of its MachineSet.
-func (r *Reconciler) watchPolicies(b *capicontroller.Builder) {
-	b.Watches(&v1alpha1.UpdatePolicy{}, handler.EnqueueRequestsFromMapFunc(r.ForPolicy),
-		objects.Changes(policyFacts)).
-		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(ForMachine),
-			objects.Changes(failureFacts))
+// policiesRetry is how often the controller asks whether UpdatePolicies are installed.
+const policiesRetry = 5 * time.Second
+
+// lateSource is a source of events whose kind may be installed after the controller has started.
+// The controller does not wait for it: it has no method WaitForSync.
+type lateSource struct {
+	source source.Source
+	// exists reports whether the kind is installed.
+	exists func() (bool, error)
+	retry  time.Duration
 }
 
-// policyFacts are those of an UpdatePolicy: not its status.
-func policyFacts(o client.Object) any { return o.GetGeneration() }
-
-// failureFacts are whether the update in place of a Machine failed.
-func failureFacts(o client.Object) any {
-	m, ok := o.(*clusterv1.Machine)
-	return ok && conditions.GetReason(m, clusterv1.MachineUpdatingCondition) ==
-		clusterv1.MachineInPlaceUpdateFailedReason
+// Start begins the source as soon as its kind is installed. An error of exists means that nobody
+// knows: each reconcile returns that error, so it is not reported here.
+func (s lateSource) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
+	go func() {
+		err := wait.PollUntilContextCancel(ctx, s.retry, true, func(context.Context) (bool, error) {
+			exists, err := s.exists()
+			return exists && err == nil, nil
+		})
+		if err == nil {
+			err = s.source.Start(ctx, queue)
+		}
+		if err != nil && ctx.Err() == nil {
+			ctrl.LoggerFrom(ctx).Error(err, "Changes of UpdatePolicies are not seen at once")
+		}
+	}()
+	return nil
 }
 
-// ForMachine returns a request for the MachineDeployment of a Machine.
-func ForMachine(_ context.Context, o client.Object) []ctrl.Request {
-	name := o.GetLabels()[clusterv1.MachineDeploymentNameLabel]
-	if name == "" {
-		return nil
+// policies is the source of changes of UpdatePolicies: not of their status.
+func (r *Reconciler) policies(cache cache.Cache) source.Source {
+	return lateSource{
+		source: source.Kind[client.Object](cache, &v1alpha1.UpdatePolicy{},
+			handler.EnqueueRequestsFromMapFunc(r.ForPolicy), predicate.GenerationChangedPredicate{}),
+		exists: r.PoliciesExist, retry: policiesRetry,
 	}
-	return []ctrl.Request{{
-		NamespacedName: client.ObjectKey{Namespace: o.GetNamespace(), Name: name},
-	}}
 }
 
 // ForPolicy returns requests for the MachineDeployments in the namespace of an UpdatePolicy. An error

@@ -77,7 +77,8 @@ func (w *world) restart() {
 	w.t.Helper()
 	r, err := New(Options{
 		Client: w.Client, Runtime: &extension{w: w}, Recorder: w.recorder, InPlace: true,
-		Now: func() time.Time { return w.now },
+		Now:           func() time.Time { return w.now },
+		PoliciesExist: func() (bool, error) { return true, nil },
 		Keeps: func(context.Context, *clusterv1.Cluster, *clusterv1.MachineDeployment) (Policy, error) {
 			return w.policy, nil
 		},
