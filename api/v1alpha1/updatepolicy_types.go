@@ -43,6 +43,7 @@ type UpdatePolicy struct {
 // UpdatePolicySpec is a policy.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.fallback) || !has(self.strategy) || self.strategy == 'ExternalUpdate'",fieldPath=".fallback",message="fallback goes with strategy ExternalUpdate only: with RollingUpdate machines are always replaced"
+// +kubebuilder:validation:XValidation:rule="!has(self.onDelete) || !has(self.strategy) || self.strategy == 'ExternalUpdate'",fieldPath=".onDelete",message="onDelete goes with strategy ExternalUpdate only"
 // +kubebuilder:validation:XValidation:rule="!has(self.maxFailures) || has(self.onFailure) && self.onFailure == 'Pause'",fieldPath=".maxFailures",message="maxFailures goes with onFailure Pause only"
 type UpdatePolicySpec struct {
 	// targets are the groups of machines that the policy is for, when a change is decided on and while machines are updated. A
@@ -103,6 +104,17 @@ type UpdatePolicySpec struct {
 	// +kubebuilder:validation:XValidation:rule="type(self) != int || self >= 0 && self <= 10000",message="must be a number between 0 and 10000 or a percentage"
 	// +kubebuilder:validation:Pattern=`^(100|[1-9]?[0-9])%$`
 	Partition *intstr.IntOrString `json:"partition,omitempty"`
+	// order says which machines of a MachineDeployment a rollout takes first. Without it Cluster API's order counts. Only
+	// `windlass manager` reads it. An edit counts at once.
+	// +optional
+	Order UpdateOrder `json:"order,omitzero"`
+	// onDelete is what a change means for MachineDeployments with the strategy OnDelete: Wait until a person deletes machines,
+	// or InPlace, which updates them in place, one after another or as maxInFlight says. Machines that Updaters do not cover
+	// wait for a person then, too. Unset means Wait; it must be unset with strategy RollingUpdate. Only `windlass manager`
+	// reads it. An edit counts at once.
+	// +optional
+	// +kubebuilder:validation:Enum=Wait;InPlace
+	OnDelete OnDeleteAction `json:"onDelete,omitempty"`
 	// drain says whether nodes are cordoned and drained before the first updater that needs it. An edit counts at once, also for
 	// a node that is being drained.
 	// +optional
@@ -162,6 +174,40 @@ type UpdatePolicySpec struct {
 	// +listMapKey=object
 	// +listMapKey=path
 	IgnorePaths []IgnorePath `json:"ignorePaths,omitempty"`
+}
+
+// OnDeleteAction is what a change means for groups with the strategy OnDelete.
+type OnDeleteAction string
+
+const (
+	// OnDeleteWait waits until a person deletes machines.
+	OnDeleteWait OnDeleteAction = "Wait"
+	// OnDeleteInPlace updates machines in place.
+	OnDeleteInPlace OnDeleteAction = "InPlace"
+)
+
+// UpdateOrder is in which order machines are taken.
+//
+// +kubebuilder:validation:MinProperties=1
+// +kubebuilder:validation:XValidation:rule="!has(self.oneAtATime) || !self.oneAtATime || has(self.labels)",fieldPath=".oneAtATime",message="oneAtATime needs labels"
+type UpdateOrder struct {
+	// labels are keys of labels of Machines, the most important first. Machines are taken in the order of the values; a missing
+	// label comes first. A Machine without the label topology.kubernetes.io/zone counts by its spec.failureDomain.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=4
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=317
+	// +kubebuilder:validation:items:Pattern=`^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`
+	Labels []string `json:"labels,omitempty"`
+	// oneAtATime has all machines with the same values done before any others begin: one rack or zone at a time. A machine that
+	// fails holds the next ones.
+	// +optional
+	OneAtATime bool `json:"oneAtATime,omitempty"`
+	// last selects Machines by labels that are taken after all others.
+	// +optional
+	Last *metav1.LabelSelector `json:"last,omitempty"`
 }
 
 // UpdateTarget selects groups of machines. All fields that are set must match; without any, all groups of the namespace do.

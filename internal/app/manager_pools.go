@@ -62,7 +62,10 @@ func policyOf(
 		ctx context.Context, cluster *clusterv1.Cluster, md *clusterv1.MachineDeployment,
 	) (machinedeployment.Policy, error) {
 		selected, err := selectPolicy(ctx, reader, crds, cluster, md)
-		policy := machinedeployment.Policy{Keep: selected.Guarded, Name: selected.Name}
+		policy := machinedeployment.Policy{
+			Keep: keeps(selected, md), Name: selected.Name,
+			UpdateOnDelete: selected.UpdateOnDelete && isOnDelete(md),
+		}
 		if selected.Name != "" || selected.Limits.Unknown != "" {
 			policy.Limits = &selected.Limits
 		}
@@ -77,13 +80,24 @@ func setPolicies(reader client.Reader, crds *installation) machineset.Policies {
 		ctx context.Context, cluster *clusterv1.Cluster, md *clusterv1.MachineDeployment,
 	) (pool.SetPolicy, error) {
 		selected, err := selectPolicy(ctx, reader, crds, cluster, md)
-		if err != nil || !selected.Guarded {
-			return pool.SetPolicy{}, err
+		if err != nil || !keeps(selected, md) {
+			return pool.SetPolicy{Order: selected.Limits.Order}, err
 		}
 		return pool.SetPolicy{
 			RepairByUpdate: true, HoldUpdating: true, HoldLimit: selected.Policy.Longest(),
+			Order: selected.Limits.Order,
 		}, nil
 	}
+}
+
+// keeps reports whether no rollout may create or delete a Machine of a group: as the policy says, and
+// if it has a group with the strategy OnDelete updated in place.
+func keeps(selected updatepolicy.Selected, md *clusterv1.MachineDeployment) bool {
+	return selected.Guarded || selected.UpdateOnDelete && isOnDelete(md)
+}
+
+func isOnDelete(md *clusterv1.MachineDeployment) bool {
+	return md.Spec.Rollout.Strategy.Type == clusterv1.OnDeleteMachineDeploymentStrategyType
 }
 
 // selectPolicy returns the UpdatePolicy of a group. While nobody can tell which policy was meant, the

@@ -240,6 +240,8 @@ func (d *draft) whyWait(s Sizes, c Coverage, m *clusterv1.Machine) (reason Reaso
 	case d.rollout.OnDelete:
 		return ReasonOnDelete,
 			"the strategy is OnDelete. Fix: delete the Machine when it may be replaced"
+	case !d.isNext(m) && !d.allowance.Reason.NeedsPerson():
+		return ReasonOrder, "other Machines go first (order)"
 	case !d.group.Keep && d.allowance.Reason != "":
 		return d.allowance.Reason, d.allowance.Message
 	case !d.group.Keep:

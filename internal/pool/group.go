@@ -31,6 +31,9 @@ type Group struct {
 	Count func(*clusterv1.MachineSet, []*clusterv1.Machine) Counts
 	// Keep says that no rollout may create or delete a Machine (UpdatePolicy with fallback None).
 	Keep bool
+	// UpdateOnDelete says that a change updates the Machines in place although the strategy is OnDelete.
+	// It requires Keep.
+	UpdateOnDelete bool
 	// Limits are those of the UpdatePolicy; nil for none.
 	Limits *Limits
 }
@@ -189,6 +192,8 @@ type draft struct {
 	// allowance is what the limits leave, and wake when to look at them again.
 	allowance Allowance
 	wake      time.Time
+	// queued is what queue has found.
+	queued *queue
 }
 
 // begin computes the desired MachineSets before any rule about replicas.
@@ -205,8 +210,12 @@ func begin(g Group) (*draft, error) {
 		Budget:         budget,
 		InPlaceUpdates: g.InPlaceUpdates,
 		Updating:       UpdatingMachines(g.Machines),
-		OnDelete:       isOnDelete(g.MachineDeployment),
+		OnDelete:       isOnDelete(g.MachineDeployment) && !g.UpdateOnDelete,
 	}}
+	if g.UpdateOnDelete && isOnDelete(g.MachineDeployment) && g.Limits != nil {
+		// The strategy has no maxUnavailable. The policy's maxInFlight takes its place.
+		d.rollout.Unavailable = min(g.Limits.MaxInFlight, d.rollout.Replicas)
+	}
 	if err := d.desireOld(a); err != nil {
 		return nil, fmt.Errorf("planning the rollout of MachineDeployment %s: %w", d.name(), err)
 	}

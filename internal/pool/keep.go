@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -246,12 +247,12 @@ func (d *draft) headcount(name string) headcount {
 		case NeedsRemediation(m):
 			h.broken++
 		}
-		switch turn, _ := d.turnOf(m); turn {
-		case turnUnavailable:
+		switch turn, _ := d.turnOf(m); {
+		case turn == turnNever || !d.isNext(m):
+		case turn == turnUnavailable:
 			h.sick++
-		case turnAvailable:
+		case turn == turnAvailable:
 			h.well++
-		case turnNever:
 		}
 	}
 	return h
@@ -349,22 +350,27 @@ func compareKubelet(is, wanted string) (order int, ok bool) {
 }
 
 // MoveOrder sorts the Machines of an old MachineSet of a kept group in the order in which they
-// move. It omits Machines that must not move. The MachineSet controller moves the first ones, as
-// many as it has too many.
+// move. It omits Machines that must not move; with a strict order of the UpdatePolicy those are also
+// the Machines of the next places. The MachineSet controller moves the first ones, as many as it has
+// too many.
 func MoveOrder(g Group, machines []*clusterv1.Machine) []*clusterv1.Machine {
-	d := &draft{group: g}
+	g.Machines, g.Keep = machines, true
+	d, order := &draft{group: g}, g.order()
 	byTurn := make(map[turn][]*clusterv1.Machine)
 	for _, m := range machines {
-		if m.DeletionTimestamp.IsZero() {
+		if m.DeletionTimestamp.IsZero() && d.isNext(m) {
 			t, _ := d.turnOf(m)
 			byTurn[t] = append(byTurn[t], m)
 		}
 	}
-	var order []*clusterv1.Machine
-	for _, t := range []turn{turnUnavailable, turnAvailable} {
-		order = append(order, slices.SortedFunc(slices.Values(byTurn[t]), byMachineName)...)
+	byPlace := func(a, b *clusterv1.Machine) int {
+		return cmp.Or(order.compare(a, b), byMachineName(a, b))
 	}
-	return order
+	var sorted []*clusterv1.Machine
+	for _, t := range []turn{turnUnavailable, turnAvailable} {
+		sorted = append(sorted, slices.SortedFunc(slices.Values(byTurn[t]), byPlace)...)
+	}
+	return sorted
 }
 
 func byMachineName(a, b *clusterv1.Machine) int { return strings.Compare(a.Name, b.Name) }

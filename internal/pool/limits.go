@@ -29,6 +29,10 @@ const (
 	ReasonMachineDeadline Reason = "MachineDeadline"
 	// ReasonGroupDeadline: the rollout takes longer than the policy allows.
 	ReasonGroupDeadline Reason = "GroupDeadline"
+	// ReasonOrder: Machines of another place in the order are changed first.
+	ReasonOrder Reason = "Order"
+	// ReasonOrderFailed: a Machine failed that is to be done before those of the next place begin.
+	ReasonOrderFailed Reason = "OrderFailed"
 	// ReasonPolicyUnknown: nobody can tell which UpdatePolicy counts for the group.
 	ReasonPolicyUnknown Reason = "PolicyUnknown"
 )
@@ -57,6 +61,8 @@ type Limits struct {
 	// MachineDeadline is how long the change of a Machine may take until it counts as failed,
 	// GroupDeadline how long the rollout may take until it is held. 0 means no deadline.
 	MachineDeadline, GroupDeadline time.Duration
+	// Order says which Machines go first.
+	Order Order
 	// Unknown says why nobody knows the limits; empty if they are known. It holds the rollout.
 	Unknown string
 }
@@ -74,6 +80,8 @@ type Progress struct {
 	Failed, Overdue []string
 	// Late says that the rollout is beyond GroupDeadline.
 	Late bool
+	// Turn is what a strict order lets begin; nil without one, and if nothing is left.
+	Turn *Turn
 	// Wake is when time alone changes one of these; zero if it does not.
 	Wake time.Time
 }
@@ -101,7 +109,7 @@ func (l Limits) Allow(p Progress) Allowance {
 	a = a.bound(left-stay, ReasonPartition,
 		fmt.Sprintf("the UpdatePolicy keeps %d Machines at the old template (partition %s)",
 			stay, l.Partition.String()))
-	a = l.stage(a, p)
+	a = l.stage(a, p).inOrder(p)
 	if l.MaxInFlight > 0 {
 		a = a.bound(l.MaxInFlight-p.InFlight, ReasonMaxInFlight,
 			fmt.Sprintf("at most %d Machines are changed at once (maxInFlight)", l.MaxInFlight))
@@ -179,7 +187,7 @@ func (l Limits) share(of intstr.IntOrString, replicas int32) int32 {
 // heldBy are the reasons of Limits that need a person, in the order of their names.
 var heldBy = []Reason{
 	ReasonCanaryFailed, ReasonGroupDeadline, ReasonMachineDeadline, ReasonMaxFailures,
-	ReasonPolicyUnknown,
+	ReasonOrderFailed, ReasonPolicyUnknown,
 }
 
 // NeedsPerson reports whether a rollout waits for this reason until a person or an extension acts.
@@ -196,7 +204,9 @@ type observer struct {
 	done int32
 	// updatingOld is how many Machines of other MachineSets are being updated.
 	updatingOld int32
-	progress    Progress
+	// undone are the Machines of newest that are neither done nor being deleted.
+	undone   []*clusterv1.Machine
+	progress Progress
 }
 
 // observe measures what the Machines tell. The caller adds Touched and InFlight.
@@ -229,6 +239,7 @@ func (o *observer) fresh(m *clusterv1.Machine) {
 	case isDeleting(m):
 		return
 	case hasFailedUpdate(m):
+		o.undone = append(o.undone, m)
 		o.progress.Failed = append(o.progress.Failed, m.Name)
 		return
 	case !IsUpdating(m) && conditions.IsTrue(m, clusterv1.MachineAvailableCondition):
@@ -236,9 +247,12 @@ func (o *observer) fresh(m *clusterv1.Machine) {
 		moved := m.CreationTimestamp.Before(&o.newest.CreationTimestamp)
 		if moved || o.limits.Soak == 0 || since == nil || !o.before(since.Add(o.limits.Soak)) {
 			o.done++
+		} else {
+			o.undone = append(o.undone, m)
 		}
 		return
 	}
+	o.undone = append(o.undone, m)
 	began := changingSince(m)
 	if !began.IsZero() && o.limits.MachineDeadline > 0 &&
 		!o.before(began.Add(o.limits.MachineDeadline)) {

@@ -19,12 +19,43 @@ func (d *draft) limit() {
 	p.Done = min(p.Done, d.rollout.New.Replicas)
 	// Old Machines that done ones have replaced go at once. They are in flight before others are.
 	p.InFlight = d.rollout.atMost(0, p.Done).inFlight(p, o)
-	d.allow(p)
+	d.allow(d.inOrder(p, o.undone))
 	if a := d.allowance; a.More == 0 && (a.Reason == ReasonPartition || a.Reason.NeedsPerson()) {
 		d.stopMoves()
 	}
-	d.rollout = d.rollout.atMost(d.allowance.More, p.Done).fill()
+	d.rollout = d.holdOthers(d.rollout.atMost(d.allowance.More, p.Done)).fill()
 }
+
+// holdOthers keeps a strict order between old MachineSets: those give up no Machines that have none
+// of the next place. If the strategy has chosen others only, those with the next place give up as
+// many, within maxUnavailable. What spec.replicas and maxSurge do not ask for goes all the same.
+func (d *draft) holdOthers(r Rollout) Rollout {
+	q := d.queue()
+	if q == nil || !q.ok || r.total() > r.Replicas+r.Surge {
+		return r
+	}
+	chosen := r.sum(Sizes.lost)
+	here := make([]int32, len(r.Old))
+	r.Old = slices.Clone(r.Old)
+	for i, s := range r.Old {
+		here[i] = d.group.order().count(q.next, d.owned(d.old[s.Name].Desired))
+		r.Old[i].Target = max(s.Target, s.Replicas-here[i])
+	}
+	if chosen == 0 || r.sum(Sizes.lost) > 0 {
+		return r
+	}
+	going := r.sum(func(s Sizes) int32 { return max(s.Counts.Machines-s.Replicas, 0) })
+	chosen = min(chosen, r.New.Counts.Available+r.sum(available)-going-r.MinAvailable())
+	for i, s := range r.Old {
+		n := max(min(chosen, here[i], s.Replicas), 0)
+		r.Old[i].Target = s.Target - n
+		chosen -= n
+	}
+	return r
+}
+
+// lost is how many Machines a plan takes from a MachineSet.
+func (s Sizes) lost() int32 { return max(s.Replicas-s.Target, 0) }
 
 // fill creates what is missing in the group. PreferInPlace leaves it out while old MachineSets shrink,
 // which the limits may have prevented.
@@ -112,6 +143,6 @@ func (d *draft) limitMoves(heads []headcount) int32 {
 	p.Touched = max(p.Touched, 0)
 	failed := int32(len(p.Failed)) // #nosec G115 -- a number of Machines
 	p.InFlight = max(p.Touched-p.Done-failed, 0) + o.updatingOld
-	d.allow(p)
+	d.allow(d.inOrder(p, o.undone))
 	return d.allowance.More
 }

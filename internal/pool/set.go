@@ -37,6 +37,9 @@ type SetPolicy struct {
 	HoldUpdating bool
 	// HoldLimit bounds HoldUpdating; 0 means DefaultHoldLimit.
 	HoldLimit time.Duration
+	// Order is in which order a rollout takes Machines. It does not count for the MachineSet of the
+	// present template, which loses Machines only if the group is scaled down.
+	Order Order
 }
 
 // DefaultHoldLimit is the time that an UpdatePolicy gives an update by default: three attempts of 30

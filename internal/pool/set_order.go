@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
@@ -100,10 +101,31 @@ func (f SetFacts) Order(byAge PriorityByAge) []Candidate {
 	for _, m := range f.Machines {
 		all = append(all, f.candidate(m, byAge))
 	}
+	order := f.order()
 	slices.SortFunc(all, func(a, b Candidate) int {
-		return cmp.Or(cmp.Compare(b.Priority, a.Priority), strings.Compare(a.Machine.Name, b.Machine.Name))
+		// Between Machines that nobody asks to delete the places decide, and then their health.
+		byPlace := 0
+		if max(a.Priority, b.Priority) <= priorityUnhealthy {
+			byPlace = order.compare(a.Machine, b.Machine)
+		}
+		return cmp.Or(byPlace, cmp.Compare(b.Priority, a.Priority),
+			strings.Compare(a.Machine.Name, b.Machine.Name))
 	})
 	return all
+}
+
+// order is that of the UpdatePolicy; nil for the MachineSet that has the present template and the
+// present revision of its MachineDeployment.
+func (f SetFacts) order() *Order {
+	if f.Deployment == nil || !f.Policy.Order.isSet() {
+		return nil
+	}
+	revision := func(o metav1.Object) string { return o.GetAnnotations()[clusterv1.RevisionAnnotation] }
+	d := Differences(&f.MachineSet.Spec.Template, &f.Deployment.Spec.Template)
+	if len(d.Fields) == 0 && revision(f.MachineSet) == revision(f.Deployment) {
+		return nil
+	}
+	return &f.Policy.Order
 }
 
 // deletionAsked reports whether a person or an autoscaler asks that a Machine goes first when its

@@ -181,7 +181,8 @@ func (f SetFacts) keptDepartures(count int) []Departure {
 		}
 	}
 	var leave []Departure
-	for _, m := range MoveOrder(Group{MachineDeployment: f.Deployment}, f.Machines) {
+	g := Group{MachineDeployment: f.Deployment, Limits: &Limits{Order: f.Policy.Order}}
+	for _, m := range MoveOrder(g, f.Machines) {
 		if count <= 0 {
 			break
 		}

@@ -40,7 +40,9 @@ type world struct {
 	// covered says to which versions updates in place are possible.
 	covered map[string]pool.Answer
 	keep    bool
-	clock   int
+	// onDelete says that the policy has groups with the strategy OnDelete updated in place.
+	onDelete bool
+	clock    int
 	// created and deleted are the Machines that MachineSets have made and removed.
 	created, deleted []string
 	// begun are the updates that have touched their host.
@@ -75,6 +77,7 @@ func (w *world) group() pool.Group {
 		InPlaceUpdates:    true,
 		Keep:              w.keep,
 		Limits:            w.limits,
+		UpdateOnDelete:    w.onDelete,
 		Now:               epoch.Add(time.Duration(w.clock) * time.Second),
 		Suffix:            fmt.Sprintf("%05d", w.clock),
 	}
@@ -143,6 +146,9 @@ func (w *world) report(set *clusterv1.MachineSet) {
 // scale is one step of the MachineSet controller. pick chooses the Machine to delete.
 func (w *world) scale(set *clusterv1.MachineSet, pick func(int) int) {
 	defer w.report(set)
+	if f := w.facts(set); len(f.Policy.Order.Labels) > 0 {
+		pick = func(int) int { return w.firstOf(f) }
+	}
 	acknowledged := strings.Split(set.Annotations[clusterv1.AcknowledgedMoveAnnotation], ",")
 	list := w.owned(set)
 	pending := 0
@@ -167,6 +173,20 @@ func (w *world) scale(set *clusterv1.MachineSet, pick func(int) int) {
 			w.delete(list[pick(len(list))])
 		}
 	}
+}
+
+// facts are what the rules of a MachineSet read.
+func (w *world) facts(set *clusterv1.MachineSet) pool.SetFacts {
+	f := pool.SetFacts{MachineSet: set, Deployment: w.md, Machines: w.owned(set)}
+	if w.limits != nil {
+		f.Policy.Order = w.limits.Order
+	}
+	return f
+}
+
+// firstOf returns the place in the list of the Machine that is deleted first.
+func (w *world) firstOf(f pool.SetFacts) int {
+	return slices.Index(f.Machines, f.Order(pool.OldestFirst)[0].Machine)
 }
 
 func (w *world) create(set *clusterv1.MachineSet) {
@@ -199,6 +219,11 @@ func (w *world) move(set, target *clusterv1.MachineSet, list []*clusterv1.Machin
 	}
 	if w.keep {
 		list = pool.MoveOrder(w.group(), list)
+	} else if f := w.facts(set); len(f.Policy.Order.Labels) > 0 {
+		list = nil
+		for _, c := range f.Order(pool.OldestFirst) {
+			list = append(list, w.machines[c.Machine.Name])
+		}
 	}
 	for _, m := range list {
 		if !w.keep && (pool.IsUpdating(m) || !m.Status.NodeRef.IsDefined()) {

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
@@ -16,6 +17,9 @@ import (
 
 // maxProblems bounds how many problems an InvalidError names: enough to fix an object in one go, few enough to read.
 const maxProblems = 5
+
+// maxOrderLabels is that of the API server's rule for order.labels.
+const maxOrderLabels = 4
 
 // InvalidError says which fields of an UpdatePolicy or Updater do not parse or contradict each other.
 type InvalidError struct {
@@ -90,10 +94,34 @@ func checkChoices(path *field.Path, spec v1alpha1.UpdatePolicySpec) field.ErrorL
 	if spec.OnFailure != "" && !slices.Contains(actions, spec.OnFailure) {
 		problems = append(problems, field.NotSupported(path.Child("onFailure"), spec.OnFailure, actions))
 	}
+	switch on := []v1alpha1.OnDeleteAction{v1alpha1.OnDeleteWait, v1alpha1.OnDeleteInPlace}; {
+	case spec.OnDelete == "":
+	case !slices.Contains(on, spec.OnDelete):
+		problems = append(problems, field.NotSupported(path.Child("onDelete"), spec.OnDelete, on))
+	case spec.Strategy == v1alpha1.RollingUpdate:
+		problems = append(problems, field.Forbidden(path.Child("onDelete"), "onDelete goes with strategy ExternalUpdate only"))
+	}
+	problems = append(problems, checkOrder(path.Child("order"), spec.Order)...)
 	if spec.MaxFailures > 0 && spec.OnFailure != v1alpha1.FailurePause {
 		problems = append(problems, field.Forbidden(path.Child("maxFailures"), "maxFailures goes with onFailure Pause only"))
 	}
 	return problems
+}
+
+func checkOrder(path *field.Path, order v1alpha1.UpdateOrder) field.ErrorList {
+	var problems field.ErrorList
+	if len(order.Labels) > maxOrderLabels {
+		problems = append(problems, field.TooMany(path.Child("labels"), len(order.Labels), maxOrderLabels))
+	}
+	for i, key := range order.Labels {
+		for _, fault := range validation.IsQualifiedName(key) {
+			problems = append(problems, field.Invalid(path.Child("labels").Index(i), key, fault))
+		}
+	}
+	if order.OneAtATime && len(order.Labels) == 0 {
+		problems = append(problems, field.Forbidden(path.Child("oneAtATime"), "oneAtATime needs labels"))
+	}
+	return append(problems, checkSelector(path.Child("last"), order.Last)...)
 }
 
 func checkNumbers(path *field.Path, spec v1alpha1.UpdatePolicySpec) field.ErrorList {

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
@@ -37,6 +39,8 @@ type Selected struct {
 	Policy  inplace.Policy
 	// Limits bound the rollouts of a MachineDeployment. They count only if Name is not empty.
 	Limits pool.Limits
+	// UpdateOnDelete says that groups with the strategy OnDelete are updated in place.
+	UpdateOnDelete bool
 	// Ignore are the fields that need not be applied to a running machine, sorted.
 	Ignore []cover.Ignore
 	// Generation is the UpdatePolicy's.
@@ -129,6 +133,7 @@ func translate(p *v1alpha1.UpdatePolicy) Selected {
 		Remediate:      p.Spec.OnFailure == v1alpha1.FailureRemediate,
 	}
 	s.Limits = limits(p.Spec, s.Policy)
+	s.UpdateOnDelete = s.InPlace && p.Spec.OnDelete == v1alpha1.OnDeleteInPlace
 	s.Policy.Canary = min(defaultCanary, s.Limits.Canary.IntValue())
 	if s.Limits.Canary.Type == intstr.String && s.Limits.Canary.StrVal != "0%" {
 		s.Policy.Canary = defaultCanary
@@ -155,6 +160,13 @@ func limits(spec v1alpha1.UpdatePolicySpec, p inplace.Policy) pool.Limits {
 	}
 	if spec.Partition != nil {
 		l.Partition = *spec.Partition
+	}
+	l.Order = pool.Order{
+		Labels: slices.Clone(spec.Order.Labels), OneAtATime: spec.Order.OneAtATime,
+	}
+	if spec.Order.Last != nil {
+		// The policy has been checked: the selector parses.
+		l.Order.Last, _ = metav1.LabelSelectorAsSelector(spec.Order.Last)
 	}
 	if spec.OnFailure == v1alpha1.FailurePause {
 		l.MaxFailures = max(spec.MaxFailures, 1)

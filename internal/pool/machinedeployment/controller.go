@@ -53,6 +53,8 @@ type Options struct {
 type Policy struct {
 	// Keep says that no change may create or delete a Machine of the group.
 	Keep bool
+	// UpdateOnDelete is that of [pool.Group].
+	UpdateOnDelete bool
 	// Name is the UpdatePolicy's, for messages.
 	Name string
 	// Limits bound rollouts; nil for none.

@@ -117,7 +117,7 @@ func (r *run) group() pool.Group {
 		MachineDeployment: r.md, MachineSets: r.sets, Machines: r.machines, Now: r.Now(),
 		Suffix:         r.random(pool.SuffixLength),
 		TemplatesExist: r.templates.complete(), InPlaceUpdates: r.InPlace, Keep: r.policy.Keep,
-		Limits: r.policy.Limits,
+		Limits: r.policy.Limits, UpdateOnDelete: r.policy.UpdateOnDelete,
 	}
 }
 
