@@ -33,6 +33,10 @@ func TestKeptBy(t *testing.T) {
 		return p
 	}
 	replaces := func(p *v1alpha1.UpdatePolicy) { p.Spec.Fallback = v1alpha1.FallbackRollingUpdate }
+	updatesOnDelete := func(p *v1alpha1.UpdatePolicy) {
+		replaces(p)
+		p.Spec.OnDelete = v1alpha1.OnDeleteInPlace
+	}
 	patient := func(p *v1alpha1.UpdatePolicy) {
 		p.Spec.MaxAttempts, p.Spec.AttemptTimeoutSeconds, p.Spec.SoakSeconds = 2, 600, 60
 	}
@@ -49,6 +53,8 @@ func TestKeptBy(t *testing.T) {
 		sets     pool.SetPolicy
 		// limited says that a policy bounds rollouts, and held that nobody can tell which.
 		limited, held bool
+		// onDelete says that the group has the strategy OnDelete.
+		onDelete bool
 	}{
 		"no policy": {},
 		"a policy that keeps": {
@@ -58,6 +64,23 @@ func TestKeptBy(t *testing.T) {
 		"a policy with limits": {
 			policies: []client.Object{made("a", patient)},
 			want:     machinedeployment.Policy{Keep: true, Name: "a"}, sets: kept(21 * time.Minute), limited: true,
+		},
+		"a policy with an order that replaces": {
+			policies: []client.Object{made("a", func(p *v1alpha1.UpdatePolicy) {
+				replaces(p)
+				p.Spec.Order.Labels = []string{"rack"}
+			})},
+			want: machinedeployment.Policy{Name: "a"}, limited: true,
+			sets: pool.SetPolicy{Order: pool.Order{Labels: []string{"rack"}}},
+		},
+		"a policy that updates where people delete": {
+			policies: []client.Object{made("a", updatesOnDelete)}, onDelete: true,
+			want: machinedeployment.Policy{Keep: true, UpdateOnDelete: true, Name: "a"},
+			sets: kept(90 * time.Minute), limited: true,
+		},
+		"such a policy and the other strategy": {
+			policies: []client.Object{made("a", updatesOnDelete)},
+			want:     machinedeployment.Policy{Name: "a"}, limited: true,
 		},
 		"a policy that replaces": {
 			policies: []client.Object{made("a", replaces)},
@@ -77,6 +100,9 @@ func TestKeptBy(t *testing.T) {
 			t.Parallel()
 			reader := fake.NewClientBuilder().WithScheme(policyScheme(t)).WithObjects(tt.policies...).Build()
 			cluster, md := groupOfPolicies()
+			if tt.onDelete {
+				md.Spec.Rollout.Strategy.Type = clusterv1.OnDeleteMachineDeploymentStrategyType
+			}
 			got, err := policyOf(reader, withPolicies())(t.Context(), cluster, md)
 			if err != nil {
 				t.Fatal(err)

@@ -167,6 +167,10 @@ func checkDeploymentSurge(f Facts, g group, into *findings) {
 	}
 	s := deploymentStrategy(g)
 	if s.kind == clusterv1.OnDeleteMachineDeploymentStrategyType {
+		if g.selected.UpdateOnDelete && f.Engine == v1alpha1.EngineManager {
+			into.ok(g.Subject, "its rollout strategy is OnDelete, and the UpdatePolicy has windlass manager update its machines in place")
+			return
+		}
 		into.add(g.atRisk(), g.Subject, "set the type RollingUpdate in "+field,
 			"its rollout strategy is OnDelete: Cluster API never asks, and replaces a machine when somebody deletes it")
 		return

@@ -75,7 +75,18 @@ func TestAllow(t *testing.T) {
 			0, pool.ReasonMachineDeadline,
 		},
 		"the group's deadline": {limits{}, progress{Replicas: 9, Late: true}, 0, pool.ReasonGroupDeadline},
-		"an unknown policy":    {limits{Unknown: "two"}, progress{Replicas: 9}, 0, pool.ReasonPolicyUnknown},
+		"the next rack": {
+			limits{}, progress{Replicas: 9, Turn: &pool.Turn{Place: "rack=1", Machines: 2}}, 2, pool.ReasonOrder,
+		},
+		"a rack is not done": {
+			limits{}, progress{Replicas: 9, Failed: []string{"b"}, Turn: &pool.Turn{Machines: 2, Before: []string{"a"}}},
+			0, pool.ReasonOrder,
+		},
+		"a rack has a failure": {
+			limits{}, progress{Replicas: 9, Failed: []string{"b"}, Turn: &pool.Turn{Machines: 2, Before: []string{"a", "b"}}},
+			0, pool.ReasonOrderFailed,
+		},
+		"an unknown policy": {limits{Unknown: "two"}, progress{Replicas: 9}, 0, pool.ReasonPolicyUnknown},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

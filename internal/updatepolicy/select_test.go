@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"pgregory.net/rapid"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
@@ -160,6 +161,11 @@ func TestSelected(t *testing.T) {
 		{Object: v1alpha1.IgnoreMachine, Path: "/spec/b"}, {Object: v1alpha1.IgnoreMachine, Path: "/spec/a~1b"}, {Object: v1alpha1.IgnoreInfrastructure, Path: "/spec/z"},
 	}
 	one := pool.Limits{MaxInFlight: 1, Canary: intstr.FromInt32(1)}
+	ordered := *bare.DeepCopy()
+	ordered.Order = v1alpha1.UpdateOrder{
+		Labels: []string{"rack"}, OneAtATime: true, Last: labelled("tier", "gold"),
+	}
+	ordered.OnDelete = v1alpha1.OnDeleteInPlace
 	batches := *bare.DeepCopy()
 	batches.Canary, batches.Partition = new(intstr.FromString("10%")), new(intstr.FromInt32(2))
 	batches.Batches = []intstr.IntOrString{intstr.FromInt32(2), intstr.FromString("50%")}
@@ -173,6 +179,14 @@ func TestSelected(t *testing.T) {
 			Limits: pool.Limits{
 				MaxInFlight: 1, Canary: intstr.FromString("10%"), Partition: intstr.FromInt32(2), Batches: batches.Batches,
 				MaxFailures: 1, MachineDeadline: time.Minute, GroupDeadline: time.Hour,
+			},
+		}},
+		"an order": {spec: ordered, want: updatepolicy.Selected{
+			Name: "p", Generation: 3, InPlace: true, Guarded: true, UpdateOnDelete: true, Policy: usual,
+			Limits: pool.Limits{
+				MaxInFlight: 1, Canary: intstr.FromInt32(1), Order: pool.Order{
+					Labels: []string{"rack"}, OneAtATime: true, Last: labels.SelectorFromSet(labels.Set{"tier": "gold"}),
+				},
 			},
 		}},
 		"in place or not at all, what is open is filled in": {spec: bare, want: updatepolicy.Selected{Name: "p", Generation: 3, InPlace: true, Guarded: true, Policy: usual, Limits: one}},
@@ -194,7 +208,7 @@ func TestSelected(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(tt.want, got); diff != "" {
+			if diff := cmp.Diff(tt.want, got, bySelectorText); diff != "" {
 				t.Errorf("Select (-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff(*before, p); diff != "" {
@@ -206,6 +220,14 @@ func TestSelected(t *testing.T) {
 		t.Errorf("Default (-want +got):\n%s", diff)
 	}
 }
+
+// bySelectorText compares selectors, whose fields are not exported, by their texts.
+var bySelectorText = cmp.Transformer("text", func(s labels.Selector) string {
+	if s == nil {
+		return ""
+	}
+	return s.String()
+})
 
 func TestCheck(t *testing.T) {
 	t.Parallel()
@@ -241,6 +263,34 @@ func TestCheck(t *testing.T) {
 		"failures that nobody counts": {
 			edit: func(s *v1alpha1.UpdatePolicySpec) { s.MaxFailures = 2 },
 			want: "spec.maxFailures: Forbidden: maxFailures goes with onFailure Pause only",
+		},
+		"a label that is none": {
+			edit: func(s *v1alpha1.UpdatePolicySpec) { s.Order.Labels = []string{"rack", "a b"} },
+			want: `spec.order.labels[1]: Invalid value: "a b": name part must consist of alphanumeric characters, '-', '_' or '.', ` +
+				`and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', ` +
+				`regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')`,
+		},
+		"too many labels": {
+			edit: func(s *v1alpha1.UpdatePolicySpec) { s.Order.Labels = []string{"a", "b", "c", "d", "e"} },
+			want: "spec.order.labels: Too many: 5: must have at most 4 items",
+		},
+		"one of nothing": {
+			edit: func(s *v1alpha1.UpdatePolicySpec) { s.Order.OneAtATime = true },
+			want: "spec.order.oneAtATime: Forbidden: oneAtATime needs labels",
+		},
+		"the last ones of a broken selector": {
+			edit: func(s *v1alpha1.UpdatePolicySpec) { s.Order.Last = broken() },
+			want: `spec.order.last: Invalid value: "Is" is not a valid label selector operator`,
+		},
+		"in place and replaced": {
+			edit: func(s *v1alpha1.UpdatePolicySpec) {
+				s.Strategy, s.OnDelete = v1alpha1.RollingUpdate, v1alpha1.OnDeleteInPlace
+			},
+			want: "spec.onDelete: Forbidden: onDelete goes with strategy ExternalUpdate only",
+		},
+		"an unknown word for onDelete": {
+			edit: func(s *v1alpha1.UpdatePolicySpec) { s.OnDelete = "Never" },
+			want: `spec.onDelete: Unsupported value: "Never": supported values: "Wait", "InPlace"`,
 		},
 		"a negative number":  {edit: func(s *v1alpha1.UpdatePolicySpec) { s.MaxInFlight = -1 }, want: "spec.maxInFlight: Invalid value: -1: must not be negative"},
 		"an unknown object":  {edit: func(s *v1alpha1.UpdatePolicySpec) { s.IgnorePaths[0].Object = "Cluster" }, want: `spec.ignorePaths[0].object: Unsupported value: "Cluster": supported values: "Machine", "InfrastructureMachine", "BootstrapConfig"`},

@@ -28,6 +28,12 @@ func TestUpdatePolicies(t *testing.T) {
   onFailure: Remediate
   ignorePaths: [{object: Machine, path: /spec/failureDomain}, {object: InfrastructureMachine, path: /spec/a~1b/~0c}, {object: BootstrapConfig, path: /spec/failureDomain}]`},
 		"only what is required":   {spec: all},
+		"an order":                {spec: all + "  onDelete: InPlace\n  order: {labels: [example.com/rack, zone], oneAtATime: true, last: {matchLabels: {a: b}}}"},
+		"no order":                {spec: all + "  order: {}", want: []string{"spec.order: Invalid value: 0: spec.order in body should have at least 1 properties"}},
+		"one of nothing":          {spec: all + "  order: {oneAtATime: true}", want: []string{"spec.order.oneAtATime: Invalid value: oneAtATime needs labels"}},
+		"a label that is none":    {spec: all + "  order: {labels: [a b]}", want: []string{`spec.order.labels[0]: Invalid value: "a b"`}},
+		"many labels":             {spec: all + "  order: {labels: [a, b, c, d, e]}", want: []string{"spec.order.labels: Too many: 5: must have at most 4 items"}},
+		"in place and replaced":   {spec: "  strategy: RollingUpdate\n  targets: [{}]\n  onDelete: InPlace", want: []string{"spec.onDelete: Invalid value: onDelete goes with strategy ExternalUpdate only"}},
 		"replaced":                {spec: "  strategy: RollingUpdate\n  targets: [{}]"},
 		"in place or replaced":    {spec: all + "  fallback: RollingUpdate"},
 		"a fallback of no effect": {spec: "  strategy: RollingUpdate\n  targets: [{}]\n  fallback: None", want: []string{"spec.fallback: Invalid value: fallback goes with strategy ExternalUpdate only: with RollingUpdate machines are always replaced"}},

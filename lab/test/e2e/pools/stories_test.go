@@ -49,6 +49,10 @@ func (p *plane) stories() []story {
 		{rig.Pool{Name: "budget", Replicas: 4, MaxUnavailable: 2, Policy: policy(func(s *v1alpha1.UpdatePolicySpec) {
 			s.Canary = new(intstr.FromInt32(0))
 		})}, p.testBudget},
+		{rig.Pool{Name: "racks", Replicas: 4, MaxUnavailable: 1, Policy: policy(func(s *v1alpha1.UpdatePolicySpec) {
+			s.Canary, s.OnDelete = new(intstr.FromInt32(0)), v1alpha1.OnDeleteInPlace
+			s.Order = v1alpha1.UpdateOrder{Labels: []string{rackLabel}, OneAtATime: true}
+		})}, p.testRacks},
 		{rig.Pool{Name: blockedPool, Replicas: 2, MaxUnavailable: 1, Policy: policy(nil)}, p.testBlocked},
 		{rig.Pool{Name: "growing", Replicas: 2, MaxUnavailable: 1, Policy: policy(nil)}, p.testGrowing},
 		{rig.Pool{Name: "health", Replicas: 3, MaxUnavailable: 1, Policy: policy(func(s *v1alpha1.UpdatePolicySpec) {
@@ -150,6 +154,43 @@ func (p *plane) testBudget(ctx context.Context, t *testing.T, pool rig.Pool, u *
 	u.Behave(ctx, t, working)
 	p.awaitPool(ctx, t, pool.Name, nextVersion, int(pool.Replicas))
 	p.checkLimits(t, pool.Name, limitsOf(pool))
+	rig.CheckCensus(t, before, p.census(pool.Name))
+}
+
+// rackLabel is the label by which the pool of testRacks has its order.
+const rackLabel = "example.com/rack"
+
+// testRacks has a pool with the strategy OnDelete updated in place, one rack at a time. The updater
+// does not end: all machines of the first rack begin, and none of the second.
+func (p *plane) testRacks(ctx context.Context, t *testing.T, pool rig.Pool, u *rig.Updater) {
+	t.Helper()
+	before := p.census(pool.Name)
+	rig.Patch(ctx, t, p.Client, rig.MachineDeployment(pool.Name), map[string]any{
+		"spec": map[string]any{"rollout": map[string]any{"strategy": map[string]any{
+			"type": clusterv1.OnDeleteMachineDeploymentStrategyType, "rollingUpdate": nil,
+		}}},
+	})
+	// The names say nothing about the racks: the first and the last one are in the first rack.
+	machines := p.MachinesOf(ctx, t, rig.PoolsCluster, pool.Name)
+	for i := range machines {
+		rack := map[string]any{rackLabel: []string{"a", "b", "b", "a"}[i]}
+		rig.Patch(ctx, t, p.Client, &machines[i], map[string]any{"metadata": map[string]any{"labels": rack}})
+	}
+	u.Behave(ctx, t, stalling)
+	p.Send(ctx, t, pool.Name, nextVersion)
+	p.History.Await(ctx, t, "waiting until two machines are updated", func() string {
+		if n := started(ctx, t, u); n != 2 {
+			return fmt.Sprintf("the updater has begun with %d", n)
+		}
+		return ""
+	})
+	for _, m := range p.updating(ctx, t, pool.Name) {
+		if m.Labels[rackLabel] != "a" {
+			t.Errorf("Machine %s of rack %s is being updated, want those of rack a", m.Name, m.Labels[rackLabel])
+		}
+	}
+	u.Behave(ctx, t, working)
+	p.awaitPool(ctx, t, pool.Name, nextVersion, int(pool.Replicas))
 	rig.CheckCensus(t, before, p.census(pool.Name))
 }
 
