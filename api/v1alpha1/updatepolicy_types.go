@@ -68,9 +68,8 @@ type UpdatePolicySpec struct {
 	// +kubebuilder:validation:Enum=RollingUpdate;None
 	Fallback UpdateFallback `json:"fallback,omitempty"`
 	// maxInFlight is how many machines of a cluster's MachineDeployments under this policy are updated at once. In `windlass
-	// manager` it also bounds, for each MachineDeployment, how many machines are updated, created and deleted by a rollout at
-	// once. Cluster API's own limits, such as maxUnavailable, hold as well. An edit counts at once; updates that have begun
-	// continue.
+	// manager` it also bounds, for each MachineDeployment, how many machines a rollout creates and deletes at once. Cluster
+	// API's own limits, such as maxUnavailable, hold as well. An edit counts at once; updates that have begun continue.
 	// +optional
 	// +default=1
 	// +kubebuilder:validation:Minimum=1

@@ -19,7 +19,7 @@ func (d *draft) limit() {
 	p.Done = min(p.Done, d.rollout.New.Replicas)
 	// Old Machines that done ones have replaced go at once. They are in flight before others are.
 	p.InFlight = d.rollout.atMost(0, p.Done).inFlight(p, o)
-	d.allow(d.inOrder(p, o.undone))
+	d.allow(d.inOrder(p, o.undone), slices.ContainsFunc(d.rollout.Old, Sizes.moves))
 	if a := d.allowance; a.More == 0 && (a.Reason == ReasonPartition || a.Reason.NeedsPerson()) {
 		d.stopMoves()
 	}
@@ -80,9 +80,18 @@ func (d *draft) stopMoves() {
 	}
 }
 
-// allow asks the limits, and remembers when to ask again.
-func (d *draft) allow(p Progress) {
-	d.allowance = d.group.Limits.Allow(p)
+// moves reports whether a MachineSet gives its Machines to the new one.
+func (s Sizes) moves() bool { return s.MoveTo != "" }
+
+// allow asks the limits, and remembers when to ask again. maxInFlight does not bound moves: the engine
+// of updates in place lets so many begin, of all MachineDeployments of the policy, and asks the updater
+// which ones among those that have moved.
+func (d *draft) allow(p Progress, moves bool) {
+	l := *d.group.Limits
+	if moves {
+		l.MaxInFlight = 0
+	}
+	d.allowance = l.Allow(p)
 	if p.Touched < p.Replicas {
 		d.wake = p.Wake
 	}
@@ -104,7 +113,7 @@ func (r Rollout) atMost(more, done int32) Rollout {
 		grown = more
 	}
 	replaced := max(r.sum(replicas)-max(r.Replicas-done, 0), 0)
-	if slices.ContainsFunc(r.Old, func(s Sizes) bool { return s.MoveTo != "" }) {
+	if slices.ContainsFunc(r.Old, Sizes.moves) {
 		replaced = 0 // A move touches one more Machine.
 	}
 	back := r.sum(func(s Sizes) int32 { return max(s.Replicas-s.Target, 0) }) -
@@ -143,6 +152,6 @@ func (d *draft) limitMoves(heads []headcount) int32 {
 	p.Touched = max(p.Touched, 0)
 	failed := int32(len(p.Failed)) // #nosec G115 -- a number of Machines
 	p.InFlight = max(p.Touched-p.Done-failed, 0) + o.updatingOld
-	d.allow(d.inOrder(p, o.undone))
+	d.allow(d.inOrder(p, o.undone), true)
 	return d.allowance.More
 }

@@ -178,11 +178,10 @@ func (d *draft) inOrder(p Progress, undone []*clusterv1.Machine) Progress {
 // moves, a spare Machine takes the place of one that nobody has chosen so far.
 func (d *draft) going(surplus int32) int32 {
 	n := d.rollout.sum(func(s Sizes) int32 { return max(s.Counts.Machines-s.Replicas, 0) })
-	moves := func(s Sizes) bool { return s.MoveTo != "" }
 	switch {
 	case d.group.Keep:
 		return 0 // The plan chooses anew, and counts all that have not left.
-	case slices.ContainsFunc(d.rollout.Old, moves):
+	case slices.ContainsFunc(d.rollout.Old, Sizes.moves):
 		return n
 	}
 	return max(n, surplus, 0)
