@@ -98,7 +98,7 @@ func checkChoices(path *field.Path, spec v1alpha1.UpdatePolicySpec) field.ErrorL
 	case spec.OnDelete == "":
 	case !slices.Contains(on, spec.OnDelete):
 		problems = append(problems, field.NotSupported(path.Child("onDelete"), spec.OnDelete, on))
-	case spec.Strategy == v1alpha1.RollingUpdate:
+	case spec.Strategy != v1alpha1.ExternalUpdate:
 		problems = append(problems, field.Forbidden(path.Child("onDelete"), "onDelete goes with strategy ExternalUpdate only"))
 	}
 	problems = append(problems, checkOrder(path.Child("order"), spec.Order)...)
