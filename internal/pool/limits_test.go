@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"pgregory.net/rapid"
 
@@ -99,6 +100,29 @@ func TestAllow(t *testing.T) {
 				t.Errorf("the message is %q", got.Message)
 			}
 		})
+	}
+}
+
+func TestDescribeLimits(t *testing.T) {
+	t.Parallel()
+	last := labels.Set{"tier": "ingest"}.AsSelector()
+	number := intstr.FromInt32
+	for want, l := range map[string]pool.Limits{
+		"":                      {MaxInFlight: 3, Canary: number(1), Soak: time.Minute},
+		"canary 0; partition 2": {Partition: number(2)},
+		"canary 25%; batches 2, 50%; maxFailures 2; 1m0s for a machine; 1h0m0s for the rollout": {
+			Canary: intstr.FromString("25%"), Batches: []intstr.IntOrString{number(2), intstr.FromString("50%")},
+			MaxFailures: 2, MachineDeadline: time.Minute, GroupDeadline: time.Hour,
+		},
+		"order by rack, zone, one value at a time, last tier=ingest": {
+			Canary: number(1),
+			Order:  pool.Order{Labels: []string{"rack", "zone"}, OneAtATime: true, Last: last},
+		},
+		"order, last tier=ingest": {Canary: number(1), Order: pool.Order{Last: last}},
+	} {
+		if got := l.Describe(); got != want {
+			t.Errorf("the limits are %q, want %q", got, want)
+		}
 	}
 }
 

@@ -96,6 +96,13 @@ func lines(r Report) []line {
 
 // Describe says in a few words what a policy does.
 func (p Policy) Describe() string {
+	if p.Limits != "" && p.Problem == "" {
+		return p.describe() + " (" + p.Limits + ")"
+	}
+	return p.describe()
+}
+
+func (p Policy) describe() string {
 	switch {
 	case p.Problem != "":
 		return "blocked: " + p.Problem

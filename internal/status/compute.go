@@ -148,7 +148,7 @@ func listGroups(f Facts) groupsByKey {
 			Group: Group{
 				Name: cmp.Or(md.Labels[clusterv1.ClusterTopologyMachineDeploymentNameLabel], md.Name),
 				Kind: "MachineDeployment", Object: md.Name,
-				Count: make(map[State]int), Policy: selectPolicy(f.Policies, snapshot.MachineDeploymentGroup(f.Cluster, md)),
+				Count: make(map[State]int), Policy: policyOf(f, md),
 			},
 			desired: md.Spec.Template.Spec.Version, conditions: md.Status.Conditions, owner: md, replicas: replicas,
 		}

@@ -1,7 +1,10 @@
 package status
 
 import (
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/snapshot"
 	"github.com/windlass-dev/windlass/internal/updatepolicy"
 )
 
@@ -17,6 +20,9 @@ type Policy struct {
 	MaxInFlight int     `json:"maxInFlight"`
 	MaxAttempts int     `json:"maxAttempts"`
 	Soak        Seconds `json:"soakSeconds"`
+	// Limits are those of a rollout that windlass manager applies, in words; empty if it does not drive the
+	// Cluster, for control planes, and if all are at their defaults.
+	Limits string `json:"limits"`
 	// Problem says why no policy can be told; empty otherwise.
 	Problem string `json:"problem"`
 }
@@ -35,6 +41,17 @@ func selectPolicy(policies []v1alpha1.UpdatePolicy, g updatepolicy.Group) Policy
 		if selected.FallbackReplace {
 			p.Fallback = v1alpha1.FallbackRollingUpdate
 		}
+	}
+	return p
+}
+
+// policyOf is the policy of a MachineDeployment.
+func policyOf(f Facts, md *clusterv1.MachineDeployment) Policy {
+	g := snapshot.MachineDeploymentGroup(f.Cluster, md)
+	p := selectPolicy(f.Policies, g)
+	if selected, err := updatepolicy.Select(f.Policies, g); err == nil && selected.Name != "" && f.Upgrade != nil &&
+		f.Upgrade.Engine == v1alpha1.EngineManager {
+		p.Limits = selected.Limits.Describe()
 	}
 	return p
 }

@@ -30,7 +30,7 @@ type Updates struct {
 // newUpdates prepares the question.
 func newUpdates(facts doctor.Facts) *Updates {
 	u := &Updates{Facts: facts}
-	u.ask = preview.Request{Policies: facts.Policies, Updaters: facts.Updaters, NamespaceLabels: facts.NamespaceLabels, Ask: open}
+	u.ask = preview.Request{Policies: facts.Policies, Updaters: facts.Updaters, NamespaceLabels: facts.NamespaceLabels, Ask: open, Engine: facts.Engine}
 	for _, g := range snapshot.UpdateGroups(facts.Objects, facts.Class) {
 		u.ask.Groups = append(u.ask.Groups, preview.Group{UpdateGroup: g})
 	}

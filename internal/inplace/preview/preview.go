@@ -52,6 +52,8 @@ type Request struct {
 	Ask                  Asker
 	// Fetch may be nil: then templates are empty.
 	Fetch Fetcher
+	// Engine is the value of v1alpha1.EngineAnnotation; empty with stock Cluster API, or if unknown.
+	Engine string
 }
 
 // ElsewhereError is the error of an updater that is reached from where the extension runs, and not from here.
@@ -137,6 +139,10 @@ func (p *preview) group(ctx context.Context, g Group) cover.Update {
 		case g.More != "" && len(u.Updaters) > 0:
 			u.Outcome, u.Message = cover.Unknown, fmt.Sprintf("version: %s; other changes not known: %s", u.Message, g.More)
 		}
+	}
+	if limits := policy.Limits.Describe(); limits != "" && policy.Name != "" && p.Engine == v1alpha1.EngineManager &&
+		!g.ControlPlane {
+		u.Message += " (" + limits + ")"
 	}
 	return u
 }

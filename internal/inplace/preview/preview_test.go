@@ -309,3 +309,24 @@ func TestMinorLimits(t *testing.T) {
 		})
 	}
 }
+
+// TestLimitsAreNamed: a plan names the limits of MachineDeployments' rollouts where windlass manager
+// applies them.
+func TestLimitsAreNamed(t *testing.T) {
+	p := policy("all", v1alpha1.RollingUpdate, "")
+	p.Spec.MaxFailures, p.Spec.OnFailure = 2, v1alpha1.FailurePause
+	for engine, suffix := range map[string]string{"": "", v1alpha1.EngineManager: " (maxFailures 2)"} {
+		got := Preview(t.Context(), Request{
+			Groups:   []Group{controlPlane("v1.31.2", "v1.32.1"), workers("v1.31.2", "v1.32.1")},
+			Policies: []v1alpha1.UpdatePolicy{p}, Engine: engine,
+		})
+		const says = `replaced: as UpdatePolicy "all" says`
+		want := []cover.Update{
+			{Outcome: cover.Replace, Policy: "all", Message: says},
+			{Outcome: cover.Replace, Policy: "all", Message: says + suffix},
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("engine %q (-want +got):\n%s", engine, diff)
+		}
+	}
+}

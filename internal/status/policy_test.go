@@ -1,0 +1,38 @@
+package status
+
+import (
+	"testing"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+)
+
+// TestPolicyNamesLimits: the limits of rollouts are named where windlass manager applies them.
+func TestPolicyNamesLimits(t *testing.T) {
+	t.Parallel()
+	policy := v1alpha1.UpdatePolicy{}
+	policy.Namespace, policy.Name = "team-a", "workers"
+	policy.Spec = v1alpha1.UpdatePolicySpec{
+		Targets: []v1alpha1.UpdateTarget{{}}, Strategy: v1alpha1.ExternalUpdate,
+		Partition: new(intstr.FromInt32(2)),
+	}
+	f := Facts{Policies: []v1alpha1.UpdatePolicy{policy}}
+	f.Cluster = &clusterv1.Cluster{}
+	md := &clusterv1.MachineDeployment{}
+	f.Cluster.Namespace, f.Cluster.Name, md.Namespace, md.Name = "team-a", "prod", "team-a", "md-0"
+	for name, tt := range map[string]struct {
+		upgrade *UpgradeFacts
+		want    string
+	}{
+		"no topology":      {want: "workers: in place only"},
+		"stock":            {upgrade: &UpgradeFacts{}, want: "workers: in place only"},
+		"windlass manager": {upgrade: &UpgradeFacts{Engine: v1alpha1.EngineManager}, want: "workers: in place only (partition 2)"},
+	} {
+		f.Upgrade = tt.upgrade
+		if got := policyOf(f, md).Describe(); got != tt.want {
+			t.Errorf("%s: the policy is %q, want %q", name, got, tt.want)
+		}
+	}
+}
