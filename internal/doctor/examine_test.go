@@ -346,6 +346,13 @@ func TestExamine(t *testing.T) {
 		{"OnDelete", func(f *Facts) {
 			md(f).Spec.Rollout.Strategy.Type = clusterv1.OnDeleteMachineDeploymentStrategyType
 		}, []string{"Error Surge " + workers + ": its rollout strategy is OnDelete"}},
+		{"OnDelete, the policy updates in place, and the engine is ours", func(f *Facts) {
+			f.Engine = v1alpha1.EngineManager
+			md(f).Spec.Rollout.Strategy.Type = clusterv1.OnDeleteMachineDeploymentStrategyType
+			for i := range f.Policies {
+				f.Policies[i].Spec.OnDelete = v1alpha1.OnDeleteInPlace
+			}
+		}, nil},
 		{"strategy of the topology", func(f *Facts) {
 			f.Objects.MachineDeployments, f.Objects.Machines = nil, f.Objects.Machines[:1]
 			f.Objects.Cluster.Spec.Topology.Workers.MachineDeployments[0].Rollout.Strategy = clusterv1.MachineDeploymentTopologyRolloutStrategy{

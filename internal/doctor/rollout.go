@@ -159,6 +159,15 @@ func deploymentStrategy(g group) strategy {
 	return s
 }
 
+func checkOnDelete(f Facts, g group, fix string, into *findings) {
+	if g.selected.UpdateOnDelete && f.Engine == v1alpha1.EngineManager {
+		into.ok(g.Subject, "its rollout strategy is OnDelete, and the UpdatePolicy has windlass manager update its machines in place")
+		return
+	}
+	into.add(g.atRisk(), g.Subject, fix,
+		"its rollout strategy is OnDelete: Cluster API never asks, and replaces a machine when somebody deletes it")
+}
+
 func checkDeploymentSurge(f Facts, g group, into *findings) {
 	const field = "rollout.strategy (in the Cluster's topology, its ClusterClass or the MachineDeployment)"
 	if g.MachineDeployment == nil && g.InTopology.Rollout.Strategy.Type == "" && g.InClass == nil {
@@ -167,12 +176,7 @@ func checkDeploymentSurge(f Facts, g group, into *findings) {
 	}
 	s := deploymentStrategy(g)
 	if s.kind == clusterv1.OnDeleteMachineDeploymentStrategyType {
-		if g.selected.UpdateOnDelete && f.Engine == v1alpha1.EngineManager {
-			into.ok(g.Subject, "its rollout strategy is OnDelete, and the UpdatePolicy has windlass manager update its machines in place")
-			return
-		}
-		into.add(g.atRisk(), g.Subject, "set the type RollingUpdate in "+field,
-			"its rollout strategy is OnDelete: Cluster API never asks, and replaces a machine when somebody deletes it")
+		checkOnDelete(f, g, "set the type RollingUpdate in "+field, into)
 		return
 	}
 	budget, err := pool.Resolve(

@@ -201,7 +201,7 @@ func begin(g Group) (*draft, error) {
 	if err := g.check(); err != nil {
 		return nil, err
 	}
-	budget, err := BudgetOf(g.MachineDeployment)
+	budget, err := g.budget()
 	if err != nil {
 		return nil, err
 	}
@@ -212,10 +212,6 @@ func begin(g Group) (*draft, error) {
 		Updating:       UpdatingMachines(g.Machines),
 		OnDelete:       isOnDelete(g.MachineDeployment) && !g.UpdateOnDelete,
 	}}
-	if g.UpdateOnDelete && isOnDelete(g.MachineDeployment) && g.Limits != nil {
-		// The strategy has no maxUnavailable. The policy's maxInFlight takes its place.
-		d.rollout.Unavailable = min(g.Limits.MaxInFlight, d.rollout.Replicas)
-	}
 	if err := d.desireOld(a); err != nil {
 		return nil, fmt.Errorf("planning the rollout of MachineDeployment %s: %w", d.name(), err)
 	}
@@ -231,6 +227,16 @@ func begin(g Group) (*draft, error) {
 		return nil, fmt.Errorf("planning the rollout of MachineDeployment %s: %w", d.name(), err)
 	}
 	return d, nil
+}
+
+// budget is that of the MachineDeployment. OnDelete has no maxUnavailable; if the policy has such groups
+// updated in place, its maxInFlight takes the place.
+func (g Group) budget() (Budget, error) {
+	b, err := BudgetOf(g.MachineDeployment)
+	if g.UpdateOnDelete && isOnDelete(g.MachineDeployment) && g.Limits != nil {
+		b.Unavailable = min(g.Limits.MaxInFlight, b.Replicas)
+	}
+	return b, err
 }
 
 // desireOld computes the old MachineSets.

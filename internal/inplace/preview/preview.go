@@ -140,11 +140,17 @@ func (p *preview) group(ctx context.Context, g Group) cover.Update {
 			u.Outcome, u.Message = cover.Unknown, fmt.Sprintf("version: %s; other changes not known: %s", u.Message, g.More)
 		}
 	}
-	if limits := policy.Limits.Describe(); limits != "" && policy.Name != "" && p.Engine == v1alpha1.EngineManager &&
-		!g.ControlPlane {
-		u.Message += " (" + limits + ")"
-	}
+	u.Message += p.limits(g, policy)
 	return u
+}
+
+// limits names what windlass manager bounds the rollout by; empty if it does not, or names nothing.
+func (p *preview) limits(g Group, policy updatepolicy.Selected) string {
+	limits := policy.Limits.Describe()
+	if limits == "" || policy.Name == "" || p.Engine != v1alpha1.EngineManager || g.ControlPlane {
+		return ""
+	}
+	return " (" + limits + ")"
 }
 
 // inPlace asks about each step of a group; the first that is not covered decides.
