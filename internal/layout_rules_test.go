@@ -197,8 +197,8 @@ var rules = []rule{
 		internal/htmlpage internal/simulate/whatif internal/text embed
 	`},
 	{pkg: "internal/simulate/scenario", kind: pure, imports: `
-		api/v1alpha1 internal/gate internal/inplace internal/simulate/fleet internal/updatepolicy
-		pkg/plan pkg/version
+		api/v1alpha1 internal/gate internal/inplace internal/pool internal/simulate/fleet
+		internal/updatepolicy pkg/plan pkg/version
 	`},
 	{pkg: "internal/simulate/whatif", kind: pure, imports: `
 		internal/inplace internal/simulate/fleet pkg/version golang.org/x/sync/errgroup

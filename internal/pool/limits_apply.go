@@ -14,16 +14,31 @@ func (d *draft) limit() {
 		return
 	}
 	o := d.observe()
-	p := o.progress
-	p.Touched = d.rollout.touched()
-	p.Done = min(p.Done, d.rollout.New.Replicas)
-	// Old Machines that done ones have replaced go at once. They are in flight before others are.
-	p.InFlight = d.rollout.atMost(0, p.Done).inFlight(p, o)
+	p := d.rollout.measure(o.progress, o.updatingOld)
 	d.allow(d.inOrder(p, o.undone), slices.ContainsFunc(d.rollout.Old, Sizes.moves))
 	if a := d.allowance; a.More == 0 && (a.Reason == ReasonPartition || a.Reason.NeedsPerson()) {
 		d.stopMoves()
 	}
 	d.rollout = d.holdOthers(d.rollout.atMost(d.allowance.More, p.Done)).fill()
+}
+
+// Within limits what the rules of the strategy have planned, as far as numbers tell: Order and the
+// deadlines do not count, and no deletion takes the place of a move. p has Done, Failed and Overdue.
+// updating is how many Machines of old MachineSets are being updated.
+func (r Rollout) Within(l Limits, p Progress, updating int32) (Rollout, Allowance) {
+	p = r.measure(p, updating)
+	a := l.allow(p, slices.ContainsFunc(r.Old, Sizes.moves))
+	return r.atMost(a.More, p.Done).fill(), a
+}
+
+// measure adds to the progress what the numbers tell.
+func (r Rollout) measure(p Progress, updating int32) Progress {
+	p.Replicas = r.Replicas
+	p.Touched = r.touched()
+	p.Done = min(p.Done, r.New.Replicas)
+	// Old Machines that done ones have replaced go at once. They are in flight before others are.
+	p.InFlight = r.atMost(0, p.Done).inFlight(p, updating)
+	return p
 }
 
 // holdOthers keeps a strict order between old MachineSets: those give up no Machines that have none
@@ -83,15 +98,19 @@ func (d *draft) stopMoves() {
 // moves reports whether a MachineSet gives its Machines to the new one.
 func (s Sizes) moves() bool { return s.MoveTo != "" }
 
-// allow asks the limits, and remembers when to ask again. maxInFlight does not bound moves: the engine
+// allow asks the limits. maxInFlight does not bound moves: the engine
 // of updates in place lets so many begin, of all MachineDeployments of the policy, and asks the updater
 // which ones among those that have moved.
-func (d *draft) allow(p Progress, moves bool) {
-	l := *d.group.Limits
+func (l Limits) allow(p Progress, moves bool) Allowance {
 	if moves {
 		l.MaxInFlight = 0
 	}
-	d.allowance = l.Allow(p)
+	return l.Allow(p)
+}
+
+// allow asks the limits, and remembers when to ask again.
+func (d *draft) allow(p Progress, moves bool) {
+	d.allowance = d.group.Limits.allow(p, moves)
 	if p.Touched < p.Replicas {
 		d.wake = p.Wake
 	}
@@ -130,12 +149,12 @@ func (r Rollout) atMost(more, done int32) Rollout {
 // inFlight is how many Machines are being updated, created or deleted by a plan: those of New that
 // are neither done nor failed, those that leave old MachineSets, and those that nobody has created so
 // far in the place of one that left.
-func (r Rollout) inFlight(p Progress, o *observer) int32 {
+func (r Rollout) inFlight(p Progress, updating int32) int32 {
 	fresh := max(r.New.Target, r.New.Counts.Machines)
 	failed := int32(len(p.Failed)) // #nosec G115 -- a number of Machines
 	leaving := r.sum(func(s Sizes) int32 { return max(s.Counts.Machines-s.Target, 0) })
 	vacant := max(p.Touched-fresh, 0)
-	return max(fresh-p.Done-failed, 0) + max(leaving, vacant) + o.updatingOld
+	return max(fresh-p.Done-failed, 0) + max(leaving, vacant) + updating
 }
 
 // limitMoves returns how many Machines of a kept group may move by the limits of the UpdatePolicy.

@@ -87,7 +87,9 @@ type Update struct {
 	// PolicyName names what shares Policy.MaxInFlight within a cluster.
 	PolicyName string
 	Policy     inplace.Policy
-	Timings    Timings
+	// Limits are those that windlass manager applies to rollouts; nil for none.
+	Limits  *pool.Limits
+	Timings Timings
 	// Domains are the failure domains that the machines are spread over, one after the other; none is one without a name.
 	Domains []string
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/windlass-dev/windlass/internal/pool"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
@@ -31,6 +32,11 @@ type operation struct {
 	held      bool
 	heldSince time.Duration
 	holding   time.Duration
+	// limited says why the limits of the policy let no more machines begin, since a time; limiting is how
+	// long they have.
+	limited      pool.Reason
+	limitedSince time.Duration
+	limiting     time.Duration
 	// failed machines wait for a person. Nothing else happens to the group since a time, where it only waits for that; stalled is how long that has been.
 	failed     int
 	stalls     bool
@@ -55,6 +61,18 @@ func (s *sim) stall(g *group, failed int) {
 	}
 	o.failed = max(0, o.failed+failed)
 	o.stalls, o.stallsFrom = o.failed > 0 && o.failed == g.updating && g.coming+g.going == 0, s.now
+}
+
+// limit notes that the limits of the policy bound the group from now on; an empty reason means that they
+// do not.
+func (o *operation) limit(reason pool.Reason, now time.Duration) {
+	if o == nil {
+		return
+	}
+	if o.limited != "" {
+		o.limiting += now - o.limitedSince
+	}
+	o.limited, o.limitedSince = reason, now
 }
 
 // throttled notes that a call had to wait for the engine's budget.
@@ -180,6 +198,8 @@ func (g *group) limit(op *operation, ended time.Duration) string {
 	switch {
 	case g.isCP:
 		return "one machine at a time"
+	case 2*op.limiting > ended-op.began:
+		return cmp.Or(g.update.Limits.Describe(), fmt.Sprintf("canary %s", g.update.Limits.Canary.String()))
 	case 2*op.holding > ended-op.began:
 		return fmt.Sprintf("canary %d", g.update.Policy.Canary)
 	case 2*(op.queuing-op.holding) > ended-op.began && len(g.scope.groups) > 1:

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"slices"
+	"strconv"
 
 	"github.com/windlass-dev/windlass/internal/pool"
 )
@@ -85,7 +86,7 @@ var covered = map[string]bool{oldSet: true} //nolint:gochecknoglobals // Never c
 // scaleSets does what the controller of a MachineDeployment does, and returns what those of its
 // MachineSets do then. Machines that move count as replicas of their new MachineSet at once.
 func (s *sim) scaleSets(g *group) RolloutMove {
-	r := s.engine.Pool(s.rollout(g))
+	r := s.limited(g, s.engine.Pool(s.rollout(g)))
 	newest, old := r.New, r.Old[0]
 	// Machines in deletion leave first. Those that are updated to an earlier version stay until they
 	// are.
@@ -101,6 +102,25 @@ func (s *sim) scaleSets(g *group) RolloutMove {
 	move.Update = leave
 	g.sets.replicas += leave
 	return move
+}
+
+// limited applies the limits of the UpdatePolicy to a plan.
+func (s *sim) limited(g *group, r pool.Rollout) pool.Rollout {
+	if g.update.Limits == nil {
+		return r
+	}
+	p := pool.Progress{Done: int32Of(g.fresh)}
+	if g.op != nil {
+		for i := range g.op.failed {
+			p.Failed = append(p.Failed, strconv.Itoa(i))
+		}
+	}
+	r, allowance := r.Within(*g.update.Limits, p, int32Of(g.sets.earlier.updating))
+	g.op.limit(allowance.Reason, s.now)
+	if allowance.Reason.NeedsPerson() || allowance.Reason == pool.ReasonPartition {
+		g.cluster.trouble = g.name + ": " + allowance.Message
+	}
+	return r
 }
 
 func isDeadlock(n pool.Note) bool { return n.Reason == pool.ReasonDeadlock }

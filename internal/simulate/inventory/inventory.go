@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/intstr"
+
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/sets"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -103,6 +105,8 @@ type reader struct {
 type policy struct {
 	selected updatepolicy.Selected
 	updaters map[string]v1alpha1.Updater
+	// manager says that windlass manager drives a Cluster of the policy.
+	manager bool
 }
 
 func (r *reader) note(format string, args ...any) {
@@ -199,7 +203,7 @@ func (r *reader) update(c Cluster, g snapshot.UpdateGroup, u cover.Update) (name
 		return "", nil
 	}
 	if !selected.InPlace {
-		return "", nil
+		return r.replaced(c, g, selected), nil
 	}
 	if u.Outcome == cover.Replace {
 		r.note("%s: %s", subject(c, g), u.Message)
@@ -211,11 +215,7 @@ func (r *reader) update(c Cluster, g snapshot.UpdateGroup, u cover.Update) (name
 		return "", nil
 	}
 	name = r.name(c.Objects.Cluster.Namespace, selected.Name)
-	p := r.policies[name]
-	if p == nil {
-		p = &policy{selected: selected, updaters: map[string]v1alpha1.Updater{}}
-		r.policies[name] = p
-	}
+	p := r.use(c, name, selected)
 	for _, candidate := range candidates {
 		if len(u.Updaters) == 0 || slices.Contains(u.Updaters, candidate.Name) {
 			p.updaters[candidate.Name] = candidate
@@ -229,6 +229,41 @@ func (r *reader) update(c Cluster, g snapshot.UpdateGroup, u cover.Update) (name
 	return name, updaters
 }
 
+// replaced returns the policy of a group whose machines are replaced: windlass manager applies its
+// limits to MachineDeployments.
+func (r *reader) replaced(c Cluster, g snapshot.UpdateGroup, selected updatepolicy.Selected) string {
+	if c.Engine != v1alpha1.EngineManager || selected.Name == "" || g.ControlPlane {
+		return ""
+	}
+	name := r.name(c.Objects.Cluster.Namespace, selected.Name)
+	r.use(c, name, selected)
+	return name
+}
+
+// use notes that a policy counts for a group.
+func (r *reader) use(c Cluster, name string, selected updatepolicy.Selected) *policy {
+	p := r.policies[name]
+	if p == nil {
+		p = &policy{selected: selected, updaters: map[string]v1alpha1.Updater{}}
+		r.policies[name] = p
+	}
+	p.manager = p.manager || c.Engine == v1alpha1.EngineManager
+	return p
+}
+
+// rollout are the limits that windlass manager applies; nil if it does not drive the clusters.
+func (p *policy) rollout() *scenario.Rollout {
+	if !p.manager {
+		return nil
+	}
+	l := p.selected.Limits
+	into := &scenario.Rollout{Canary: new(l.Canary), Batches: slices.Clone(l.Batches), MaxFailures: int(l.MaxFailures)}
+	if l.Partition != (intstr.IntOrString{}) {
+		into.Partition = new(l.Partition)
+	}
+	return into
+}
+
 // usedPolicies are the policies that count for groups, with the updaters of all these groups, by name. Groups that have all of them need not name them.
 func (r *reader) usedPolicies() []scenario.Policy {
 	var used []scenario.Policy
@@ -240,7 +275,11 @@ func (r *reader) usedPolicies() []scenario.Policy {
 			Name: name, Strategy: scenario.StrategyInPlace, Fallback: scenario.FallbackNone, MaxInFlight: s.MaxInFlight, Canary: new(s.Canary), Drain: new(s.Drain),
 			Soak: fleet.FixedDuration(s.Soak).String(), MaxAttempts: s.MaxAttempts, AttemptTimeout: fleet.FixedDuration(s.AttemptTimeout).String(), Remediate: s.Remediate,
 		}
-		if p.selected.FallbackReplace {
+		into.Rollout = p.rollout()
+		switch {
+		case !p.selected.InPlace:
+			into.Strategy, into.Fallback = scenario.StrategyReplace, ""
+		case p.selected.FallbackReplace:
 			into.Fallback = scenario.FallbackReplace
 		}
 		for _, u := range inOrder(p.updaters) {

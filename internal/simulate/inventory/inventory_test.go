@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/windlass-dev/windlass/internal/pool"
+
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -316,6 +318,55 @@ func TestSurgeOfOurEngine(t *testing.T) {
 	limits := s.Config.Clusters[0].Pools[0].Limits()
 	if limits.Surge != 0 || limits.Unavailable != 1 {
 		t.Errorf("the limits are %+v", limits)
+	}
+}
+
+// TestRolloutLimits: the limits of rollouts count where windlass manager drives the Cluster, also for
+// machines that are replaced.
+func TestRolloutLimits(t *testing.T) {
+	t.Parallel()
+	limits := &pool.Limits{
+		MaxInFlight: 1, Canary: intstr.FromString("25%"), Batches: []intstr.IntOrString{intstr.FromInt32(2)},
+		Partition: intstr.FromInt32(1), MaxFailures: 3,
+	}
+	for name, tt := range map[string]struct {
+		engine  string
+		replace bool
+		want    *pool.Limits
+	}{
+		"stock":             {},
+		"windlass manager":  {engine: v1alpha1.EngineManager, want: limits},
+		"stock, replaced":   {replace: true},
+		"manager, replaced": {engine: v1alpha1.EngineManager, replace: true, want: limits},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := read(t, updates()...)
+			c.Engine = tt.engine
+			controlPlane(&c, 3, map[string]any{"maxSurge": int64(0)})
+			deployment(&c, clusterv1.MachineDeploymentRolloutStrategyRollingUpdate{MaxSurge: new(intstr.FromInt32(0))})
+			spec := &c.Policies[0].Spec
+			spec.MaxInFlight, spec.Canary, spec.Batches = 1, &limits.Canary, limits.Batches
+			spec.Partition, spec.OnFailure, spec.MaxFailures = &limits.Partition, v1alpha1.FailurePause, 3
+			if tt.replace {
+				spec.Strategy, spec.Fallback = v1alpha1.RollingUpdate, ""
+			}
+			got, err := inventory.FromObjects([]inventory.Cluster{c})
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, err := scenario.Translate(got.File, scenario.Options{Sources: got.Sources})
+			if err != nil {
+				t.Fatal(err)
+			}
+			update := s.Config.Clusters[0].Pools[0].Update
+			if diff := cmp.Diff(tt.want, update.Limits); diff != "" {
+				t.Errorf("the limits (-want +got):\n%s", diff)
+			}
+			if update.InPlace == tt.replace {
+				t.Errorf("updated in place: %t", update.InPlace)
+			}
+		})
 	}
 }
 

@@ -136,6 +136,9 @@ type Policy struct {
 	MaxInFlight int `json:"maxInFlight,omitempty"`
 	// Canary is 1 if the first machine of each MachineDeployment is updated alone, until its update has finished or failed finally; 0 if not; 1 by default.
 	Canary *int `json:"canary,omitempty"`
+	// Rollout is what windlass manager applies to the rollouts of MachineDeployments. Without it another engine
+	// drives the clusters.
+	Rollout *Rollout `json:"rollout,omitempty"`
 	// Drain has nodes drained before the first updater that needs it; false by default.
 	Drain *bool `json:"drain,omitempty"`
 	// Soak is how long a node must be Ready at the new version before its update counts as done, such as 5m.
@@ -148,6 +151,19 @@ type Policy struct {
 	Remediate bool `json:"remediate,omitempty"`
 	// Updaters change machines, in this order. Without any, there is one called DefaultUpdater.
 	Updaters []Updater `json:"updaters,omitempty"`
+}
+
+// Rollout are the limits of an UpdatePolicy that only windlass manager reads. Numbers and percentages are
+// of the machines of a MachineDeployment.
+type Rollout struct {
+	// Canary is how many machines go first; 1 by default. One that fails holds the rollout.
+	Canary *intstr.IntOrString `json:"canary,omitempty"`
+	// Batches are the sizes of the batches after the canary; the last one repeats.
+	Batches []intstr.IntOrString `json:"batches,omitempty"`
+	// Partition is how many machines stay as they are.
+	Partition *intstr.IntOrString `json:"partition,omitempty"`
+	// MaxFailures is how many failed machines hold the rollout; 0 for any number.
+	MaxFailures int `json:"maxFailures,omitempty"`
 }
 
 // Updater is what counts of an Updater.

@@ -1,9 +1,14 @@
 package scenario
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/windlass-dev/windlass/internal/pool"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -175,6 +180,7 @@ func (t *translation) checkPolicy(path *field.Path, p Policy) {
 	}
 	t.count(path.Child("maxInFlight"), p.MaxInFlight)
 	t.checkCanary(path.Child("canary"), p.Canary)
+	t.checkRollout(path.Child("rollout"), p.Rollout)
 	t.count(path.Child("maxAttempts"), p.MaxAttempts)
 	t.fixed(path.Child("soak"), p.Soak, 0)
 	if t.fixed(path.Child("attemptTimeout"), p.AttemptTimeout, time.Minute) == 0 {
@@ -191,6 +197,47 @@ func (t *translation) checkCanary(path *field.Path, canary *int) {
 	if canary != nil && (*canary < 0 || *canary > 1) {
 		t.problem(field.Invalid(path, *canary, "must be 0 or 1"))
 	}
+}
+
+func (t *translation) checkRollout(path *field.Path, r *Rollout) {
+	if r == nil {
+		return
+	}
+	t.count(path.Child("maxFailures"), r.MaxFailures)
+	share := func(path *field.Path, value *intstr.IntOrString, least int) {
+		if value == nil {
+			return
+		}
+		n, err := intstr.GetScaledValueFromIntOrPercent(value, maxMinors, true)
+		if err != nil || n < least {
+			t.problem(field.Invalid(path, value.String(),
+				fmt.Sprintf("must be a percentage, or a number of at least %d", least)))
+		}
+	}
+	share(path.Child("canary"), r.Canary, 0)
+	share(path.Child("partition"), r.Partition, 0)
+	for i := range r.Batches {
+		share(path.Child("batches").Index(i), &r.Batches[i], 1)
+	}
+}
+
+// limits are those of windlass manager; nil without any. Its problems were reported before.
+func (p Policy) limits(maxInFlight int) *pool.Limits {
+	if p.Rollout == nil {
+		return nil
+	}
+	l := &pool.Limits{
+		MaxInFlight: int32(maxInFlight), // #nosec G115 -- a number of machines
+		Canary:      intstr.FromInt32(1), Batches: slices.Clone(p.Rollout.Batches),
+		MaxFailures: int32(p.Rollout.MaxFailures), // #nosec G115 -- a number of machines
+	}
+	if p.Rollout.Canary != nil {
+		l.Canary = *p.Rollout.Canary
+	}
+	if p.Rollout.Partition != nil {
+		l.Partition = *p.Rollout.Partition
+	}
+	return l
 }
 
 // update is how a group's machines get to another version; limit is how many minors they can at once, 0 for any number.
@@ -250,6 +297,7 @@ func fromPolicy(p Policy, updaters []Updater, u fleet.Update) (_ fleet.Update, l
 	if p.Canary != nil {
 		u.Policy.Canary = *p.Canary
 	}
+	u.Limits = p.limits(u.Policy.MaxInFlight)
 	if p.MaxAttempts > 0 {
 		u.Policy.MaxAttempts = p.MaxAttempts
 	}
