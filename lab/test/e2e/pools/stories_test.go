@@ -225,15 +225,7 @@ func (p *plane) testGrowing(ctx context.Context, t *testing.T, pool rig.Pool, u 
 	t.Helper()
 	u.Behave(ctx, t, stalling)
 	p.Send(ctx, t, pool.Name, nextVersion)
-	var first clusterv1.Machine
-	p.History.Await(ctx, t, "waiting for an update", func() string {
-		all := p.updating(ctx, t, pool.Name)
-		if len(all) == 0 {
-			return "no Machine is being updated"
-		}
-		first = all[0]
-		return ""
-	})
+	first := p.awaitUpdate(ctx, t, pool.Name)
 	p.scale(ctx, t, pool.Name, 4)
 	p.History.Await(ctx, t, "waiting for four machines", func() string {
 		if n := len(p.MachinesOf(ctx, t, rig.PoolsCluster, pool.Name)); n != 4 {
@@ -268,15 +260,7 @@ func (p *plane) testHealth(ctx context.Context, t *testing.T, pool rig.Pool, u *
 	}
 	u.Behave(ctx, t, stalling)
 	p.Send(ctx, t, pool.Name, nextVersion)
-	var first clusterv1.Machine
-	p.History.Await(ctx, t, "waiting for an update", func() string {
-		all := p.updating(ctx, t, pool.Name)
-		if len(all) == 0 {
-			return "no Machine is being updated"
-		}
-		first = all[0]
-		return ""
-	})
+	first := p.awaitUpdate(ctx, t, pool.Name)
 	p.BreakMachine(ctx, t, &first)
 	p.AwaitHealthCheck(ctx, t, pool.Name)
 	if machines := p.census(pool.Name); len(machines.All) != 3 || len(machines.Deleted) != 0 {
@@ -323,6 +307,20 @@ func (p *plane) testDown(ctx context.Context, t *testing.T) {
 	p.awaitPool(ctx, t, pool.Name, nextVersion, int(pool.Replicas))
 	p.checkLimits(t, pool.Name, limitsOf(pool))
 	rig.CheckCensus(t, before, p.census(pool.Name))
+}
+
+// awaitUpdate waits until a Machine of a pool is being updated, and returns it.
+func (p *plane) awaitUpdate(ctx context.Context, t *testing.T, pool string) (first clusterv1.Machine) {
+	t.Helper()
+	p.History.Await(ctx, t, "waiting for an update", func() string {
+		all := p.updating(ctx, t, pool)
+		if len(all) == 0 {
+			return "no Machine is being updated"
+		}
+		first = all[0]
+		return ""
+	})
+	return first
 }
 
 func downPool() rig.Pool { return keptPool("down") }
