@@ -190,8 +190,9 @@ const (
 // +kubebuilder:validation:MinProperties=1
 // +kubebuilder:validation:XValidation:rule="!has(self.oneAtATime) || !self.oneAtATime || has(self.labels)",fieldPath=".oneAtATime",message="oneAtATime needs labels"
 type UpdateOrder struct {
-	// labels are keys of labels of Machines, the most important first. Machines are taken in the order of the values; a missing
-	// label comes first. A Machine without the label topology.kubernetes.io/zone counts by its spec.failureDomain.
+	// labels are keys of labels of Machines, the most important first. Machines are taken in the order of the values, compared
+	// as text; a missing label comes first. Where machines may not be replaced, unavailable ones are taken before available
+	// ones; with oneAtATime only among those with the same values. A Machine without the label topology.kubernetes.io/zone counts by its spec.failureDomain.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1

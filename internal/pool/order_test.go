@@ -98,6 +98,10 @@ func TestOneRackAtATime(t *testing.T) {
 				set[ingest], places[name] = "yes", fmt.Sprint(3+r)
 			}
 			w.machines[name].Labels = set
+			if rapid.IntRange(0, 3).Draw(t, "joined "+name) == 0 {
+				w.machines[name].Status.NodeRef = clusterv1.MachineNodeReference{}
+				w.set(w.machines[name], false)
+			}
 		}
 		w.md.Spec.Template.Spec.Version = "v1.31.0"
 		w.covered["v1.31.0"] = pool.AnswerYes

@@ -143,7 +143,8 @@ type Departure struct {
 // Departures chooses up to count Machines that move to another MachineSet, in deletion order:
 //   - A Machine in deletion counts, and nothing happens to it.
 //   - A Machine that needs remediation counts and is deleted, unless Policy.RepairByUpdate.
-//   - A Machine that is being updated, or that has no Node, does not count and stays.
+//   - A Machine that is being updated, or that has no Node, does not count and stays. With a strict
+//     order of the UpdatePolicy, so do those of the next places.
 //
 // With Policy.RepairByUpdate it chooses in the order of MoveOrder, as the plan does: a Machine whose
 // kubelet is ahead stays, and none is deleted. It returns the error of OrderOf.
@@ -156,7 +157,7 @@ func (f SetFacts) Departures(count int) ([]Departure, error) {
 		return nil, err
 	}
 	var leave []Departure
-	for _, c := range order {
+	for _, c := range slices.DeleteFunc(order, f.waits) {
 		switch m := c.Machine; {
 		case count <= 0:
 			return leave, nil
@@ -172,6 +173,17 @@ func (f SetFacts) Departures(count int) ([]Departure, error) {
 		}
 	}
 	return leave, nil
+}
+
+// waits reports whether a strict order keeps a Machine from moving now. Who is being deleted, or is
+// asked to be, has no place in it.
+func (f SetFacts) waits(c Candidate) bool {
+	o := f.order()
+	if !o.strict() || isDeleting(c.Machine) || deletionAsked(c.Machine) {
+		return false
+	}
+	next, ok := o.first(f.Machines)
+	return !ok || o.place(c.Machine) != next
 }
 
 func (f SetFacts) keptDepartures(count int) []Departure {

@@ -220,9 +220,10 @@ func (w *world) move(set, target *clusterv1.MachineSet, list []*clusterv1.Machin
 	if w.keep {
 		list = pool.MoveOrder(w.group(), list)
 	} else if f := w.facts(set); len(f.Policy.Order.Labels) > 0 {
+		departures, _ := f.Departures(1)
 		list = nil
-		for _, c := range f.Order(pool.OldestFirst) {
-			list = append(list, w.machines[c.Machine.Name])
+		for _, d := range departures {
+			list = append(list, w.machines[d.Machine.Name])
 		}
 	}
 	for _, m := range list {
