@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/workqueue"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/labels"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -56,7 +57,8 @@ func (r *Reconciler) policies(cache cache.Cache) source.Source {
 	}
 }
 
-// ForPolicy returns requests for the MachineDeployments in the namespace of an UpdatePolicy. An error
+// ForPolicy returns requests for the MachineDeployments in the namespace of an UpdatePolicy. It leaves
+// out those that WatchFilter leaves to another manager: no event filter looks at this source. An error
 // is logged, and means none.
 func (r *Reconciler) ForPolicy(ctx context.Context, o client.Object) []ctrl.Request {
 	list := &clusterv1.MachineDeploymentList{}
@@ -67,6 +69,9 @@ func (r *Reconciler) ForPolicy(ctx context.Context, o client.Object) []ctrl.Requ
 	}
 	requests := make([]ctrl.Request, 0, len(list.Items))
 	for _, md := range list.Items {
+		if r.WatchFilter != "" && !labels.HasWatchLabel(&md, r.WatchFilter) {
+			continue
+		}
 		requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&md)})
 	}
 	return requests
