@@ -59,7 +59,7 @@ func (d *draft) holdOthers(r Rollout) Rollout {
 	if chosen == 0 || r.sum(Sizes.lost) > 0 {
 		return r
 	}
-	going := r.sum(func(s Sizes) int32 { return max(s.Counts.Machines-s.Replicas, 0) })
+	going := r.sum(Sizes.leaving)
 	chosen = min(chosen, r.New.Counts.Available+r.sum(available)-going-r.MinAvailable())
 	for i, s := range r.Old {
 		n := max(min(chosen, here[i], s.Replicas), 0)
@@ -95,12 +95,14 @@ func (d *draft) stopMoves() {
 	}
 }
 
+// leaving is how many Machines go by earlier plans: those beyond the replicas of the MachineSet.
+func (s Sizes) leaving() int32 { return max(s.Counts.Machines-s.Replicas, 0) }
+
 // moves reports whether a MachineSet gives its Machines to the new one.
 func (s Sizes) moves() bool { return s.MoveTo != "" }
 
-// allow asks the limits. maxInFlight does not bound moves: the engine
-// of updates in place lets so many begin, of all MachineDeployments of the policy, and asks the updater
-// which ones among those that have moved.
+// allow asks the limits. maxInFlight does not bound moves: the engine of updates in place lets so many
+// begin, of all MachineDeployments of the policy, and asks the updater which of those that have moved.
 func (l Limits) allow(p Progress, moves bool) Allowance {
 	if moves {
 		l.MaxInFlight = 0

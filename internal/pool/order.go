@@ -177,7 +177,7 @@ func (d *draft) inOrder(p Progress, undone []*clusterv1.Machine) Progress {
 // of their MachineSet, and without moves also surplus, those in whose place new ones exist. With
 // moves, a spare Machine takes the place of one that nobody has chosen so far.
 func (d *draft) going(surplus int32) int32 {
-	n := d.rollout.sum(func(s Sizes) int32 { return max(s.Counts.Machines-s.Replicas, 0) })
+	n := d.rollout.sum(Sizes.leaving)
 	switch {
 	case d.group.Keep:
 		return 0 // The plan chooses anew, and counts all that have not left.

@@ -157,7 +157,7 @@ func (f SetFacts) Departures(count int) ([]Departure, error) {
 		return nil, err
 	}
 	var leave []Departure
-	for _, c := range slices.DeleteFunc(order, f.waits) {
+	for _, c := range f.inTurn(order) {
 		switch m := c.Machine; {
 		case count <= 0:
 			return leave, nil
@@ -175,15 +175,18 @@ func (f SetFacts) Departures(count int) ([]Departure, error) {
 	return leave, nil
 }
 
-// waits reports whether a strict order keeps a Machine from moving now. Who is being deleted, or is
-// asked to be, has no place in it.
-func (f SetFacts) waits(c Candidate) bool {
+// inTurn omits the candidates that a strict order keeps from moving now. A Machine that is being
+// deleted, or that somebody asked to delete, has no place in the order.
+func (f SetFacts) inTurn(candidates []Candidate) []Candidate {
 	o := f.order()
-	if !o.strict() || isDeleting(c.Machine) || deletionAsked(c.Machine) {
-		return false
+	if !o.strict() {
+		return candidates
 	}
 	next, ok := o.first(f.Machines)
-	return !ok || o.place(c.Machine) != next
+	return slices.DeleteFunc(candidates, func(c Candidate) bool {
+		free := isDeleting(c.Machine) || deletionAsked(c.Machine)
+		return !free && (!ok || o.place(c.Machine) != next)
+	})
 }
 
 func (f SetFacts) keptDepartures(count int) []Departure {

@@ -131,10 +131,11 @@ func listGroups(f Facts) groupsByKey {
 		// What has another shape says nothing.
 		desired, _, _ := unstructured.NestedString(f.ControlPlane.Object, "spec", "version")
 		replicas, _, _ := unstructured.NestedInt64(f.ControlPlane.Object, "spec", "replicas")
+		policy, _ := selectPolicy(f.Policies, snapshot.ControlPlaneGroup(f.Cluster, f.ControlPlane))
 		groups[""] = &groupFacts{
 			Group: Group{
 				Name: ControlPlaneGroup, Kind: f.ControlPlane.GetKind(), Object: f.ControlPlane.GetName(),
-				Count: make(map[State]int), Policy: selectPolicy(f.Policies, snapshot.ControlPlaneGroup(f.Cluster, f.ControlPlane)),
+				Count: make(map[State]int), Policy: policy,
 			},
 			desired: desired, conditions: capi.Conditions(f.ControlPlane), owner: f.ControlPlane, replicas: int(replicas),
 		}

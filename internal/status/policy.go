@@ -27,10 +27,20 @@ type Policy struct {
 	Problem string `json:"problem"`
 }
 
-func selectPolicy(policies []v1alpha1.UpdatePolicy, g updatepolicy.Group) Policy {
+// policyOf is the policy of a MachineDeployment.
+func policyOf(f Facts, md *clusterv1.MachineDeployment) Policy {
+	p, selected := selectPolicy(f.Policies, snapshot.MachineDeploymentGroup(f.Cluster, md))
+	if p.Name != "" && f.Upgrade != nil && f.Upgrade.Engine == v1alpha1.EngineManager {
+		p.Limits = selected.Limits.Describe()
+	}
+	return p
+}
+
+// selectPolicy returns the policy of a group, as a report has it and as it was selected.
+func selectPolicy(policies []v1alpha1.UpdatePolicy, g updatepolicy.Group) (Policy, updatepolicy.Selected) {
 	selected, err := updatepolicy.Select(policies, g)
 	if err != nil {
-		return Policy{Problem: err.Error()}
+		return Policy{Problem: err.Error()}, selected
 	}
 	p := Policy{
 		Name: selected.Name, Strategy: v1alpha1.RollingUpdate,
@@ -42,16 +52,5 @@ func selectPolicy(policies []v1alpha1.UpdatePolicy, g updatepolicy.Group) Policy
 			p.Fallback = v1alpha1.FallbackRollingUpdate
 		}
 	}
-	return p
-}
-
-// policyOf is the policy of a MachineDeployment.
-func policyOf(f Facts, md *clusterv1.MachineDeployment) Policy {
-	g := snapshot.MachineDeploymentGroup(f.Cluster, md)
-	p := selectPolicy(f.Policies, g)
-	if selected, err := updatepolicy.Select(f.Policies, g); err == nil && selected.Name != "" && f.Upgrade != nil &&
-		f.Upgrade.Engine == v1alpha1.EngineManager {
-		p.Limits = selected.Limits.Describe()
-	}
-	return p
+	return p, selected
 }
