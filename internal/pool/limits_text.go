@@ -26,7 +26,7 @@ func (l Limits) Describe() string {
 	if l.Partition != (intstr.IntOrString{}) {
 		add("partition %s", l.Partition.String())
 	}
-	if l.Order.isSet() {
+	if l.Order.IsSet() {
 		add("%s", l.Order.describe())
 	}
 	if l.MaxFailures > 0 {
