@@ -2,6 +2,7 @@ package pool
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -17,11 +18,7 @@ func (l Limits) Describe() string {
 		add("canary %s", l.Canary.String())
 	}
 	if len(l.Batches) > 0 {
-		sizes := make([]string, len(l.Batches))
-		for i := range l.Batches {
-			sizes[i] = l.Batches[i].String()
-		}
-		add("batches %s", strings.Join(sizes, ", "))
+		add("%s", l.describeBatches())
 	}
 	if l.Partition != (intstr.IntOrString{}) {
 		add("partition %s", l.Partition.String())
@@ -33,12 +30,48 @@ func (l Limits) Describe() string {
 		add("maxFailures %d", l.MaxFailures)
 	}
 	if l.MachineDeadline > 0 {
-		add("%s for a machine", l.MachineDeadline)
+		add("machineDeadlineSeconds %g", l.MachineDeadline.Seconds())
 	}
 	if l.GroupDeadline > 0 {
-		add("%s for the rollout", l.GroupDeadline)
+		add("groupDeadlineSeconds %g", l.GroupDeadline.Seconds())
 	}
 	return strings.Join(parts, "; ")
+}
+
+func (l Limits) describeBatches() string {
+	sizes := make([]string, len(l.Batches))
+	for i := range l.Batches {
+		sizes[i] = l.Batches[i].String()
+	}
+	return "batches " + strings.Join(sizes, ", ")
+}
+
+// DescribeReason names the limit that a reason of these limits is about, as Describe does.
+func (l Limits) DescribeReason(r Reason) string {
+	for _, limit := range []struct {
+		text    string
+		reasons []Reason
+	}{
+		{fmt.Sprintf("maxInFlight %d", l.MaxInFlight), []Reason{ReasonMaxInFlight}},
+		{"canary " + l.Canary.String(), []Reason{ReasonCanary, ReasonCanaryFailed}},
+		{l.describeBatches(), []Reason{ReasonBatch}},
+		{"partition " + l.Partition.String(), []Reason{ReasonPartition}},
+		{fmt.Sprintf("maxFailures %d", l.MaxFailures), []Reason{ReasonMaxFailures}},
+		{
+			fmt.Sprintf("machineDeadlineSeconds %g", l.MachineDeadline.Seconds()),
+			[]Reason{ReasonMachineDeadline},
+		},
+		{
+			fmt.Sprintf("groupDeadlineSeconds %g", l.GroupDeadline.Seconds()),
+			[]Reason{ReasonGroupDeadline},
+		},
+		{l.Order.describe(), []Reason{ReasonOrder, ReasonOrderFailed}},
+	} {
+		if slices.Contains(limit.reasons, r) {
+			return limit.text
+		}
+	}
+	return string(r)
 }
 
 func (o *Order) describe() string {
