@@ -2,10 +2,11 @@ package view
 
 import (
 	"errors"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"strings"
 	"testing"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/inplace"
