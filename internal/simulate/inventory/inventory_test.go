@@ -308,14 +308,7 @@ func TestSurgeOfOurEngine(t *testing.T) {
 	c.Engine = v1alpha1.EngineManager
 	controlPlane(&c, 3, map[string]any{"maxSurge": int64(0)})
 	deployment(&c, clusterv1.MachineDeploymentRolloutStrategyRollingUpdate{MaxSurge: new(intstr.FromInt32(2))})
-	got, err := inventory.FromObjects([]inventory.Cluster{c})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := scenario.Translate(got.File, scenario.Options{Sources: got.Sources})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := translate(t, c)
 	limits := s.Config.Clusters[0].Pools[0].Limits()
 	if limits.Surge != 0 || limits.Unavailable != 1 {
 		t.Errorf("the limits are %+v", limits)
@@ -352,14 +345,7 @@ func TestRolloutLimits(t *testing.T) {
 			if tt.replace {
 				spec.Strategy, spec.Fallback = v1alpha1.RollingUpdate, ""
 			}
-			got, err := inventory.FromObjects([]inventory.Cluster{c})
-			if err != nil {
-				t.Fatal(err)
-			}
-			s, err := scenario.Translate(got.File, scenario.Options{Sources: got.Sources})
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := translate(t, c)
 			update := s.Config.Clusters[0].Pools[0].Update
 			if diff := cmp.Diff(tt.want, update.Limits); diff != "" {
 				t.Errorf("the limits (-want +got):\n%s", diff)
@@ -452,14 +438,7 @@ func TestSurgesAreThoseOfTheObjects(t *testing.T) {
 	controlPlane(&c, 3, nil)
 	deployment(&c, clusterv1.MachineDeploymentRolloutStrategyRollingUpdate{})
 	c.Policies[0].Spec.Fallback = v1alpha1.FallbackRollingUpdate
-	got, err := inventory.FromObjects([]inventory.Cluster{c})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := scenario.Translate(got.File, scenario.Options{Sources: got.Sources})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := translate(t, c)
 	into := s.Config.Clusters[0]
 	if into.ControlPlane.MaxSurge != 1 || !into.ControlPlane.Update.InPlace || into.Pools[0].MaxSurge != 1 || into.Pools[0].MaxUnavailable != 0 || !into.Pools[0].Update.InPlace {
 		t.Errorf("the limits are %d, %d and %d", into.ControlPlane.MaxSurge, into.Pools[0].MaxSurge, into.Pools[0].MaxUnavailable)
