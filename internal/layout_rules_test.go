@@ -136,7 +136,7 @@ var rules = []rule{
 	{pkg: "internal/htmlpage", kind: pure, imports: `internal/text embed`},
 	{pkg: "internal/htmlpage/htmlpagetest", kind: effects, imports: ``},
 	{pkg: "internal/inplace", kind: pure, imports: `internal/inplace/cover pkg/version`},
-	{pkg: "internal/inplace/cover", kind: pure, imports: `internal/text pkg/version`},
+	{pkg: "internal/inplace/cover", kind: pure, imports: `internal/pool internal/text pkg/version`},
 	{pkg: "internal/inplace/engine", kind: effects, imports: `
 		api/v1alpha1 internal/capi internal/contract internal/inplace internal/inplace/cover
 		internal/inplace/request internal/keyed internal/metrics internal/port internal/recordjson
@@ -209,8 +209,8 @@ var rules = []rule{
 	`},
 	{pkg: "internal/status", kind: pure, imports: `
 		api/v1alpha1 internal/capi internal/chain internal/inplace internal/inplace/cover
-		internal/inplace/request internal/snapshot internal/text internal/updatepolicy pkg/plan
-		pkg/version
+		internal/inplace/request internal/pool internal/snapshot internal/text
+		internal/updatepolicy pkg/plan pkg/version
 	`},
 	{pkg: "internal/text", kind: pure, imports: ``},
 	{pkg: "internal/topology", kind: effects, imports: `

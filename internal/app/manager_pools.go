@@ -63,7 +63,7 @@ func policyOf(
 	) (machinedeployment.Policy, error) {
 		selected, err := selectPolicy(ctx, reader, crds, cluster, md)
 		policy := machinedeployment.Policy{
-			Keep: keeps(selected, md), Name: selected.Name,
+			Keep: selected.Keeps(md), Name: selected.Name,
 			UpdateOnDelete: selected.UpdateOnDelete && isOnDelete(md),
 		}
 		if selected.Name != "" || selected.Limits.Unknown != "" {
@@ -80,7 +80,7 @@ func setPolicies(reader client.Reader, crds *installation) machineset.Policies {
 		ctx context.Context, cluster *clusterv1.Cluster, md *clusterv1.MachineDeployment,
 	) (pool.SetPolicy, error) {
 		selected, err := selectPolicy(ctx, reader, crds, cluster, md)
-		if err != nil || !keeps(selected, md) {
+		if err != nil || !selected.Keeps(md) {
 			return pool.SetPolicy{Order: selected.Limits.Order}, err
 		}
 		return pool.SetPolicy{
@@ -88,12 +88,6 @@ func setPolicies(reader client.Reader, crds *installation) machineset.Policies {
 			Order: selected.Limits.Order,
 		}, nil
 	}
-}
-
-// keeps reports whether no rollout may create or delete a Machine of a group: as the policy says, and
-// if it has a group with the strategy OnDelete updated in place.
-func keeps(selected updatepolicy.Selected, md *clusterv1.MachineDeployment) bool {
-	return selected.Guarded || selected.UpdateOnDelete && isOnDelete(md)
 }
 
 func isOnDelete(md *clusterv1.MachineDeployment) bool {

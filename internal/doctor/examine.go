@@ -32,6 +32,7 @@ var checks = []check{
 	{id: CheckReplicas, run: checkReplicas},
 	{id: CheckSurge, run: checkSurge},
 	{id: CheckRollout, run: checkRollout},
+	{id: CheckLimits, needs: []Source{SourcePolicies}, run: checkLimits},
 	{id: CheckTemplates, needs: []Source{SourceTemplates}, run: checkTemplates},
 	{id: CheckHealthChecks, needs: []Source{SourceHealthChecks}, run: checkHealthChecks},
 	{id: CheckPaused, run: checkPaused},
@@ -81,11 +82,11 @@ func sumUp(g group, all []Finding, into *findings) {
 }
 
 // concerning names the checks with findings of that severity which keep machines of the group from being updated. Fields
-// that were left alone, or a remediation that may happen, keep no machine from it.
+// that were left alone, a remediation that may happen, or a limit that a person has set keep no machine from it.
 func concerning(g group, all []Finding, severity Severity) []string {
 	var names []string
 	for _, f := range all {
-		if f.Severity != severity || f.ID == CheckHealthChecks || f.ID == CheckMachines {
+		if f.Severity != severity || slices.Contains([]ID{CheckHealthChecks, CheckMachines, CheckLimits}, f.ID) {
 			continue
 		}
 		about := f.Subject == g.Subject || slices.ContainsFunc(checks, func(c check) bool { return c.id == f.ID && c.global })

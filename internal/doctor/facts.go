@@ -28,6 +28,8 @@ type Facts struct {
 	Objects snapshot.Objects
 	// Engine is the value of v1alpha1.EngineAnnotation; empty with stock Cluster API, or if unknown.
 	Engine string
+	// EngineKnown says that an empty Engine means stock Cluster API.
+	EngineKnown bool
 	// Class is the Cluster's ClusterClass; nil where it has none, or none is known.
 	Class *clusterv1.ClusterClass
 	// ControlPlaneTemplate is what the class makes control planes of; it counts only while there is no control plane object.

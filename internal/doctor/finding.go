@@ -41,6 +41,9 @@ const (
 	CheckSurge ID = "Surge"
 	// CheckRollout looks for times at which machines are replaced without the extension being asked.
 	CheckRollout ID = "RolloutTimes"
+	// CheckLimits looks for limits of UpdatePolicies that keep every machine from a change, that bound
+	// nothing, that are too short, or that the Cluster's engine does not read.
+	CheckLimits ID = "Limits"
 	// CheckTemplates looks for objects without which the extension is not asked.
 	CheckTemplates ID = "Templates"
 	// CheckHealthChecks looks for MachineHealthChecks: remediation replaces machines.

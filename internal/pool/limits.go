@@ -105,7 +105,7 @@ func (l Limits) Allow(p Progress) Allowance {
 		return Allowance{Reason: reason, Message: message}
 	}
 	a := Allowance{More: left}
-	stay := l.share(l.Partition, p.Replicas)
+	stay := Share(l.Partition, p.Replicas)
 	a = a.bound(left-stay, ReasonPartition,
 		fmt.Sprintf("the UpdatePolicy keeps %d Machines at the old template (partition %s)",
 			stay, l.Partition.String()))
@@ -151,32 +151,30 @@ func (l Limits) hold(p Progress) (reason Reason, message string) {
 
 // stage bounds an allowance by the canary and the batches.
 func (l Limits) stage(a Allowance, p Progress) Allowance {
-	canary := l.share(l.Canary, p.Replicas)
-	if canary > 0 && p.Done < canary {
+	s := l.Stage(p)
+	switch {
+	case s.Canary:
 		reason := ReasonCanary
 		message := fmt.Sprintf("the first %d Machines are changed before the others (canary %s)",
-			canary, l.Canary.String())
+			s.End, l.Canary.String())
 		if bad := append(slices.Clone(p.Failed), p.Overdue...); len(bad) > 0 {
 			reason = ReasonCanaryFailed
 			message = fmt.Sprintf("Machine %s, one of the first %d, failed (canary %s). "+
-				"Fix: repair it, or change the template", slices.Min(bad), canary, l.Canary.String())
+				"Fix: repair it, or change the template", slices.Min(bad), s.End, l.Canary.String())
 		}
-		return a.bound(canary-p.Touched, reason, message)
-	}
-	if len(l.Batches) == 0 {
+		return a.bound(s.End-p.Touched, reason, message)
+	case s.Batch == 0:
 		return a
 	}
-	end, i := canary, 0
-	for ; end <= p.Done && end < p.Replicas; i++ {
-		end += max(l.share(l.Batches[min(i, len(l.Batches)-1)], p.Replicas), 1)
-	}
-	return a.bound(end-p.Touched, ReasonBatch,
-		fmt.Sprintf("batch %d is changed first; it ends with Machine %d of %d", i, end, p.Replicas))
+	return a.bound(s.End-p.Touched, ReasonBatch,
+		fmt.Sprintf("batch %d is changed first; it ends with Machine %d of %d",
+			s.Batch, s.End, p.Replicas))
 }
 
-// share returns a number, or a percentage of replicas, rounded up, between 0 and replicas. What is
-// neither counts as all: the rollout then waits longer, and never less.
-func (l Limits) share(of intstr.IntOrString, replicas int32) int32 {
+// Share returns a number, or a percentage of replicas, rounded up, between 0 and replicas, as Canary,
+// Batches and Partition count. What is neither counts as all: the rollout then waits longer, and never
+// less.
+func Share(of intstr.IntOrString, replicas int32) int32 {
 	n, err := intstr.GetScaledValueFromIntOrPercent(&of, int(replicas), true)
 	if err != nil {
 		return replicas

@@ -13,8 +13,7 @@ func (d *draft) limit() {
 	if d.group.Limits == nil {
 		return
 	}
-	o := d.observe()
-	p := d.rollout.measure(o.progress, o.updatingOld)
+	p, o := d.progress()
 	d.allow(d.inOrder(p, o.undone), slices.ContainsFunc(d.rollout.Old, Sizes.moves))
 	if a := d.allowance; a.More == 0 && (a.Reason == ReasonPartition || a.Reason.NeedsPerson()) {
 		d.stopMoves()
@@ -164,15 +163,11 @@ func (d *draft) limitMoves(heads []headcount) int32 {
 	if d.group.Limits == nil {
 		return math.MaxInt32
 	}
-	o := d.observe()
-	p := o.progress
-	p.Touched = d.rollout.Replicas
+	var old int32
 	for _, h := range heads {
-		p.Touched -= h.alive
+		old += h.alive
 	}
-	p.Touched = max(p.Touched, 0)
-	failed := int32(len(p.Failed)) // #nosec G115 -- a number of Machines
-	p.InFlight = max(p.Touched-p.Done-failed, 0) + o.updatingOld
+	p, o := d.keptProgress(old)
 	d.allow(d.inOrder(p, o.undone), true)
 	return d.allowance.More
 }

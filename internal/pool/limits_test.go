@@ -110,7 +110,7 @@ func TestDescribeLimits(t *testing.T) {
 	for want, l := range map[string]pool.Limits{
 		"":                      {MaxInFlight: 3, Canary: number(1), Soak: time.Minute},
 		"canary 0; partition 2": {Partition: number(2)},
-		"canary 25%; batches 2, 50%; maxFailures 2; 1m0s for a machine; 1h0m0s for the rollout": {
+		"canary 25%; batches 2, 50%; maxFailures 2; machineDeadlineSeconds 60; groupDeadlineSeconds 3600": {
 			Canary: intstr.FromString("25%"), Batches: []intstr.IntOrString{number(2), intstr.FromString("50%")},
 			MaxFailures: 2, MachineDeadline: time.Minute, GroupDeadline: time.Hour,
 		},

@@ -24,11 +24,11 @@ type Order struct {
 	Last labels.Selector
 }
 
-// isSet reports whether the order says anything. A nil order says nothing.
-func (o *Order) isSet() bool { return o != nil && (len(o.Labels) > 0 || o.Last != nil) }
+// IsSet reports whether the order says anything. A nil order says nothing.
+func (o *Order) IsSet() bool { return o != nil && (len(o.Labels) > 0 || o.Last != nil) }
 
 // strict reports whether Machines of one place must be done before others begin.
-func (o *Order) strict() bool { return o.isSet() && o.OneAtATime }
+func (o *Order) strict() bool { return o.IsSet() && o.OneAtATime }
 
 // place is what a Machine's turn depends on. Equal places have the same turn.
 type place struct {
@@ -75,7 +75,7 @@ func (p place) String() string {
 
 // compare orders two Machines by their places. Without an order they are equal.
 func (o *Order) compare(a, b *clusterv1.Machine) int {
-	if !o.isSet() {
+	if !o.IsSet() {
 		return 0
 	}
 	return o.place(a).compare(o.place(b))

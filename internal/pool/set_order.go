@@ -117,7 +117,7 @@ func (f SetFacts) Order(byAge PriorityByAge) []Candidate {
 // order is that of the UpdatePolicy; nil for the MachineSet that has the present template and the
 // present revision of its MachineDeployment.
 func (f SetFacts) order() *Order {
-	if f.Deployment == nil || !f.Policy.Order.isSet() {
+	if f.Deployment == nil || !f.Policy.Order.IsSet() {
 		return nil
 	}
 	revision := func(o metav1.Object) string { return o.GetAnnotations()[clusterv1.RevisionAnnotation] }

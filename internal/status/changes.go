@@ -96,8 +96,10 @@ func lines(r Report) []line {
 
 // Describe says in a few words what a policy does.
 func (p Policy) Describe() string {
-	if p.Limits != "" && p.Problem == "" {
-		return p.describe() + " (" + p.Limits + ")"
+	if p.Limits != nil && p.Problem == "" {
+		if limits := p.Limits.Describe(); limits != "" {
+			return p.describe() + " (" + limits + ")"
+		}
 	}
 	return p.describe()
 }

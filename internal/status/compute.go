@@ -15,6 +15,7 @@ import (
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/snapshot"
+	"github.com/windlass-dev/windlass/internal/updatepolicy"
 )
 
 // ControlPlaneGroup is the name of the group that a control plane is.
@@ -44,6 +45,7 @@ func Compute(f Facts, now time.Time) Report {
 		state := computeState(m, rec, g.desired, offSpec)
 		g.Machines++
 		g.Count[state]++
+		g.members = append(g.members, m)
 		if g.Name != "" {
 			r.Machines = append(r.Machines, Machine{Name: m.Name, Group: g.Name, State: state, Version: m.Spec.Version})
 		}
@@ -63,6 +65,7 @@ func Compute(f Facts, now time.Time) Report {
 	for _, key := range slices.Sorted(maps.Keys(groups)) {
 		g := groups[key]
 		g.Missing = max(0, g.replicas-(g.Machines-g.Count[Deleting]))
+		g.Rollout = computeRollout(f, g, now)
 		r.Groups = append(r.Groups, g.Group)
 		r.Blocked = appendBlocked(r.Blocked, g.Kind, g.Object, g.Name, g.conditions)
 	}
@@ -108,6 +111,9 @@ type groupFacts struct {
 	owner      metav1.Object
 	// replicas is how many machines the group should have; 0 where it does not say.
 	replicas int
+	// selected is the policy of a MachineDeployment, and members are the group's Machines, by name.
+	selected updatepolicy.Selected
+	members  []*clusterv1.Machine
 }
 
 type groupsByKey map[groupKey]*groupFacts
@@ -145,13 +151,15 @@ func listGroups(f Facts) groupsByKey {
 		if md.Spec.Replicas != nil {
 			replicas = int(*md.Spec.Replicas)
 		}
+		policy, selected := policyOf(f, md)
 		groups[groupKey(md.Name)] = &groupFacts{
 			Group: Group{
 				Name: cmp.Or(md.Labels[clusterv1.ClusterTopologyMachineDeploymentNameLabel], md.Name),
 				Kind: "MachineDeployment", Object: md.Name,
-				Count: make(map[State]int), Policy: policyOf(f, md),
+				Count: make(map[State]int), Policy: policy,
 			},
-			desired: md.Spec.Template.Spec.Version, conditions: md.Status.Conditions, owner: md, replicas: replicas,
+			selected: selected,
+			desired:  md.Spec.Template.Spec.Version, conditions: md.Status.Conditions, owner: md, replicas: replicas,
 		}
 	}
 	return groups

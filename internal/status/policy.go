@@ -4,6 +4,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/pool"
 	"github.com/windlass-dev/windlass/internal/snapshot"
 	"github.com/windlass-dev/windlass/internal/updatepolicy"
 )
@@ -20,20 +21,21 @@ type Policy struct {
 	MaxInFlight int     `json:"maxInFlight"`
 	MaxAttempts int     `json:"maxAttempts"`
 	Soak        Seconds `json:"soakSeconds"`
-	// Limits are those of a rollout that windlass manager applies, in words; empty if it does not drive the
-	// Cluster, for control planes, and if all are at their defaults.
-	Limits string `json:"limits"`
+	// Limits are those of a rollout that windlass manager applies; nil if it does not drive the Cluster, for
+	// control planes, and if people delete the machines.
+	Limits *pool.LimitFields `json:"limits,omitempty"`
 	// Problem says why no policy can be told; empty otherwise.
 	Problem string `json:"problem"`
 }
 
 // policyOf is the policy of a MachineDeployment.
-func policyOf(f Facts, md *clusterv1.MachineDeployment) Policy {
+func policyOf(f Facts, md *clusterv1.MachineDeployment) (Policy, updatepolicy.Selected) {
 	p, selected := selectPolicy(f.Policies, snapshot.MachineDeploymentGroup(f.Cluster, md))
-	if p.Name != "" && f.Upgrade != nil && f.Upgrade.Engine == v1alpha1.EngineManager {
-		p.Limits = selected.Limits.Describe()
+	manager := f.Upgrade != nil && f.Upgrade.Engine == v1alpha1.EngineManager
+	if manager && selected.Limited(md) {
+		p.Limits = new(selected.Limits.Fields())
 	}
-	return p
+	return p, selected
 }
 
 // selectPolicy returns the policy of a group, as a report has it and as it was selected.

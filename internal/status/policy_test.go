@@ -31,8 +31,13 @@ func TestPolicyNamesLimits(t *testing.T) {
 		"windlass manager": {upgrade: &UpgradeFacts{Engine: v1alpha1.EngineManager}, want: "workers: in place only (partition 2)"},
 	} {
 		f.Upgrade = tt.upgrade
-		if got := policyOf(f, md).Describe(); got != tt.want {
+		if got := describePolicy(f, md); got != tt.want {
 			t.Errorf("%s: the policy is %q, want %q", name, got, tt.want)
 		}
 	}
+}
+
+func describePolicy(f Facts, md *clusterv1.MachineDeployment) string {
+	p, _ := policyOf(f, md)
+	return p.Describe()
 }

@@ -102,6 +102,8 @@ type Group struct {
 	Machines int    `json:"machines"`
 	Missing  int    `json:"missing"`
 	Count    Counts `json:"states"`
+	// Rollout is how far a rollout is that windlass manager limits; nil if none is under way.
+	Rollout *Rollout `json:"rollout,omitempty"`
 }
 
 // Machine is one machine, and where its update is.

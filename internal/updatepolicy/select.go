@@ -8,8 +8,8 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"k8s.io/apimachinery/pkg/util/intstr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/inplace"
@@ -56,6 +56,22 @@ func Default() Selected {
 			MaxInFlight: defaultMaxInFlight, Canary: defaultCanary, MaxAttempts: defaultMaxAttempts, AttemptTimeout: defaultAttemptTimeout,
 		},
 	}
+}
+
+// Keeps reports whether no rollout of windlass manager may create or delete a Machine of a group: as the
+// policy says, and if it has a group with the strategy OnDelete updated in place.
+func (s Selected) Keeps(md *clusterv1.MachineDeployment) bool {
+	return s.Guarded || s.UpdateOnDelete && isOnDelete(md)
+}
+
+// Limited reports whether windlass manager applies the Limits to a group: a policy selects it, and
+// people do not delete its Machines.
+func (s Selected) Limited(md *clusterv1.MachineDeployment) bool {
+	return s.Name != "" && (!isOnDelete(md) || s.UpdateOnDelete)
+}
+
+func isOnDelete(md *clusterv1.MachineDeployment) bool {
+	return md.Spec.Rollout.Strategy.Type == clusterv1.OnDeleteMachineDeploymentStrategyType
 }
 
 // ConflictError says that several UpdatePolicies select a group with the same precision.

@@ -299,6 +299,9 @@ func describeCounts(g status.Group) string {
 		there := g.Machines - g.Count[status.Deleting]
 		text = fmt.Sprintf("%d of %d: %s", there, there+g.Missing, text)
 	}
+	if g.Rollout != nil {
+		text += "; rollout: " + g.Rollout.Describe()
+	}
 	return text
 }
 

@@ -6,9 +6,12 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/intstr"
+
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/inplace"
 	"github.com/windlass-dev/windlass/internal/inplace/cover"
+	"github.com/windlass-dev/windlass/internal/pool"
 	"github.com/windlass-dev/windlass/internal/status"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
@@ -32,7 +35,9 @@ func busyReport() status.Report {
 			{Name: "control plane", Kind: "KubeadmControlPlane", Object: "prod-cp", Machines: 3,
 				Policy: status.Policy{Strategy: v1alpha1.RollingUpdate, MaxInFlight: 1, MaxAttempts: 3}, Count: upToDate(3)},
 			{Name: "md-0", Kind: "MachineDeployment", Object: "prod-md-0", Machines: 18,
-				Policy: status.Policy{Name: "workers", Strategy: v1alpha1.ExternalUpdate, Fallback: v1alpha1.FallbackNone, MaxInFlight: 4, MaxAttempts: 3, Soak: status.Seconds{Duration: time.Minute}},
+				Policy: status.Policy{Name: "workers", Strategy: v1alpha1.ExternalUpdate, Fallback: v1alpha1.FallbackNone, MaxInFlight: 4, MaxAttempts: 3, Soak: status.Seconds{Duration: time.Minute},
+					Limits: &pool.LimitFields{Canary: intstr.FromInt32(2), Batches: []intstr.IntOrString{intstr.FromInt32(3), intstr.FromString("50%")}}},
+				Rollout: &status.Rollout{Replicas: 18, Begun: 14, Updated: 7, InFlight: 5, Failed: []string{"w-5"}, Batch: 2, Batches: 3},
 				Count: map[status.State]int{
 					status.UpToDate: 7, status.Marked: 1, status.Queued: 2, status.Updating: 3, status.Finished: 1, status.Failed: 1, status.Waiting: 1, status.Deleting: 1, status.Unreadable: 1,
 				}},

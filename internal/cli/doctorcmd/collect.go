@@ -31,7 +31,7 @@ func (c *collector) key() types.NamespacedName {
 }
 
 func (c *collector) readEngine(ctx context.Context) (err error) {
-	c.facts.Engine, err = c.Engine(ctx, c.facts.Objects.Cluster)
+	c.facts.Engine, c.facts.EngineKnown, err = c.FindEngine(ctx, c.facts.Objects.Cluster)
 	return err
 }
 

@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
@@ -83,15 +84,27 @@ func (m Cluster) ReadUpgradeContext(ctx context.Context, f *status.Facts) error 
 // Engine reads which engine says that it drives a Cluster: the value of v1alpha1.EngineAnnotation. It
 // is empty where the annotation is absent or cannot be read.
 func (m Cluster) Engine(ctx context.Context, cluster *clusterv1.Cluster) (string, error) {
+	engine, _, err := m.FindEngine(ctx, cluster)
+	return engine, err
+}
+
+// FindEngine reads what Engine does. known reports whether an empty value means stock Cluster API: the
+// annotation was read, and the engine writes it, which it does not for a Cluster that is paused or has
+// no topology.
+func (m Cluster) FindEngine(
+	ctx context.Context, cluster *clusterv1.Cluster,
+) (engine string, known bool, err error) {
 	ref := cluster.Spec.InfrastructureRef
 	if !ref.IsDefined() {
-		return "", nil
+		return "", false, nil
 	}
 	object, err := m.Referenced(ctx, cluster.Namespace, ref)
 	if err != nil {
-		return "", IgnoreForbidden(IgnoreMissing(err))
+		return "", false, IgnoreForbidden(IgnoreMissing(err))
 	}
-	return object.GetAnnotations()[v1alpha1.EngineAnnotation], nil
+	paused := annotations.IsPaused(cluster, cluster)
+	engine = object.GetAnnotations()[v1alpha1.EngineAnnotation]
+	return engine, engine != "" || cluster.Spec.Topology.IsDefined() && !paused, nil
 }
 
 // readPlanSource finds where plans of the Cluster come from, as windlass plan does. What that command would refuse is no error here.

@@ -1,6 +1,9 @@
 package cover
 
-import "github.com/windlass-dev/windlass/internal/text"
+import (
+	"github.com/windlass-dev/windlass/internal/pool"
+	"github.com/windlass-dev/windlass/internal/text"
+)
 
 // Outcome is what will happen to the machines of a group. The values are part of the stable interface
 // of `windlass plan`.
@@ -28,6 +31,9 @@ type Update struct {
 	Updaters text.List[string] `json:"updaters"`
 	// Uncovered are the fields that no updater covers, in the first step in which there are any.
 	Uncovered text.List[Pointer] `json:"uncovered"`
+	// Limits are those of a rollout that windlass manager applies; nil if it does not drive the Cluster, if
+	// no policy counts, and for control planes.
+	Limits *pool.LimitFields `json:"limits,omitempty"`
 	// Message says all of it in words.
 	Message string `json:"message"`
 }

@@ -140,17 +140,19 @@ func (p *preview) group(ctx context.Context, g Group) cover.Update {
 			u.Outcome, u.Message = cover.Unknown, fmt.Sprintf("version: %s; other changes not known: %s", u.Message, g.More)
 		}
 	}
-	u.Message += p.limits(g, policy)
-	return u
+	return p.addLimits(u, g, policy)
 }
 
-// limits names what windlass manager bounds the rollout by; empty if it does not, or names nothing.
-func (p *preview) limits(g Group, policy updatepolicy.Selected) string {
-	limits := policy.Limits.Describe()
-	if limits == "" || policy.Name == "" || p.Engine != v1alpha1.EngineManager || g.ControlPlane {
-		return ""
+// addLimits adds what windlass manager bounds the rollout by, if it does.
+func (p *preview) addLimits(u cover.Update, g Group, policy updatepolicy.Selected) cover.Update {
+	if policy.Name == "" || p.Engine != v1alpha1.EngineManager || g.ControlPlane {
+		return u
 	}
-	return " (" + limits + ")"
+	u.Limits = new(policy.Limits.Fields())
+	if limits := u.Limits.Describe(); limits != "" {
+		u.Message += " (" + limits + ")"
+	}
+	return u
 }
 
 // inPlace asks about each step of a group; the first that is not covered decides.

@@ -11,11 +11,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/inplace/cover"
+	"github.com/windlass-dev/windlass/internal/pool"
 	"github.com/windlass-dev/windlass/internal/port"
 	"github.com/windlass-dev/windlass/internal/snapshot"
 	"github.com/windlass-dev/windlass/internal/updatepolicy"
@@ -316,6 +318,10 @@ func TestLimitsAreNamed(t *testing.T) {
 	p := policy("all", v1alpha1.RollingUpdate, "")
 	p.Spec.MaxFailures, p.Spec.OnFailure = 2, v1alpha1.FailurePause
 	for engine, suffix := range map[string]string{"": "", v1alpha1.EngineManager: " (maxFailures 2)"} {
+		var limits *pool.LimitFields
+		if engine == v1alpha1.EngineManager {
+			limits = &pool.LimitFields{Canary: intstr.FromInt32(1), MaxFailures: 2}
+		}
 		got := Preview(t.Context(), Request{
 			Groups:   []Group{controlPlane("v1.31.2", "v1.32.1"), workers("v1.31.2", "v1.32.1")},
 			Policies: []v1alpha1.UpdatePolicy{p}, Engine: engine,
@@ -323,7 +329,7 @@ func TestLimitsAreNamed(t *testing.T) {
 		const says = `replaced: as UpdatePolicy "all" says`
 		want := []cover.Update{
 			{Outcome: cover.Replace, Policy: "all", Message: says},
-			{Outcome: cover.Replace, Policy: "all", Message: says + suffix},
+			{Outcome: cover.Replace, Policy: "all", Message: says + suffix, Limits: limits},
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("engine %q (-want +got):\n%s", engine, diff)

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/intstr"
+
 	"github.com/windlass-dev/windlass/internal/chain"
 	"github.com/windlass-dev/windlass/internal/gate"
 	"github.com/windlass-dev/windlass/internal/inplace"
@@ -192,6 +194,42 @@ func (k *checker) deletes(m *machine) {
 	if g.isCP && g.moving() > 0 {
 		k.violate(g.cluster, "machine %d of the control plane is deleted while another one changes", m.id)
 	}
+	if m.made != g.template && !remediated {
+		k.stage(g)
+	}
+}
+
+// stage: a machine at an old version is about to be touched. The canary and the batches say how many
+// machines may be, when so many are done. The batches are counted here as an UpdatePolicy says it.
+func (k *checker) stage(g *group) {
+	l := g.update.Limits
+	if l == nil {
+		return
+	}
+	done, left := 0, 0
+	for _, m := range g.machines {
+		switch {
+		case m.made != g.template && m.state != gone && m.state != going:
+			left++
+		case m.made == g.template && m.state == idle:
+			done++
+		}
+	}
+	size := func(of intstr.IntOrString) int {
+		n, _ := intstr.GetScaledValueFromIntOrPercent(&of, g.desired, true)
+		return n
+	}
+	end := size(l.Canary)
+	for i := 0; done >= end && end < g.desired; i++ {
+		if len(l.Batches) == 0 {
+			return
+		}
+		end += max(1, size(l.Batches[min(i, len(l.Batches)-1)]))
+	}
+	if touched := g.desired - left + 1; touched > end {
+		k.violate(g.cluster, "%d machines of %s are touched and %d done; the canary and the batches allow %d",
+			touched, g.name, done, end)
+	}
 }
 
 // moves: a machine is about to be updated in place.
@@ -199,6 +237,7 @@ func (k *checker) moves(m *machine) {
 	if g := m.group; g.isCP && g.moving() > 0 {
 		k.violate(g.cluster, "machine %d of the control plane is updated while another one changes", m.id)
 	}
+	k.stage(m.group)
 }
 
 // capacity: so many machines of a group are missing or down.

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/windlass-dev/windlass/internal/inplace"
@@ -16,6 +17,7 @@ import (
 func TestRolloutLimits(t *testing.T) {
 	t.Parallel()
 	const work, replacement = 150 * time.Second, 12 * time.Minute
+	const asked = 5 * time.Second // A machine that waits for its turn is asked about again after it.
 	number, percent := intstr.FromInt32, intstr.FromString
 	inPlace := Update{
 		InPlace: true, PolicyName: "keep", Steps: []inplace.Step{{Updater: "u", SetsVersion: true}},
@@ -24,6 +26,8 @@ func TestRolloutLimits(t *testing.T) {
 	}
 	failing := inPlace
 	failing.Timings.UpdateFails = 1
+	first := inPlace
+	first.Policy.Canary = 1
 	replace := Update{Timings: Timings{
 		Create: FixedDuration(10 * time.Minute), Delete: FixedDuration(2 * time.Minute),
 	}}
@@ -40,6 +44,9 @@ func TestRolloutLimits(t *testing.T) {
 			update: inPlace, limits: &pool.Limits{Canary: number(2), Batches: []intstr.IntOrString{number(4)}}, want: 4 * work,
 		},
 		"a canary of 25 %": {update: inPlace, limits: &pool.Limits{Canary: percent("25%")}, want: 2 * work},
+		"a canary of 25 %, its first machine alone": {
+			update: first, limits: &pool.Limits{Canary: percent("25%")}, want: 3*work + asked,
+		},
 		"two are replaced at once": {
 			update: replace, limits: &pool.Limits{MaxInFlight: 2}, want: 6 * replacement,
 		},
@@ -47,8 +54,12 @@ func TestRolloutLimits(t *testing.T) {
 			update: inPlace, limits: &pool.Limits{Partition: number(3)},
 			why: "p: the UpdatePolicy keeps 3 Machines at the old template (partition 3)",
 		},
-		"all fail":       {update: failing, why: "failed", failed: 12},
-		"a canary fails": {update: failing, limits: &pool.Limits{Canary: number(1)}, why: "failed", failed: 1},
+		"all fail": {update: failing, why: "failed", failed: 12},
+		"a canary fails": {
+			update: failing, limits: &pool.Limits{Canary: number(1)}, failed: 1,
+			why: "p: Machine c/p/1, one of the first 1, failed (canary 1). " +
+				"Fix: repair it, or change the template; machine c/p/1: ",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -78,6 +89,67 @@ func TestRolloutLimits(t *testing.T) {
 			}
 			if got := r.Duration.Round(time.Second); r.Outcome != Completed || got != replacement+tt.want {
 				t.Errorf("it is %s after %s, want %s", r.Outcome, got, replacement+tt.want)
+			}
+		})
+	}
+}
+
+// TestLimitThatBounds: the path of a run names the limit that bound a pool for the longest time.
+func TestLimitThatBounds(t *testing.T) {
+	t.Parallel()
+	replace := Update{Timings: Timings{
+		Create: FixedDuration(10 * time.Minute), Delete: FixedDuration(2 * time.Minute),
+	}}
+	for want, limits := range map[string]pool.Limits{
+		"maxInFlight 2":    {MaxInFlight: 2, Canary: intstr.FromInt32(1)},
+		"batches 1":        {Canary: intstr.FromInt32(1), Batches: []intstr.IntOrString{intstr.FromInt32(1)}},
+		"canary 75%":       {Canary: intstr.FromString("75%")},
+		"maxUnavailable 4": {MaxInFlight: 12},
+	} {
+		t.Run(want, func(t *testing.T) {
+			t.Parallel()
+			update := replace
+			update.Limits = &limits
+			r := mustRun(t, Config{Begin: epoch, Verify: true, Clusters: []Cluster{{
+				Name: "c", Target: v(30), Source: offer(29, 30),
+				ControlPlane: ControlPlane{Version: v(29), Replicas: 1, Update: replace},
+				Pools:        []Pool{{Name: "p", Version: v(29), Replicas: 12, MaxUnavailable: 4, Update: update}},
+			}}}, 1)
+			if r.Violation != nil || r.Outcome != Completed {
+				t.Fatalf("%s: %+v", r.Outcome, r.Violation)
+			}
+			var got []string
+			for _, s := range r.Path {
+				if s.Group == "p" {
+					got = append(got, s.Limit)
+				}
+			}
+			if diff := cmp.Diff([]string{want}, got); diff != "" {
+				t.Errorf("limits (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestPartitionHoldsNobodyYet: a partition is no cause while other machines may still begin.
+func TestPartitionHoldsNobodyYet(t *testing.T) {
+	t.Parallel()
+	update := Update{Limits: &pool.Limits{Partition: intstr.FromInt32(3)}, Timings: Timings{
+		Create: FixedDuration(10 * time.Minute), Delete: FixedDuration(2 * time.Minute),
+	}}
+	for name, tt := range map[string]struct {
+		horizon time.Duration
+		held    bool
+	}{"rolling": {time.Hour, false}, "all others done": {10 * time.Hour, true}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := mustRun(t, Config{Begin: epoch, Verify: true, Horizon: tt.horizon, Clusters: []Cluster{{
+				Name: "c", Target: v(30), Source: offer(29, 30),
+				ControlPlane: ControlPlane{Version: v(29), Replicas: 1},
+				Pools:        []Pool{{Name: "p", Version: v(29), Replicas: 12, MaxUnavailable: 1, Update: update}},
+			}}}, 1)
+			if held := strings.Contains(r.Why, "partition 3"); held != tt.held || r.Outcome == Completed {
+				t.Errorf("the outcome is %s because of %q", r.Outcome, r.Why)
 			}
 		})
 	}

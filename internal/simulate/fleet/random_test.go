@@ -11,8 +11,11 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/intstr"
+
 	"github.com/windlass-dev/windlass/internal/gate"
 	"github.com/windlass-dev/windlass/internal/inplace"
+	"github.com/windlass-dev/windlass/internal/pool"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
@@ -49,6 +52,9 @@ func (r random) update(controlPlane bool) Update {
 		u.Timings.CreateFails, u.Timings.UpdateFails, u.Timings.UpdateHangs = r.Float64()/3, r.Float64()/3, r.Float64()/4
 	}
 	u.Domains = []string{"a", "b", "c"}[:r.IntN(4)]
+	if !controlPlane && r.chance(0.3) {
+		u.Limits = r.limits()
+	}
 	if r.chance(0.4) {
 		return u
 	}
@@ -67,6 +73,24 @@ func (r random) update(controlPlane bool) Update {
 		u.Steps[0].MaxMinors = 0
 	}
 	return u
+}
+
+// limits are those of windlass manager, but a partition: an upgrade would not end.
+func (r random) limits() *pool.Limits {
+	share := func() intstr.IntOrString {
+		if r.chance(0.5) {
+			return intstr.FromString(fmt.Sprintf("%d%%", r.IntN(101)))
+		}
+		return intstr.FromInt32(r.Int32N(5))
+	}
+	l := &pool.Limits{MaxInFlight: r.Int32N(4), Canary: share()}
+	for range r.IntN(3) {
+		l.Batches = append(l.Batches, share())
+	}
+	if r.chance(0.3) {
+		l.MaxFailures = 1 + r.Int32N(3)
+	}
+	return l
 }
 
 func (r random) cluster(i int) Cluster {

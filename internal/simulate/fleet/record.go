@@ -3,7 +3,9 @@ package fleet
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/windlass-dev/windlass/internal/pool"
@@ -33,10 +35,10 @@ type operation struct {
 	heldSince time.Duration
 	holding   time.Duration
 	// limited says why the limits of the policy let no more machines begin, since a time; limiting is how
-	// long they have.
+	// long each reason has.
 	limited      pool.Reason
 	limitedSince time.Duration
-	limiting     time.Duration
+	limiting     map[pool.Reason]time.Duration
 	// failed machines wait for a person. Nothing else happens to the group since a time, where it only waits for that; stalled is how long that has been.
 	failed     int
 	stalls     bool
@@ -69,8 +71,11 @@ func (o *operation) limit(reason pool.Reason, now time.Duration) {
 	if o == nil {
 		return
 	}
-	if o.limited != "" {
-		o.limiting += now - o.limitedSince
+	if o.limited != "" && now > o.limitedSince {
+		if o.limiting == nil {
+			o.limiting = make(map[pool.Reason]time.Duration)
+		}
+		o.limiting[o.limited] += now - o.limitedSince
 	}
 	o.limited, o.limitedSince = reason, now
 }
@@ -179,6 +184,7 @@ func (s *sim) endOperation(g *group) {
 	}
 	op.queue(-op.queued, s.now)
 	op.holdBack(false, s.now)
+	op.limit("", s.now)
 	s.stall(g, 0)
 	limit := g.limit(op, s.now)
 	if op.throttling > time.Duration(op.calls)*muchThrottling {
@@ -193,13 +199,26 @@ func (s *sim) endOperation(g *group) {
 	g.op = nil
 }
 
+// bound returns how long the limits of the policy bounded the group, and the reason that did so for the
+// longest time.
+func (o *operation) bound() (total time.Duration, most pool.Reason) {
+	for _, reason := range slices.Sorted(maps.Keys(o.limiting)) {
+		total += o.limiting[reason]
+		if most == "" || o.limiting[reason] > o.limiting[most] {
+			most = reason
+		}
+	}
+	return total, most
+}
+
 // limit says what bounds how many machines of a group are in flight.
 func (g *group) limit(op *operation, ended time.Duration) string {
+	limiting, most := op.bound()
 	switch {
 	case g.isCP:
 		return "one machine at a time"
-	case 2*op.limiting > ended-op.began:
-		return cmp.Or(g.update.Limits.Describe(), fmt.Sprintf("canary %s", g.update.Limits.Canary.String()))
+	case 2*limiting > ended-op.began:
+		return g.update.Limits.DescribeReason(most)
 	case 2*op.holding > ended-op.began:
 		return fmt.Sprintf("canary %d", g.update.Policy.Canary)
 	case 2*(op.queuing-op.holding) > ended-op.began && len(g.scope.groups) > 1:
@@ -225,7 +244,7 @@ func (s *sim) result(outcome Outcome) Run {
 	for _, c := range s.clusters {
 		s.release(c)
 		if !c.ended {
-			c.run.Why = cmp.Or(c.trouble, c.decision.Message, "its turn has not come")
+			c.run.Why = cmp.Or(c.whyHeld(), c.decision.Message, "its turn has not come")
 			r.Why = cmp.Or(r.Why, c.Name+": "+c.run.Why)
 		}
 		r.Clusters = append(r.Clusters, c.run)
@@ -250,6 +269,16 @@ func (s *sim) result(outcome Outcome) Run {
 		r.Detail = s.detail()
 	}
 	return r
+}
+
+// whyHeld says which limits hold groups of the cluster, and what else went wrong last; empty for nothing.
+func (c *cluster) whyHeld() string {
+	var causes []string
+	for _, g := range c.groups {
+		causes = append(causes, g.heldBy)
+	}
+	causes = append(causes, c.trouble)
+	return strings.Join(slices.DeleteFunc(causes, func(s string) bool { return s == "" }), "; ")
 }
 
 // path goes back from the end of the run: what ended last, what had to end before that began, and so on to the beginning.

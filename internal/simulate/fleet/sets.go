@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"slices"
-	"strconv"
 
 	"github.com/windlass-dev/windlass/internal/pool"
 )
@@ -110,17 +109,29 @@ func (s *sim) limited(g *group, r pool.Rollout) pool.Rollout {
 		return r
 	}
 	p := pool.Progress{Done: int32Of(g.fresh)}
-	if g.op != nil {
-		for i := range g.op.failed {
-			p.Failed = append(p.Failed, strconv.Itoa(i))
-		}
+	if g.op != nil && g.op.failed > 0 {
+		p.Failed = g.failedUpdates()
 	}
 	r, allowance := r.Within(*g.update.Limits, p, int32Of(g.sets.earlier.updating))
 	g.op.limit(allowance.Reason, s.now)
-	if allowance.Reason.NeedsPerson() || allowance.Reason == pool.ReasonPartition {
-		g.cluster.trouble = g.name + ": " + allowance.Message
+	g.heldBy = ""
+	stays := allowance.Reason.NeedsPerson() || allowance.Reason == pool.ReasonPartition
+	if stays && allowance.More == 0 {
+		g.heldBy = g.name + ": " + allowance.Message
 	}
 	return r
+}
+
+// failedUpdates names the machines whose update to the template failed finally, sorted.
+func (g *group) failedUpdates() []string {
+	var names []string
+	for _, m := range g.machines {
+		if m.failed && m.state == updating && m.made == g.template {
+			names = append(names, m.name())
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 func isDeadlock(n pool.Note) bool { return n.Reason == pool.ReasonDeadlock }

@@ -130,6 +130,7 @@ func (s *sim) refused(m *machine, r inplace.Refuse) {
 	m.failed = true
 	s.stall(g, 1)
 	g.cluster.trouble = "machine " + m.name() + ": " + r.Message
+	s.lookAtLimits(g)
 	if r.Reason != inplace.ReasonFailed || g.update.Timings.Attend.IsZero() {
 		return
 	}
@@ -144,7 +145,15 @@ func (s *sim) attended(m *machine) {
 	m.retry, m.failed = true, false
 	s.stall(m.group, -1)
 	m.group.cluster.trouble = ""
+	s.lookAtLimits(m.group)
 	s.poll(m, 0)
+}
+
+// lookAtLimits has the controller of a group look again at limits that count failed machines.
+func (s *sim) lookAtLimits(g *group) {
+	if g.update.Limits != nil {
+		s.wakeGroup(g)
+	}
 }
 
 // askAgain has the machine asked about when the engine said. Calls in between in which nothing can be otherwise are skipped: Decide is a function of

@@ -96,6 +96,8 @@ type group struct {
 	made          uint64
 	// refused says that the guard has refused it a machine.
 	refused bool
+	// heldBy says which limit of its policy lets no other machine begin; empty if none does.
+	heldBy string
 	// op is the way to the template that is under way; nil when there is none.
 	op    *operation
 	scope *scope

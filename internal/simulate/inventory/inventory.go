@@ -69,10 +69,13 @@ func (e *BlockedError) Error() string {
 
 // FromObjects reads clusters into a scenario. The error is a *BlockedError, or about a field that cannot be understood.
 func FromObjects(clusters []Cluster) (Read, error) {
-	r := &reader{sources: map[string]plan.Source{}, policies: map[string]*policy{}}
+	r := &reader{sources: map[string]plan.Source{}, policies: map[string]*policy{}, managed: sets.New[string]()}
 	namespaces := sets.New[string]()
 	for _, c := range clusters {
 		namespaces.Insert(c.Objects.Cluster.Namespace)
+		if c.Engine == v1alpha1.EngineManager {
+			r.managed.Insert(c.Objects.Cluster.Namespace)
+		}
 	}
 	r.qualify = namespaces.Len() > 1
 	var failed []error
@@ -95,7 +98,9 @@ type reader struct {
 	file    scenario.File
 	sources map[string]plan.Source
 	// policies are those that count for groups, by their names in the scenario.
-	policies       map[string]*policy
+	policies map[string]*policy
+	// managed are the namespaces of Clusters that windlass manager drives.
+	managed        sets.Set[string]
 	notes, blocked []string
 	// qualify says that names are not unique without their namespaces.
 	qualify bool
@@ -105,8 +110,9 @@ type reader struct {
 type policy struct {
 	selected updatepolicy.Selected
 	updaters map[string]v1alpha1.Updater
-	// manager says that windlass manager drives a Cluster of the policy.
-	manager bool
+	// manager says that windlass manager drives the Clusters, and replaced that the machines of the
+	// groups are replaced.
+	manager, replaced bool
 }
 
 func (r *reader) note(format string, args ...any) {
@@ -207,15 +213,14 @@ func (r *reader) update(c Cluster, g snapshot.UpdateGroup, u cover.Update) (name
 	}
 	if u.Outcome == cover.Replace {
 		r.note("%s: %s", subject(c, g), u.Message)
-		return "", nil
+		return r.replaced(c, g, selected), nil
 	}
 	candidates, err := updatepolicy.SelectUpdaters(c.Updaters, c.NamespaceLabels, g.MachineLabels)
 	if err != nil {
 		r.blocked = append(r.blocked, fmt.Sprintf("%s: %v", subject(c, g), err))
 		return "", nil
 	}
-	name = r.name(c.Objects.Cluster.Namespace, selected.Name)
-	p := r.use(c, name, selected)
+	name, p := r.use(c, selected, false)
 	for _, candidate := range candidates {
 		if len(u.Updaters) == 0 || slices.Contains(u.Updaters, candidate.Name) {
 			p.updaters[candidate.Name] = candidate
@@ -235,20 +240,34 @@ func (r *reader) replaced(c Cluster, g snapshot.UpdateGroup, selected updatepoli
 	if c.Engine != v1alpha1.EngineManager || selected.Name == "" || g.ControlPlane {
 		return ""
 	}
-	name := r.name(c.Objects.Cluster.Namespace, selected.Name)
-	r.use(c, name, selected)
+	name, _ := r.use(c, selected, true)
 	return name
 }
 
-// use notes that a policy counts for a group.
-func (r *reader) use(c Cluster, name string, selected updatepolicy.Selected) *policy {
-	p := r.policies[name]
+// use notes that a policy counts for a group, and returns its name in the scenario. A policy of which a
+// group's machines are replaced although the policy asks for updates in place, and one of a Cluster
+// without windlass manager beside Clusters with it, are policies of their own there. No name of an object
+// contains a slash.
+func (r *reader) use(
+	c Cluster, selected updatepolicy.Selected, replaced bool,
+) (name string, p *policy) {
+	namespace := c.Objects.Cluster.Namespace
+	name = r.name(namespace, selected.Name)
+	if replaced && selected.InPlace {
+		name += "/replaced"
+	}
+	manager := c.Engine == v1alpha1.EngineManager
+	if !manager && r.managed.Has(namespace) {
+		name += "/stock"
+	}
+	p = r.policies[name]
 	if p == nil {
-		p = &policy{selected: selected, updaters: map[string]v1alpha1.Updater{}}
+		p = &policy{
+			selected: selected, updaters: map[string]v1alpha1.Updater{}, manager: manager, replaced: replaced,
+		}
 		r.policies[name] = p
 	}
-	p.manager = p.manager || c.Engine == v1alpha1.EngineManager
-	return p
+	return name, p
 }
 
 // rollout are the limits that windlass manager applies; nil if it does not drive the clusters.
@@ -277,7 +296,7 @@ func (r *reader) usedPolicies() []scenario.Policy {
 		}
 		into.Rollout = p.rollout()
 		switch {
-		case !p.selected.InPlace:
+		case p.replaced:
 			into.Strategy, into.Fallback = scenario.StrategyReplace, ""
 		case p.selected.FallbackReplace:
 			into.Fallback = scenario.FallbackReplace

@@ -3,6 +3,7 @@ package inventory_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -307,14 +308,7 @@ func TestSurgeOfOurEngine(t *testing.T) {
 	c.Engine = v1alpha1.EngineManager
 	controlPlane(&c, 3, map[string]any{"maxSurge": int64(0)})
 	deployment(&c, clusterv1.MachineDeploymentRolloutStrategyRollingUpdate{MaxSurge: new(intstr.FromInt32(2))})
-	got, err := inventory.FromObjects([]inventory.Cluster{c})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := scenario.Translate(got.File, scenario.Options{Sources: got.Sources})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := translate(t, c)
 	limits := s.Config.Clusters[0].Pools[0].Limits()
 	if limits.Surge != 0 || limits.Unavailable != 1 {
 		t.Errorf("the limits are %+v", limits)
@@ -351,14 +345,7 @@ func TestRolloutLimits(t *testing.T) {
 			if tt.replace {
 				spec.Strategy, spec.Fallback = v1alpha1.RollingUpdate, ""
 			}
-			got, err := inventory.FromObjects([]inventory.Cluster{c})
-			if err != nil {
-				t.Fatal(err)
-			}
-			s, err := scenario.Translate(got.File, scenario.Options{Sources: got.Sources})
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := translate(t, c)
 			update := s.Config.Clusters[0].Pools[0].Update
 			if diff := cmp.Diff(tt.want, update.Limits); diff != "" {
 				t.Errorf("the limits (-want +got):\n%s", diff)
@@ -370,14 +357,70 @@ func TestRolloutLimits(t *testing.T) {
 	}
 }
 
-// TestSurgesAreThoseOfTheObjects: what objects leave out is Cluster API's default, and not that of a scenario.
-func TestSurgesAreThoseOfTheObjects(t *testing.T) {
+// TestLimitsOfAnUncoveredChange: windlass manager applies the limits also where machines are replaced
+// because updaters do not cover the change, beside a group of the policy that is updated in place.
+func TestLimitsOfAnUncoveredChange(t *testing.T) {
 	t.Parallel()
-	c := read(t, updates()...)
-	controlPlane(&c, 3, nil)
-	deployment(&c, clusterv1.MachineDeploymentRolloutStrategyRollingUpdate{})
-	c.Policies[0].Spec.Fallback = v1alpha1.FallbackRollingUpdate
-	got, err := inventory.FromObjects([]inventory.Cluster{c})
+	for engine, want := range map[string]int32{"": 0, v1alpha1.EngineManager: 3} {
+		t.Run(engine, func(t *testing.T) {
+			t.Parallel()
+			c := read(t, updates()...)
+			c.Engine = engine
+			controlPlane(&c, 3, map[string]any{"maxSurge": int64(0)})
+			deployment(&c, clusterv1.MachineDeploymentRolloutStrategyRollingUpdate{MaxSurge: new(intstr.FromInt32(0))})
+			c.Policies[0].Spec.Fallback, c.Policies[0].Spec.MaxInFlight = v1alpha1.FallbackRollingUpdate, 3
+			for i, g := range snapshot.UpdateGroups(c.Objects, c.Class) {
+				if !g.ControlPlane && i < len(c.Updates) {
+					c.Updates[i] = cover.Update{Outcome: cover.Replace, Message: "not covered"}
+				}
+			}
+			s := translate(t, c)
+			into := s.Config.Clusters[0]
+			if !into.ControlPlane.Update.InPlace || into.Pools[0].Update.InPlace {
+				t.Errorf("in place: %t, %t", into.ControlPlane.Update.InPlace, into.Pools[0].Update.InPlace)
+			}
+			var got int32
+			if limits := into.Pools[0].Update.Limits; limits != nil {
+				got = limits.MaxInFlight
+			}
+			if got != want {
+				t.Errorf("maxInFlight is %d, want %d", got, want)
+			}
+		})
+	}
+}
+
+// TestLimitsOfTwoEngines: of two Clusters under one policy only the one that windlass manager drives
+// has its limits, whichever is read first.
+func TestLimitsOfTwoEngines(t *testing.T) {
+	t.Parallel()
+	for name, engines := range map[string][]string{
+		"manager first": {v1alpha1.EngineManager, ""}, "stock first": {"", v1alpha1.EngineManager},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var clusters []inventory.Cluster
+			for i, engine := range engines {
+				c := read(t, updates()...)
+				c.Engine = engine
+				controlPlane(&c, 3, map[string]any{"maxSurge": int64(0)})
+				deployment(&c, clusterv1.MachineDeploymentRolloutStrategyRollingUpdate{MaxSurge: new(intstr.FromInt32(0))})
+				c.Objects.Cluster = c.Objects.Cluster.DeepCopy()
+				c.Objects.Cluster.Name = fmt.Sprintf("cluster-%d", i)
+				clusters = append(clusters, c)
+			}
+			for i, c := range translate(t, clusters...).Config.Clusters {
+				if limited := c.Pools[0].Update.Limits != nil; limited != (engines[i] != "") {
+					t.Errorf("cluster %d: limited is %t, the engine is %q", i, limited, engines[i])
+				}
+			}
+		})
+	}
+}
+
+func translate(t *testing.T, clusters ...inventory.Cluster) scenario.Simulation {
+	t.Helper()
+	got, err := inventory.FromObjects(clusters)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -385,6 +428,17 @@ func TestSurgesAreThoseOfTheObjects(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return s
+}
+
+// TestSurgesAreThoseOfTheObjects: what objects leave out is Cluster API's default, and not that of a scenario.
+func TestSurgesAreThoseOfTheObjects(t *testing.T) {
+	t.Parallel()
+	c := read(t, updates()...)
+	controlPlane(&c, 3, nil)
+	deployment(&c, clusterv1.MachineDeploymentRolloutStrategyRollingUpdate{})
+	c.Policies[0].Spec.Fallback = v1alpha1.FallbackRollingUpdate
+	s := translate(t, c)
 	into := s.Config.Clusters[0]
 	if into.ControlPlane.MaxSurge != 1 || !into.ControlPlane.Update.InPlace || into.Pools[0].MaxSurge != 1 || into.Pools[0].MaxUnavailable != 0 || !into.Pools[0].Update.InPlace {
 		t.Errorf("the limits are %d, %d and %d", into.ControlPlane.MaxSurge, into.Pools[0].MaxSurge, into.Pools[0].MaxUnavailable)

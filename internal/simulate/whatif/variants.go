@@ -157,6 +157,11 @@ func moreMachines(f factor) Variant {
 func raiseLimits(p *fleet.Pool, times int) {
 	inFlight := max(p.Update.Policy.MaxInFlight, 0)
 	p.Update.Policy.MaxInFlight = inFlight * times
+	if p.Update.Limits != nil {
+		limits := *p.Update.Limits         // Variants share it.
+		limits.MaxInFlight *= int32(times) // #nosec G115 -- a small factor
+		p.Update.Limits = &limits
+	}
 	unavailable := max(p.MaxUnavailable, int(p.Limits().Unavailable))
 	if p.Update.InPlace {
 		if inFlight == 0 || unavailable < inFlight*times {

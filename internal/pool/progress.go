@@ -1,0 +1,85 @@
+package pool
+
+// ProgressOf returns how far the rollout of a group is by what earlier plans have begun. It counts as
+// Decide does for the limits of the group, but for Turn, which it leaves out. Without limits no Machine
+// has to soak, and none is overdue. It returns the same errors as Needs.
+func ProgressOf(g Group) (Progress, error) {
+	if g.Limits == nil {
+		g.Limits = &Limits{}
+	}
+	d, err := begin(g)
+	if err != nil {
+		return Progress{}, err
+	}
+	if !g.Keep {
+		p, _ := d.progress()
+		return p, nil
+	}
+	var old int32
+	for _, s := range d.rollout.Old {
+		old += d.headcount(s.Name).alive
+	}
+	p, _ := d.keptProgress(old)
+	return p, nil
+}
+
+// progress measures the rollout of a group whose Machines may be replaced.
+func (d *draft) progress() (Progress, *observer) {
+	o := d.observe()
+	return d.rollout.measure(o.progress, o.updatingOld), o
+}
+
+// keptProgress measures the rollout of a kept group. old is how many Machines of old MachineSets are not
+// being deleted.
+func (d *draft) keptProgress(old int32) (Progress, *observer) {
+	o := d.observe()
+	p := o.progress
+	p.Touched = max(d.rollout.Replicas-old, 0)
+	failed := int32(len(p.Failed)) // #nosec G115 -- a number of Machines
+	p.InFlight = max(p.Touched-p.Done-failed, 0) + o.updatingOld
+	return p, o
+}
+
+// Stage is the part of a rollout that is under way.
+type Stage struct {
+	// Canary says that it is the canary.
+	Canary bool
+	// Batch is the number of the batch, from 1; 0 for the canary, and if there are no batches.
+	Batch int32
+	// End is how many Machines are touched when the stage ends; 0 if there are no batches.
+	End int32
+}
+
+// Stage returns the part of a rollout that is under way: the first one whose Machines are not all done.
+func (l Limits) Stage(p Progress) Stage {
+	canary := Share(l.Canary, p.Replicas)
+	switch {
+	case canary > 0 && p.Done < canary:
+		return Stage{Canary: true, End: canary}
+	case len(l.Batches) == 0:
+		return Stage{}
+	}
+	s := Stage{End: canary}
+	for s.End <= p.Done && s.End < p.Replicas {
+		s = l.next(s, p.Replicas)
+	}
+	return s
+}
+
+// CountBatches returns how many batches there are after the canary; 0 if none are set.
+func (l Limits) CountBatches(replicas int32) int32 {
+	if len(l.Batches) == 0 {
+		return 0
+	}
+	s := Stage{End: Share(l.Canary, replicas)}
+	for s.End < replicas {
+		s = l.next(s, replicas)
+	}
+	return s.Batch
+}
+
+// next returns the batch after a stage. The last size repeats, and no batch is empty.
+func (l Limits) next(s Stage, replicas int32) Stage {
+	size := l.Batches[min(int(s.Batch), len(l.Batches)-1)]
+	return Stage{Batch: s.Batch + 1, End: s.End + max(Share(size, replicas), 1)}
+}

@@ -1,0 +1,121 @@
+package pool_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"pgregory.net/rapid"
+
+	"github.com/windlass-dev/windlass/internal/pool"
+)
+
+// TestProgressOf: in any order of events the progress that is reported is the one that the limits of a
+// kept group are applied to, and its numbers are those of the Machines. A rollout that has ended by the
+// limits has nothing in flight.
+func TestProgressOf(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		replicas := rapid.Int32Range(1, 5).Draw(t, "replicas")
+		w := newWorld(replicas, rapid.Int32Range(0, 2).Draw(t, "surge"), 1)
+		w.keep = rapid.Bool().Draw(t, "keep")
+		w.limits = &pool.Limits{
+			Canary:    intstr.FromInt32(rapid.Int32Range(0, 2).Draw(t, "canary")),
+			Partition: intstr.FromInt32(rapid.Int32Range(0, replicas).Draw(t, "partition")),
+			Batches:   []intstr.IntOrString{intstr.FromInt32(rapid.Int32Range(1, 2).Draw(t, "batch"))},
+		}
+		w.settle(t)
+		w.md.Spec.Template.Spec.Version = "v1.31.0"
+		w.covered["v1.31.0"] = pool.AnswerYes
+		for range rapid.IntRange(0, 40).Draw(t, "steps") {
+			w.random(t)
+			p := w.progress(t)
+			if int(p.Done) != w.upToDate() || p.Done > p.Touched {
+				t.Fatalf("%+v, and %d Machines are up to date:\n%s", p, w.upToDate(), w)
+			}
+			if !w.keep {
+				continue
+			}
+			w.reconcile(t)
+			// A plan may begin moves, which do not change its own allowance.
+			if diff := cmp.Diff(w.limits.Allow(p), w.plan.Allowance); diff != "" {
+				t.Fatalf("the allowance by the report (-) and of the plan (+):\n%s\n%s", diff, w)
+			}
+		}
+		w.settle(t)
+		want := pool.Progress{
+			Replicas: replicas, Touched: replicas - w.limits.Partition.IntVal,
+			Done: replicas - w.limits.Partition.IntVal,
+		}
+		if diff := cmp.Diff(want, w.progress(t)); diff != "" {
+			t.Fatalf("(-want +got):\n%s\n%s", diff, w)
+		}
+	})
+}
+
+// TestProgressOfReplacement: Machines that are created and deleted are in flight.
+func TestProgressOfReplacement(t *testing.T) {
+	t.Parallel()
+	w := newWorld(3, 0, 1)
+	w.settle(t)
+	w.limits = &pool.Limits{Canary: intstr.FromInt32(1)}
+	w.md.Spec.Template.Spec.Version = "v1.31.0"
+	w.covered["v1.31.0"] = pool.AnswerNo
+	steps := []struct {
+		does func()
+		want pool.Progress
+	}{
+		{func() {}, pool.Progress{Replicas: 3}},
+		{func() { w.reconcile(t) }, pool.Progress{Replicas: 3, Touched: 1, InFlight: 1}},
+		{func() { w.scale(w.setOf("v1.30.0"), func(int) int { return 0 }) }, pool.Progress{Replicas: 3, Touched: 1, InFlight: 1}},
+		{func() { w.reconcile(t); w.scale(w.setOf("v1.31.0"), nil) }, pool.Progress{Replicas: 3, Touched: 1, InFlight: 1}},
+		{func() { w.settle(t) }, pool.Progress{Replicas: 3, Touched: 3, Done: 3}},
+	}
+	for i, step := range steps {
+		step.does()
+		if diff := cmp.Diff(step.want, w.progress(t)); diff != "" {
+			t.Errorf("step %d (-want +got):\n%s\n%s", i, diff, w)
+		}
+	}
+	g := w.group()
+	g.Limits, g.MachineDeployment.Spec.Replicas = nil, nil
+	if _, err := pool.ProgressOf(g); err == nil {
+		t.Error("a MachineDeployment without replicas has progress")
+	}
+}
+
+func (w *world) progress(t failer) pool.Progress {
+	t.Helper()
+	p, err := pool.ProgressOf(w.group())
+	if err != nil {
+		t.Fatalf("ProgressOf: %v", err)
+	}
+	return p
+}
+
+func TestStages(t *testing.T) {
+	t.Parallel()
+	number, percent := intstr.FromInt32, intstr.FromString
+	limits := pool.Limits{Canary: number(2), Batches: []intstr.IntOrString{number(3), percent("25%")}}
+	for done, want := range map[int32]pool.Stage{
+		0:  {Canary: true, End: 2},
+		1:  {Canary: true, End: 2},
+		2:  {Batch: 1, End: 5},
+		4:  {Batch: 1, End: 5},
+		5:  {Batch: 2, End: 8},
+		8:  {Batch: 3, End: 11},
+		11: {Batch: 4, End: 14},
+	} {
+		got := limits.Stage(pool.Progress{Replicas: 12, Touched: done, Done: done})
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%d done (-want +got):\n%s", done, diff)
+		}
+	}
+	if n := limits.CountBatches(12); n != 4 {
+		t.Errorf("there are %d batches", n)
+	}
+	none := pool.Limits{Canary: number(1)}
+	if s, n := none.Stage(pool.Progress{Replicas: 3, Done: 1}), none.CountBatches(3); s != (pool.Stage{}) || n != 0 {
+		t.Errorf("without batches the stage is %+v of %d", s, n)
+	}
+}
