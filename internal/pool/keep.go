@@ -25,8 +25,9 @@ import (
 //   - A Machine moves to the new MachineSet only if an update in place covers the difference, and
 //     within maxUnavailable, but at least one at a time: no spare Machine makes room.
 //   - Unavailable Machines move first: the update may repair them, and they cost no availability.
-//   - A Machine that is marked for an update does not move, even if the template changes or is
-//     reverted: its update ends first.
+//   - A Machine that is marked for an update does not move, even if the template changes: its update
+//     ends first. But if the template is reverted to the one that the Machine had, and its update has
+//     not begun, it goes back first. That costs nothing: it is unavailable already.
 //   - No Machine moves to a template with an older Kubernetes version than its kubelet's.
 //   - A pause stops moves. It never turns them into deletions.
 //
@@ -169,12 +170,17 @@ func (d *draft) keepOld(i int, h headcount, deleted int32, r room, c Coverage) r
 	case d.mayMove() && d.surplus <= 0 && d.settled(s, h):
 		var moves int32
 		moves, r = r.take(h, c.Answer == AnswerYes && s.Eligible)
+		s.Return = d.returning(s.Name)
+		moves += int32(len(s.Return)) // #nosec G115 -- a number of Machines
 		if moves > 0 {
 			s.MoveTo = d.newest.Desired.Name
 			s.Target -= moves
 			s = s.note(Note{Reason: ReasonMove, MachineSet: s.MoveTo})
 		}
 	}
+	s.Acknowledged = slices.DeleteFunc(s.Acknowledged, func(name string) bool {
+		return slices.Contains(s.Return, name)
+	})
 	if s.Target < s.Replicas && deleted == 0 && s.MoveTo == "" {
 		s = s.note(Note{Reason: ReasonMachinesGone})
 	}
@@ -316,23 +322,28 @@ const (
 
 // turnOf returns when a Machine of an old MachineSet moves, and if never, why.
 func (d *draft) turnOf(m *clusterv1.Machine) (turn, Reason) {
-	wanted := d.group.MachineDeployment.Spec.Template.Spec.Version
-	is := m.Spec.Version
-	if m.Status.NodeInfo != nil && m.Status.NodeInfo.KubeletVersion != "" {
-		is = m.Status.NodeInfo.KubeletVersion
-	}
-	age, known := compareKubelet(is, wanted)
+	ahead := d.kubeletAhead(m)
 	switch {
 	case IsUpdating(m):
 		return turnNever, ReasonUpdating
 	case !m.Status.NodeRef.IsDefined():
 		return turnNever, ReasonNotProvisioned
-	case !known || age > 0:
+	case ahead:
 		return turnNever, ReasonKubeletAhead
 	case conditions.IsTrue(m, clusterv1.MachineAvailableCondition):
 		return turnAvailable, ""
 	}
 	return turnUnavailable, ""
+}
+
+// kubeletAhead reports whether the kubelet of a Machine is newer than the template asks, or may be.
+func (d *draft) kubeletAhead(m *clusterv1.Machine) bool {
+	is := m.Spec.Version
+	if m.Status.NodeInfo != nil && m.Status.NodeInfo.KubeletVersion != "" {
+		is = m.Status.NodeInfo.KubeletVersion
+	}
+	age, known := compareKubelet(is, d.group.MachineDeployment.Spec.Template.Spec.Version)
+	return !known || age > 0
 }
 
 // compareKubelet compares the version of a kubelet with the wanted one. ok is false if it is
