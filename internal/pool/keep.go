@@ -2,6 +2,7 @@ package pool
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +11,8 @@ import (
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
 )
 
 // The rules for groups whose Machines no rollout may create or delete.
@@ -337,13 +340,35 @@ func (d *draft) turnOf(m *clusterv1.Machine) (turn, Reason) {
 }
 
 // kubeletAhead reports whether the kubelet of a Machine is newer than the template asks, or may be.
+// Status shows the kubelet some time after an update has ended. The record of the last update shows
+// it at once.
 func (d *draft) kubeletAhead(m *clusterv1.Machine) bool {
 	is := m.Spec.Version
 	if m.Status.NodeInfo != nil && m.Status.NodeInfo.KubeletVersion != "" {
 		is = m.Status.NodeInfo.KubeletVersion
 	}
-	age, known := compareKubelet(is, d.group.MachineDeployment.Spec.Template.Spec.Version)
-	return !known || age > 0
+	wanted := d.group.MachineDeployment.Spec.Template.Spec.Version
+	age, known := compareKubelet(is, wanted)
+	last, isRead := lastVersion(m)
+	lastAge, lastKnown := 0, isRead
+	if last != "" {
+		lastAge, lastKnown = compareKubelet(last, wanted)
+	}
+	return !known || age > 0 || !lastKnown || lastAge > 0
+}
+
+// lastVersion returns the version that the last update of a Machine ended with; empty for none. ok is
+// false if the record cannot be read.
+func lastVersion(m *clusterv1.Machine) (version string, ok bool) {
+	record, updated := m.Annotations[v1alpha1.LastUpdateAnnotation]
+	if !updated {
+		return "", true
+	}
+	var last struct {
+		To string `json:"to"`
+	}
+	err := json.Unmarshal([]byte(record), &last)
+	return last.To, err == nil
 }
 
 // compareKubelet compares the version of a kubelet with the wanted one. ok is false if it is

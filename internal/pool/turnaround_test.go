@@ -1,6 +1,7 @@
 package pool_test
 
 import (
+	"maps"
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
@@ -51,6 +52,16 @@ func fromElsewhere(m *clusterv1.Machine, _, to string) { waits(m, "md-other", to
 func raised(m *clusterv1.Machine, from, to string) {
 	waits(m, from, to)
 	m.Status.NodeInfo = kubelet("v1.31.0")
+}
+
+// hasEnded is a Machine whose status still shows the kubelet from before the update.
+func hasEnded(m *clusterv1.Machine, _, _ string) {
+	m.Annotations = map[string]string{v1alpha1.LastUpdateAnnotation: `{"id":"u","to":"v1.31.0"}`}
+	m.Spec.Version = "v1.31.0"
+}
+
+func hasUnknownRecord(m *clusterv1.Machine, _, _ string) {
+	m.Annotations = map[string]string{v1alpha1.LastUpdateAnnotation: "{"}
 }
 
 func leaving(m *clusterv1.Machine, from, to string) {
@@ -114,6 +125,12 @@ func TestRevert(t *testing.T) {
 		},
 		"one had another template": {
 			[3]stage{fromElsewhere, waits, waits}, []string{"update Updating", "update Return", "update Return"}, []int{1, 2}, 1,
+		},
+		"one has ended, and status does not show it": {
+			[3]stage{hasEnded, waits, waits}, []string{"wait KubeletAhead", "update Return", "update Return"}, []int{1, 2}, 1,
+		},
+		"one has a record that cannot be read": {
+			[3]stage{hasUnknownRecord, waits, waits}, []string{"wait KubeletAhead", "update Return", "update Return"}, []int{1, 2}, 1,
 		},
 		"one has the new kubelet": {
 			[3]stage{raised, waits, waits}, []string{"update Updating", "update Return", "update Return"}, []int{1, 2}, 1,
@@ -190,12 +207,8 @@ func TestMoveAnnotations(t *testing.T) {
 		clusterv1.UpdateInProgressAnnotation: "", clusterv1.PendingAcknowledgeMoveAnnotation: "",
 	}
 	with := func(more map[string]string) map[string]string {
-		all := map[string]string{}
-		for _, list := range []map[string]string{marks, more} {
-			for key, value := range list {
-				all[key] = value
-			}
-		}
+		all := maps.Clone(marks)
+		maps.Copy(all, more)
 		return all
 	}
 	const hooks, proof = runtimev1.PendingHooksAnnotation, v1alpha1.MovedFromAnnotation
