@@ -196,6 +196,19 @@ func TestRevertMeetsBegin(t *testing.T) {
 	}
 }
 
+// TestMovedFrom pins the form of the annotation: another release may have written it.
+func TestMovedFrom(t *testing.T) {
+	t.Parallel()
+	m := &clusterv1.Machine{}
+	if got, want := pool.MovedFrom(m, "md-a", "md-b"), "md-a/md-b/811c9dc5"; got != want {
+		t.Errorf("without an earlier update %q, want %q", got, want)
+	}
+	m.Annotations = map[string]string{v1alpha1.LastUpdateAnnotation: `{"id":"u1"}`}
+	if got, want := pool.MovedFrom(m, "md-a", "md-b"), "md-a/md-b/5d556432"; got != want {
+		t.Errorf("after an update %q, want %q", got, want)
+	}
+}
+
 // TestMoveAnnotations: what a move writes on a Machine.
 func TestMoveAnnotations(t *testing.T) {
 	t.Parallel()
