@@ -163,13 +163,13 @@ var rules = []rule{
 	`},
 	{pkg: "internal/patches", kind: effects, imports: ``},
 	{pkg: "internal/peer", kind: effects, imports: ``},
-	{pkg: "internal/pool", kind: pure, imports: ``},
+	{pkg: "internal/pool", kind: pure, imports: `api/v1alpha1`},
 	{pkg: "internal/pool/machinedeployment", kind: effects, imports: `
 		api/v1alpha1 internal/capi internal/inplace/cover internal/keyed internal/pool
 		internal/pool/objects internal/text
 	`},
 	{pkg: "internal/pool/machineset", kind: effects, imports: `
-		internal/capi internal/contract internal/pool internal/pool/objects
+		api/v1alpha1 internal/capi internal/contract internal/pool internal/pool/objects
 	`},
 	{pkg: "internal/pool/objects", kind: effects, imports: `internal/contract internal/keyed`},
 	{pkg: "internal/port", kind: pure, imports: `internal/inplace internal/inplace/cover`},

@@ -1,6 +1,6 @@
 package v1alpha1
 
-// Annotations that Windlass writes. All hold JSON.
+// Annotations that Windlass writes. All hold JSON, except where it says so.
 const (
 	// UpdatePlanAnnotation on a Machine holds the names of the updaters that still have to run, in order: the update plan
 	// of Cluster API's proposal for in-place updates. A name leaves the list when its updater has finished.
@@ -18,6 +18,13 @@ const (
 	DirtyFieldsAnnotation = "windlass.dev/dirty-fields"
 	// UpdateOwedAnnotation on a Machine holds what an abandoned update has not done. The next update does it.
 	UpdateOwedAnnotation = "windlass.dev/update-owed"
+	// MovedFromAnnotation on a Machine of a group whose machines are kept names the MachineSet that it left and the one
+	// that it moved to. It is no JSON. Whoever begins the update removes it in the same write. While it is there, the host
+	// is as the first MachineSet left it, so a revert takes the Machine back without an update.
+	MovedFromAnnotation = "windlass.dev/moved-from"
+	// ReturnMachinesAnnotation on an old MachineSet names the Machines that a revert takes back, separated by commas. It is
+	// no JSON.
+	ReturnMachinesAnnotation = "windlass.dev/return-machines"
 	// RemediationPausedAnnotation on a Machine says that Windlass put Cluster API's skip-remediation annotation there, and
 	// takes it away again when the update ends.
 	RemediationPausedAnnotation = "windlass.dev/remediation-paused"

@@ -39,6 +39,9 @@ const (
 	ReasonDeleting Reason = "Deleting"
 	// ReasonTurn: the Machine is next.
 	ReasonTurn Reason = "Turn"
+	// ReasonReturn: the template was reverted to the one that the Machine had before its last move,
+	// and its update has not begun.
+	ReasonReturn Reason = "Return"
 	// ReasonBudget: maxUnavailable or maxSurge allows no more changes now.
 	ReasonBudget Reason = "Budget"
 	// ReasonOnDelete: the strategy is OnDelete; a person deletes the Machine.
@@ -180,6 +183,11 @@ func (d *draft) decideOld(s Sizes, c Coverage) []Decision {
 		switch {
 		case !m.DeletionTimestamp.IsZero():
 			action, reason, message = Delete, ReasonDeleting, "the Machine is being deleted"
+		case slices.Contains(s.Return, m.Name):
+			going--
+			action, reason = Update, ReasonReturn
+			message = fmt.Sprintf("the Machine goes back to MachineSet %s without an update, because "+
+				"its update has not begun", s.MoveTo)
 		case going > 0 && d.mayLeave(s, m):
 			going--
 		case IsUpdating(m):
@@ -202,7 +210,10 @@ func (d *draft) goFirst(s Sizes, list []*clusterv1.Machine) []*clusterv1.Machine
 	if !d.group.Keep {
 		return list
 	}
-	first := MoveOrder(d.group, list)
+	first := slices.DeleteFunc(slices.Clone(list), func(m *clusterv1.Machine) bool {
+		return !slices.Contains(s.Return, m.Name)
+	})
+	first = append(first, MoveOrder(d.group, list)...)
 	return append(first, slices.DeleteFunc(slices.Clone(list), func(m *clusterv1.Machine) bool {
 		return slices.Contains(first, m)
 	})...)

@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
 )
 
 // shownAnnotations are those whose changes a log shows, in this order.
@@ -13,6 +15,7 @@ var shownAnnotations = []string{
 	clusterv1.MachineSetMoveMachinesToMachineSetAnnotation,
 	clusterv1.MachineSetReceiveMachinesFromMachineSetsAnnotation,
 	clusterv1.AcknowledgedMoveAnnotation,
+	v1alpha1.ReturnMachinesAnnotation,
 	clusterv1.DisableMachineCreateAnnotation,
 }
 

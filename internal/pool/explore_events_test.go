@@ -147,7 +147,7 @@ func (e *explorer) machineSteps(w *scene, i int) []step {
 		m.node, m.available = true, true
 	})
 	add("is updated", m.updating && m.hook && m.node && (!m.broken || e.keep) && !m.hangs && !m.deleting, func(_ *scene, m *machine) {
-		m.kubelet, m.updating, m.available = m.spec, false, false
+		m.kubelet, m.updating, m.available, m.left = m.spec, false, false, 0
 	})
 	add("ends its update", !m.updating && m.hook, func(_ *scene, m *machine) { m.hook = false })
 	add("drains", m.deleting && m.available, func(_ *scene, m *machine) { m.available = false })
@@ -155,7 +155,7 @@ func (e *explorer) machineSteps(w *scene, i int) []step {
 	add("hangs", w.hangs > 0 && m.updating && m.hook && !m.broken && !m.deleting, func(w *scene, m *machine) {
 		w.hangs--
 		w.loses()
-		m.hangs, m.broken, m.available = true, true, false
+		m.hangs, m.broken, m.available, m.left = true, true, false, 0
 	})
 	add("is overdue", m.hangs && !m.overdue && !m.deleting, func(_ *scene, m *machine) { m.overdue = true })
 	add("breaks", w.breaks > 0 && !m.broken && !m.deleting, func(w *scene, m *machine) {

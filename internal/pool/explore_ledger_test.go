@@ -113,10 +113,30 @@ func (e *explorer) move(w *scene, o operation) string {
 		return fmt.Sprintf("%s moves to ms%d, and no update in place leads there", name, o.to)
 	}
 	m.owner, m.updating, m.pending, m.acknowledged = o.to, true, true, false
+	if e.keep {
+		m.left = o.set + 1
+	}
 	if !w.sets[o.to].exists {
 		return fmt.Sprintf("%s has no owner", name)
 	}
 	return e.checkServing(w, served, o)
+}
+
+// takeBack gives a Machine back to the MachineSet that it left, and checks that its update has not
+// begun.
+func (e *explorer) takeBack(w *scene, o operation) string {
+	m := &w.machines[o.machine]
+	name := machineName(int(o.machine))
+	switch {
+	case !m.updating || m.hangs:
+		return fmt.Sprintf("%s goes back, and its update has begun or ended", name)
+	case m.kubelet != o.to:
+		return fmt.Sprintf("%s goes back to ms%d, and its host is at %d", name, o.to, m.kubelet)
+	case !w.sets[o.to].exists:
+		return fmt.Sprintf("%s has no owner", name)
+	}
+	m.owner, m.hook, m.pending, m.acknowledged, m.left = o.to, false, true, false, o.to+1
+	return ""
 }
 
 // checkServing says whether the controllers take too many available Machines away.
@@ -133,7 +153,7 @@ func (e *explorer) ends(w *scene, stated bool) string {
 	for i, m := range w.machines {
 		switch {
 		case !m.exists:
-		case m.inUpdate() || m.pending:
+		case m.inUpdate() || m.pending || m.left != 0:
 			return fmt.Sprintf("the rollout has ended, and %s has marks", m.text(i))
 		case m.deleting:
 			return fmt.Sprintf("the rollout has ended, and %s is being deleted", machineName(i))

@@ -7,6 +7,7 @@ import (
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/pool"
 )
 
@@ -132,6 +133,14 @@ func faulty() map[string]struct {
 		"replaces kept Machines": {
 			edited(func(g *pool.Group) { g.Keep = false }, nil),
 			scenario{replicas: 2, surge: 1, keep: true}, "the policy keeps Machines",
+		},
+		"does not name the Machines that return": {
+			edited(nil, func(_ pool.Group, p *pool.Plan) {
+				for _, old := range p.Old {
+					delete(old.Desired.Annotations, v1alpha1.ReturnMachinesAnnotation)
+				}
+			}),
+			scenario{replicas: 2, unavailable: 2, keep: true, covered: upwards, faults: faults{reverts: 1}}, "the rollout has ended",
 		},
 		"keeps marks of a paused group": {
 			edited(nil, func(g pool.Group, p *pool.Plan) {

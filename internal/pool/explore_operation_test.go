@@ -18,6 +18,7 @@ const (
 	createMachine
 	deleteMachine
 	remediate
+	returnMachine
 	moveMachine
 	writeStatus
 	removeSet
@@ -25,7 +26,7 @@ const (
 
 var kinds = [...]string{
 	"", "writes ms", "ends the reconcile", "deletes empty ms", "infrastructure of ", "bootstrap of ", "spec of ", "hook of ",
-	"creates a Machine", "deletes ", "remediates ", "moves ", "status", "goes",
+	"creates a Machine", "deletes ", "remediates ", "returns ", "moves ", "status", "goes",
 }
 
 // operation is one write, with all that it needs.
@@ -93,7 +94,7 @@ func (o operation) mentioned() (bits uint16) {
 	if o.kind >= writeInfrastructure && o.kind <= moveMachine && o.kind != createMachine {
 		bits = 1 << o.machine
 	}
-	return bits | o.spec.acknowledged | o.acknowledged
+	return bits | o.spec.acknowledged | o.spec.returning | o.acknowledged
 }
 
 // apply executes one operation. It returns false if the API server refuses it, and says what
@@ -141,8 +142,16 @@ func (e *explorer) apply(w *scene, by int, o operation) (ok bool, violation stri
 		if m.infrastructure != m.spec || m.bootstrap != m.spec {
 			return true, fmt.Sprintf("the update of %s begins before its objects agree", machineName(int(o.machine)))
 		}
+		if m.left == m.owner+1 {
+			m.updating, m.left = false, 0
+		}
 	case deleteMachine, remediate:
 		return true, e.remove(w, o)
+	case returnMachine:
+		if m.left == 0 || m.owner != o.set {
+			return false, "" // The resourceVersion is another one: the update has begun.
+		}
+		return true, e.takeBack(w, o)
 	case moveMachine:
 		return true, e.move(w, o)
 	}

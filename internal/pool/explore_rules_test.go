@@ -36,7 +36,7 @@ func (e *explorer) byRules(v view, id uint8) ([]operation, error) {
 		add(remediate, m, 0)
 	}
 	for _, m := range f.Machines {
-		if pool.MayBeginUpdate(f.MachineSet, m) {
+		if f.MayBeginUpdate(m) {
 			for _, k := range []kind{writeInfrastructure, writeBootstrap, writeMachine, markHook} {
 				add(k, m, id)
 			}
@@ -79,9 +79,12 @@ func (e *explorer) scaleByRules(
 			return fmt.Errorf("ordering: %w", err)
 		}
 		for _, d := range leave {
-			if d.Action == pool.Delete {
+			switch {
+			case d.Action == pool.Delete:
 				add(remediate, d.Machine, 0)
-			} else {
+			case d.Reason == pool.ReasonReturn:
+				add(returnMachine, d.Machine, slotOf(s.Target))
+			default:
 				add(moveMachine, d.Machine, slotOf(s.Target))
 			}
 		}

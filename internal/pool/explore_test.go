@@ -198,6 +198,9 @@ var explorations = map[string]scenario{
 	"keep, pause":            {replicas: 2, notBegun: true, keep: true, scales: []int8{1, 3}, faults: faults{pauses: 1, scales: 1, changes: 1, deletes: 1}},
 	"in place, hangs":        {replicas: 2, surge: 1, unavailable: 1, covered: upwards, faults: faults{hangs: 1, changes: 1}},
 	"keep, hangs":            {replicas: 2, unavailable: 1, keep: true, covered: upwards, faults: faults{hangs: 1, changes: 1, crashes: 1}},
+	"keep, reverts":          {replicas: 2, unavailable: 2, keep: true, covered: upwards, faults: faults{reverts: 1, crashes: 2}},
+	"keep, reverts, away":    {replicas: 3, unavailable: 2, keep: true, covered: upwards, faults: faults{reverts: 1, outages: 1, deletes: 1}},
+	"keep, reverts, hangs":   {replicas: 2, unavailable: 2, keep: true, covered: upwards, faults: faults{reverts: 1, changes: 1, hangs: 1}},
 	"keep, changes":          {replicas: 2, surge: 1, keep: true, covered: upwards, faults: faults{changes: 1, reverts: 1, pauses: 1}},
 }
 

@@ -6,12 +6,14 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 
+	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/pool"
 )
 
@@ -32,8 +34,10 @@ type setSpec struct {
 	// a bit per Machine.
 	moveTo, receive uint8
 	acknowledged    uint16
-	noCreate        bool
-	revision        uint8
+	// returning has a bit per Machine that goes back to the MachineSet which it left.
+	returning uint16
+	noCreate  bool
+	revision  uint8
 	// desired is the annotation about the replicas of the MachineDeployment.
 	desired int8
 }
@@ -57,6 +61,9 @@ type machine struct {
 	node, available, broken, deleting bool
 	// updating, pending and hook are the three marks of an update in place.
 	updating, pending, hook bool
+	// left is 0, or 1 more than the MachineSet that the Machine left, or came back to, before its
+	// update began.
+	left uint8
 	// hangs says that the update never ends, overdue that remediation does not wait for it any more.
 	hangs, overdue bool
 	// infrastructure, bootstrap and spec are the templates that the three objects follow. kubelet
@@ -303,6 +310,7 @@ func (s scenario) machineSet(v view, i uint8) *clusterv1.MachineSet {
 		clusterv1.MachineSetMoveMachinesToMachineSetAnnotation:       from.target(),
 		clusterv1.MachineSetReceiveMachinesFromMachineSetsAnnotation: listSets(from.receive),
 		clusterv1.AcknowledgedMoveAnnotation:                         listMachines(from.acknowledged),
+		v1alpha1.ReturnMachinesAnnotation:                            listMachines(from.returning),
 	} {
 		if value != "" {
 			set.Annotations[key] = value
@@ -365,6 +373,9 @@ func (m machine) object(v view, i int) *clusterv1.Machine {
 	if m.updating {
 		object.Annotations[clusterv1.UpdateInProgressAnnotation] = ""
 	}
+	if m.left != 0 {
+		object.Annotations[v1alpha1.MovedFromAnnotation] = pool.MovedFrom(object, setName(m.left-1), setName(m.owner))
+	}
 	if m.pending {
 		object.Annotations[clusterv1.PendingAcknowledgeMoveAnnotation] = ""
 	}
@@ -376,6 +387,7 @@ func (m machine) object(v view, i int) *clusterv1.Machine {
 	}
 	if m.node {
 		object.Status.NodeRef.Name = object.Name
+		object.Status.NodeInfo = &corev1.NodeSystemInfo{KubeletVersion: versionOf(m.kubelet)}
 	}
 	object.Spec.Version = versionOf(m.spec)
 	object.Status.Conditions = []metav1.Condition{
@@ -424,6 +436,7 @@ func spec(set *clusterv1.MachineSet) setSpec {
 		s.receive |= 1 << slotOf(name)
 	}
 	s.acknowledged = machineBits(namesIn(a[clusterv1.AcknowledgedMoveAnnotation]))
+	s.returning = machineBits(namesIn(a[v1alpha1.ReturnMachinesAnnotation]))
 	return s
 }
 

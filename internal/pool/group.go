@@ -10,6 +10,8 @@ import (
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
 )
 
 // Group is what the rules read of a MachineDeployment and its MachineSets.
@@ -445,6 +447,7 @@ func (p *SetPlan) apply(s Sizes) {
 	}
 	mark(p.Desired, clusterv1.MachineSetReceiveMachinesFromMachineSetsAnnotation, s.ReceiveFrom)
 	mark(p.Desired, clusterv1.AcknowledgedMoveAnnotation, s.Acknowledged)
+	mark(p.Desired, v1alpha1.ReturnMachinesAnnotation, s.Return)
 	p.Notes = s.Notes
 }
 

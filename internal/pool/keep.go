@@ -2,6 +2,7 @@ package pool
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +11,8 @@ import (
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
 )
 
 // The rules for groups whose Machines no rollout may create or delete.
@@ -25,8 +28,9 @@ import (
 //   - A Machine moves to the new MachineSet only if an update in place covers the difference, and
 //     within maxUnavailable, but at least one at a time: no spare Machine makes room.
 //   - Unavailable Machines move first: the update may repair them, and they cost no availability.
-//   - A Machine that is marked for an update does not move, even if the template changes or is
-//     reverted: its update ends first.
+//   - A Machine that is marked for an update does not move, even if the template changes: its update
+//     ends first. But if the template is reverted to the one that the Machine had, and its update has
+//     not begun, it goes back first. That costs nothing: it is unavailable already.
 //   - No Machine moves to a template with an older Kubernetes version than its kubelet's.
 //   - A pause stops moves. It never turns them into deletions.
 //
@@ -169,12 +173,17 @@ func (d *draft) keepOld(i int, h headcount, deleted int32, r room, c Coverage) r
 	case d.mayMove() && d.surplus <= 0 && d.settled(s, h):
 		var moves int32
 		moves, r = r.take(h, c.Answer == AnswerYes && s.Eligible)
+		s.Return = d.returning(s.Name)
+		moves += int32(len(s.Return)) // #nosec G115 -- a number of Machines
 		if moves > 0 {
 			s.MoveTo = d.newest.Desired.Name
 			s.Target -= moves
 			s = s.note(Note{Reason: ReasonMove, MachineSet: s.MoveTo})
 		}
 	}
+	s.Acknowledged = slices.DeleteFunc(s.Acknowledged, func(name string) bool {
+		return slices.Contains(s.Return, name)
+	})
 	if s.Target < s.Replicas && deleted == 0 && s.MoveTo == "" {
 		s = s.note(Note{Reason: ReasonMachinesGone})
 	}
@@ -316,23 +325,50 @@ const (
 
 // turnOf returns when a Machine of an old MachineSet moves, and if never, why.
 func (d *draft) turnOf(m *clusterv1.Machine) (turn, Reason) {
-	wanted := d.group.MachineDeployment.Spec.Template.Spec.Version
-	is := m.Spec.Version
-	if m.Status.NodeInfo != nil && m.Status.NodeInfo.KubeletVersion != "" {
-		is = m.Status.NodeInfo.KubeletVersion
-	}
-	age, known := compareKubelet(is, wanted)
+	ahead := d.kubeletAhead(m)
 	switch {
 	case IsUpdating(m):
 		return turnNever, ReasonUpdating
 	case !m.Status.NodeRef.IsDefined():
 		return turnNever, ReasonNotProvisioned
-	case !known || age > 0:
+	case ahead:
 		return turnNever, ReasonKubeletAhead
 	case conditions.IsTrue(m, clusterv1.MachineAvailableCondition):
 		return turnAvailable, ""
 	}
 	return turnUnavailable, ""
+}
+
+// kubeletAhead reports whether the kubelet of a Machine is newer than the template asks, or may be.
+// Status shows the kubelet some time after an update has ended. The record of the last update shows
+// it at once.
+func (d *draft) kubeletAhead(m *clusterv1.Machine) bool {
+	is := m.Spec.Version
+	if m.Status.NodeInfo != nil && m.Status.NodeInfo.KubeletVersion != "" {
+		is = m.Status.NodeInfo.KubeletVersion
+	}
+	wanted := d.group.MachineDeployment.Spec.Template.Spec.Version
+	age, known := compareKubelet(is, wanted)
+	last, isRead := lastVersion(m)
+	lastAge, lastKnown := 0, isRead
+	if last != "" {
+		lastAge, lastKnown = compareKubelet(last, wanted)
+	}
+	return !known || age > 0 || !lastKnown || lastAge > 0
+}
+
+// lastVersion returns the version that the last update of a Machine ended with; empty for none. ok is
+// false if the record cannot be read.
+func lastVersion(m *clusterv1.Machine) (version string, ok bool) {
+	record, updated := m.Annotations[v1alpha1.LastUpdateAnnotation]
+	if !updated {
+		return "", true
+	}
+	var last struct {
+		To string `json:"to"`
+	}
+	err := json.Unmarshal([]byte(record), &last)
+	return last.To, err == nil
 }
 
 // compareKubelet compares the version of a kubelet with the wanted one. ok is false if it is

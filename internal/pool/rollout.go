@@ -20,6 +20,8 @@ type Sizes struct {
 	Eligible bool
 	// MoveTo is the MachineSet that Machines move to instead of being deleted; empty for none.
 	MoveTo string
+	// Return are the Machines among those that a revert takes back to MoveTo, sorted.
+	Return []string
 	// ReceiveFrom are the MachineSets that Machines come from, sorted.
 	ReceiveFrom []string
 	// Acknowledged are the Machines whose move the MachineSet counts in spec.replicas, sorted.

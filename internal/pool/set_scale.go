@@ -53,7 +53,7 @@ func (f SetFacts) Scale() (Scaling, error) {
 	counted := surplus
 	if Receives(set) {
 		for _, m := range f.Machines {
-			if IsMovePending(m) {
+			if IsMovePending(m) && !f.IsReturning(m) {
 				counted--
 			}
 		}
@@ -102,6 +102,11 @@ func AwaitsUpdate(m *clusterv1.Machine) bool {
 	return marked && !isHookPending(m)
 }
 
+// MayBeginUpdate is the function of this name, for a Machine that the plan does not take back.
+func (f SetFacts) MayBeginUpdate(m *clusterv1.Machine) bool {
+	return MayBeginUpdate(f.MachineSet, m) && !f.IsReturning(m)
+}
+
 // MayBeginUpdate reports whether the MachineSet may begin the update in place of one of its
 // Machines: the Machine is marked, the hook UpdateMachine is not pending, and the MachineDeployment
 // has counted the Machine. If the MachineSet accepts no Machines any more, nobody will count it, and
@@ -136,7 +141,7 @@ type Departure struct {
 	Machine *clusterv1.Machine
 	// Action is Update (the Machine moves) or Delete (the new MachineSet creates another one).
 	Action Action
-	// Reason is ReasonMove or ReasonRemediation.
+	// Reason is ReasonMove, ReasonReturn or ReasonRemediation.
 	Reason Reason
 }
 
@@ -190,12 +195,20 @@ func (f SetFacts) inTurn(candidates []Candidate) []Candidate {
 }
 
 func (f SetFacts) keptDepartures(count int) []Departure {
-	for _, m := range f.Machines {
-		if isDeleting(m) {
+	var leave []Departure
+	planned := f.planned()
+	for _, m := range slices.SortedFunc(slices.Values(f.Machines), byMachineName) {
+		switch {
+		case isDeleting(m):
+			count--
+		case slices.Contains(planned, m.Name):
+			// If its update has begun meanwhile, it stays, and no other one goes in its place.
+			if count > 0 && f.IsReturning(m) {
+				leave = append(leave, Departure{Machine: m, Action: Update, Reason: ReasonReturn})
+			}
 			count--
 		}
 	}
-	var leave []Departure
 	g := Group{MachineDeployment: f.Deployment, Limits: &Limits{Order: f.Policy.Order}}
 	for _, m := range MoveOrder(g, f.Machines) {
 		if count <= 0 {

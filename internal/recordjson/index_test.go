@@ -42,6 +42,8 @@ var forms = map[string][]string{
 // formless says what the other constants are.
 var formless = map[string]string{
 	"RemediationPausedAnnotation": "a mark: its value is empty",
+	"MovedFromAnnotation":         "internal/pool.TestMovedFrom has the form",
+	"ReturnMachinesAnnotation":    "names",
 	"ChainStepAnnotation":         "a version", "EngineAnnotation": "EngineManager", "EngineManager": "a name",
 	"UpdateRetryAnnotation": "people write it", "UpdateAbandonAnnotation": "people write it",
 	"AllowReplacementAnnotation": "people write it", "InPlaceUpgradeDrainAnnotation": "people write it",

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -81,6 +82,10 @@ func TestConflicts(t *testing.T) {
 		"in its labels":                      {change: func(m *clusterv1.Machine) { m.Labels["x"] = "y" }},
 		"in its remediation": {change: func(m *clusterv1.Machine) {
 			m.Status.Conditions = []metav1.Condition{{Type: clusterv1.MachineOwnerRemediatedCondition, Status: metav1.ConditionFalse, Reason: clusterv1.MachineOwnerRemediatedWaitingForRemediationReason}}
+		}},
+		"in its owner, by a return": {change: func(m *clusterv1.Machine) {
+			m.OwnerReferences[0].Name = "old"
+			delete(m.Annotations, runtimev1.PendingHooksAnnotation)
 		}},
 		"in its owner": {change: func(m *clusterv1.Machine) { m.OwnerReferences[0].Name = "newest" }},
 	} {

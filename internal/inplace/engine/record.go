@@ -98,8 +98,9 @@ func (m *Machine) recordProgress(ctx context.Context, before, progress *inplace.
 	maps.Copy(p, m.Protection(before, progress, policy))
 	switch {
 	case before == nil:
-		// A wish to abandon that is older than the update is about another one.
-		p.removeFrom(m.Object.Annotations, v1alpha1.UpdateAbandonAnnotation)
+		// A wish to abandon that is older than the update is about another one. From here on no
+		// revert takes the Machine back.
+		p.removeFrom(m.Object.Annotations, v1alpha1.UpdateAbandonAnnotation, v1alpha1.MovedFromAnnotation)
 		if slices.ContainsFunc(progress.Steps, func(s inplace.Step) bool { return s.SetsVersion }) {
 			m.withdrawRelease(p)
 		}
@@ -127,7 +128,7 @@ func (m *Machine) recordEnd(ctx context.Context, action inplace.Finish, decision
 		return err
 	}
 	m.clearUpdate(p)
-	p.removeFrom(m.Object.Annotations, v1alpha1.UpdateAbandonAnnotation, v1alpha1.UpdateOwedAnnotation)
+	p.removeFrom(m.Object.Annotations, v1alpha1.UpdateAbandonAnnotation, v1alpha1.UpdateOwedAnnotation, v1alpha1.MovedFromAnnotation)
 	return m.Record(ctx, p)
 }
 
@@ -140,7 +141,7 @@ func (m *Machine) recordAbandon(ctx context.Context, owed inplace.Owed) error {
 	}
 	m.clearUpdate(p)
 	p.removeFrom(m.Object.Annotations, v1alpha1.UpdateAbandonAnnotation, v1alpha1.LastUpdateAnnotation, v1alpha1.UpdateDecisionsAnnotation,
-		clusterv1.UpdateInProgressAnnotation, clusterv1.PendingAcknowledgeMoveAnnotation)
+		clusterv1.UpdateInProgressAnnotation, clusterv1.PendingAcknowledgeMoveAnnotation, v1alpha1.MovedFromAnnotation)
 	return m.Record(ctx, p)
 }
 

@@ -78,6 +78,9 @@ func (e *Engine) tryUpdate(
 		}
 	}
 	reply, err := inplace.Execute(ctx, r.facts, r)
+	if err == nil && reply.Done {
+		err = r.endReturns(ctx)
+	}
 	refusal, isRefused := errors.AsType[*RefusedError](err)
 	switch {
 	case isRefused:
@@ -95,6 +98,16 @@ func (e *Engine) tryUpdate(
 		return r.queue(reply.Wait), nil
 	}
 	return inplace.Reply{Done: reply.Done, RetryAfter: reply.RetryAfter, Message: reply.Message}, nil
+}
+
+// endReturns must be called before the answer that an update is done: Cluster API's controller then
+// ends the update without a look at who owns the Machine. It returns a *staleError if a revert has
+// taken the Machine back meanwhile.
+func (r *run) endReturns(ctx context.Context) error {
+	if !has(r.Object, v1alpha1.MovedFromAnnotation) {
+		return nil
+	}
+	return r.Record(ctx, Patch{v1alpha1.MovedFromAnnotation: nil})
 }
 
 // lockMarked reads the objects of a Machine that Cluster API has marked, and returns them as they

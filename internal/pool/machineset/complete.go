@@ -10,9 +10,11 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/external"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/pool"
 )
@@ -21,8 +23,9 @@ import (
 // updates in place. A Machine waits until the MachineDeployment has counted it.
 func (r *Run) CompleteMoves(ctx context.Context) (Next, error) {
 	var errs []error
+	facts := r.facts()
 	for _, m := range r.Machines {
-		if !pool.MayBeginUpdate(r.Set, m) {
+		if !facts.MayBeginUpdate(m) {
 			continue
 		}
 		if err := r.completeMove(ctx, m); err != nil {
@@ -34,8 +37,16 @@ func (r *Run) CompleteMoves(ctx context.Context) (Next, error) {
 
 // completeMove writes the Machine's objects, and then the pending hook, on which the Machine
 // controller starts the update. That last write is a patch, not an apply: the Machine controller
-// removes the hook, and an apply of this controller must never put it back.
+// removes the hook, and an apply of this controller must never put it back. For a Machine that has
+// returned before its update began, that write also removes the mark of the update: the Machine
+// controller then ends the update, and calls nobody.
 func (r *Run) completeMove(ctx context.Context, m *clusterv1.Machine) error {
+	returned := pool.HasReturned(m, r.Set.Name)
+	if returned {
+		if err := r.clearBlocked(ctx, m); err != nil {
+			return err
+		}
+	}
 	if err := r.WriteTemplate(ctx, m); err != nil {
 		return err
 	}
@@ -43,14 +54,38 @@ func (r *Run) completeMove(ctx context.Context, m *clusterv1.Machine) error {
 	pending := capi.WithPendingHook(m, capi.UpdateMachineHook)
 	m.Annotations = with(m.Annotations, runtimev1.PendingHooksAnnotation, pending)
 	delete(m.Annotations, clusterv1.PendingAcknowledgeMoveAnnotation)
+	if returned {
+		delete(m.Annotations, clusterv1.UpdateInProgressAnnotation)
+		delete(m.Annotations, v1alpha1.MovedFromAnnotation)
+	}
 	if err := r.Client.Patch(ctx, m, client.MergeFrom(before)); err != nil {
 		return fmt.Errorf("marking the hook %s as pending: %w", capi.UpdateMachineHook, err)
 	}
 	r.awaitMachine(m)
+	if returned {
+		ctrl.LoggerFrom(ctx).Info("Ended the return of a Machine without an update",
+			"Machine", client.ObjectKeyFromObject(m))
+		return nil
+	}
 	ctrl.LoggerFrom(ctx).Info("Completed triggering in-place update",
 		"Machine", client.ObjectKeyFromObject(m))
 	r.recorder.Event(m, corev1.EventTypeNormal, "SuccessfulStartInPlaceUpdate",
 		"Machine starting in-place update")
+	return nil
+}
+
+// clearBlocked removes the condition which says that the update cannot begin. Nobody asks for the
+// update any more.
+func (r *Run) clearBlocked(ctx context.Context, m *clusterv1.Machine) error {
+	if !conditions.Has(m, v1alpha1.UpdateBlockedCondition) {
+		return nil
+	}
+	before := m.DeepCopy()
+	conditions.Delete(m, v1alpha1.UpdateBlockedCondition)
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := r.Client.Status().Patch(ctx, m, patch); err != nil {
+		return fmt.Errorf("removing the condition %s: %w", v1alpha1.UpdateBlockedCondition, err)
+	}
 	return nil
 }
 

@@ -57,7 +57,7 @@ func (r *Run) MoveMachines(ctx context.Context, targetName string, count int) er
 			return errors.Join(append(errs, fmt.Errorf("MachineSet %s does not have the %s label",
 				target.Name, clusterv1.MachineDeploymentUniqueLabel))...)
 		}
-		if err := r.startMove(ctx, d.Machine, target, unique); err != nil {
+		if err := r.startMove(ctx, d, target, unique); err != nil {
 			errs = append(errs, fmt.Errorf("moving Machine %s to MachineSet %s: %w",
 				d.Machine.Name, target.Name, err))
 		}
@@ -68,10 +68,12 @@ func (r *Run) MoveMachines(ctx context.Context, targetName string, count int) er
 // startMove is the part of a move that the old MachineSet does, in one request: after it the
 // Machine is one of the target, which waits for the MachineDeployment to count it. It is a patch,
 // not an apply: the Machine controller removes the marks, and an apply of this controller must
-// never put them back.
+// never put them back. A Machine that returns must not have begun its update: the patch requires the
+// version that was read.
 func (r *Run) startMove(
-	ctx context.Context, m *clusterv1.Machine, target *clusterv1.MachineSet, unique string,
+	ctx context.Context, d pool.Departure, target *clusterv1.MachineSet, unique string,
 ) error {
+	m := d.Machine
 	before, controller := m.DeepCopy(), true
 	owners := slices.Clone(m.OwnerReferences)
 	m.OwnerReferences = util.ReplaceOwnerRef(owners, r.Set, metav1.OwnerReference{
@@ -79,12 +81,20 @@ func (r *Run) startMove(
 		Name: target.Name, UID: target.UID, Controller: &controller,
 	})
 	m.Labels = with(m.Labels, clusterv1.MachineDeploymentUniqueLabel, unique)
-	m.Annotations = with(m.Annotations, clusterv1.UpdateInProgressAnnotation, "")
-	m.Annotations = with(m.Annotations, clusterv1.PendingAcknowledgeMoveAnnotation, "")
-	if err := r.Client.Patch(ctx, m, client.MergeFrom(before)); err != nil {
+	m.Annotations = r.facts().MoveAnnotations(d, target.Name)
+	patch := client.MergeFrom(before)
+	if d.Reason == pool.ReasonReturn {
+		patch = client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	}
+	if err := r.Client.Patch(ctx, m, patch); err != nil {
 		return err
 	}
 	r.awaitMachine(m)
+	if d.Reason == pool.ReasonReturn {
+		ctrl.LoggerFrom(ctx).Info("Returning a Machine whose update has not begun",
+			"Machine", client.ObjectKeyFromObject(m), "target", target.Name)
+		return nil
+	}
 	ctrl.LoggerFrom(ctx).Info("Triggering in-place update by moving a Machine",
 		"Machine", client.ObjectKeyFromObject(m), "target", target.Name)
 	return nil

@@ -145,7 +145,7 @@ func TestCrashes(t *testing.T) {
 	t.Parallel()
 	for name, scenario := range map[string]func(w *world) []string{
 		"create": creates, "scale down": scalesDown, "move": moves, "counted": counted, "relabel": relabels,
-		"remediate": remediates, "end": ends,
+		"remediate": remediates, "end": ends, "return": returnsCounted, "return, uncounted": returnsUncounted,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

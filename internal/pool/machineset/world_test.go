@@ -44,6 +44,8 @@ type world struct {
 	r      *Reconciler
 	events *record.FakeRecorder
 	names  int
+	// policy is what the UpdatePolicy changes.
+	policy pool.SetPolicy
 	// now is the time of the next run.
 	now time.Time
 	// results are those of the last runs.
@@ -79,6 +81,9 @@ func (w *world) restart() {
 	r.random = func(length int) string {
 		w.names++
 		return fmt.Sprintf("%0*d", length, w.names)
+	}
+	r.Policies = func(context.Context, *clusterv1.Cluster, *clusterv1.MachineDeployment) (pool.SetPolicy, error) {
+		return w.policy, nil
 	}
 	w.r = r
 }

@@ -109,8 +109,10 @@ func (p *plane) marks(ctx context.Context, t *testing.T) (found []string) {
 				continue
 			}
 			for _, key := range slices.Sorted(maps.Keys(o.GetAnnotations())) {
-				if strings.HasPrefix(key, "in-place-updates.internal.cluster.x-k8s.io/") ||
-					key == v1alpha1.UpdateProgressAnnotation {
+				windlass := []string{
+					v1alpha1.UpdateProgressAnnotation, v1alpha1.MovedFromAnnotation, v1alpha1.ReturnMachinesAnnotation,
+				}
+				if strings.HasPrefix(key, "in-place-updates.internal.cluster.x-k8s.io/") || slices.Contains(windlass, key) {
 					found = append(found, fmt.Sprintf("%s %s keeps %s", kind, o.GetName(), key))
 				}
 			}

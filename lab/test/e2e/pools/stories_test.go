@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
@@ -28,6 +29,9 @@ const (
 	stalling = `{"updater": {"mode": "Stall"}}`
 	working  = `{"updater": {"mode": "Normal"}}`
 )
+
+// kubeletAhead is the reason for which a kept machine waits that is newer than its group.
+const kubeletAhead = "KubeletAhead"
 
 // story is a pool of kept machines with an updater of its own, and what happens to it. No guard
 // keeps anybody from creating and deleting its Machines.
@@ -55,6 +59,9 @@ func (p *plane) stories() []story {
 		})}, p.testRacks},
 		{rig.Pool{Name: blockedPool, Replicas: 2, MaxUnavailable: 1, Policy: policy(nil)}, p.testBlocked},
 		{rig.Pool{Name: "growing", Replicas: 2, MaxUnavailable: 1, Policy: policy(nil)}, p.testGrowing},
+		{rig.Pool{Name: "reverted", Replicas: 3, MaxUnavailable: 3, Policy: policy(func(s *v1alpha1.UpdatePolicySpec) {
+			s.MaxInFlight, s.Canary = 1, new(intstr.FromInt32(0))
+		})}, p.testReverted},
 		{rig.Pool{Name: "health", Replicas: 3, MaxUnavailable: 1, Policy: policy(func(s *v1alpha1.UpdatePolicySpec) {
 			s.OnFailure = v1alpha1.FailureRemediate
 		})}, p.testHealth},
@@ -249,6 +256,56 @@ func (p *plane) testGrowing(ctx context.Context, t *testing.T, pool rig.Pool, u 
 	if !slices.Contains(p.uids(ctx, t, pool.Name), first.UID) {
 		t.Errorf("Machine %s, which was being updated, was deleted", first.Name)
 	}
+}
+
+// testReverted reverts a rollout in which one machine is being updated and two wait for their turn.
+// The two go back without a call of the updater. The third ends its update, and stays ahead of the
+// pool, because no kubelet goes back a version, until the rollout begins again.
+func (p *plane) testReverted(ctx context.Context, t *testing.T, pool rig.Pool, u *rig.Updater) {
+	t.Helper()
+	before := p.census(pool.Name)
+	u.Behave(ctx, t, stalling)
+	p.Send(ctx, t, pool.Name, nextVersion)
+	first := p.awaitUpdate(ctx, t, pool.Name)
+	p.History.Await(ctx, t, "waiting until all machines have moved", func() string {
+		for _, m := range p.MachinesOf(ctx, t, rig.PoolsCluster, pool.Name) {
+			if m.Annotations[runtimev1.PendingHooksAnnotation] == "" {
+				return fmt.Sprintf("Machine %s has the annotations %v", m.Name, m.Annotations)
+			}
+		}
+		return ""
+	})
+	p.Send(ctx, t, pool.Name, rig.FirstVersion)
+	p.awaitOthers(ctx, t, pool.Name, first.UID)
+	if n := started(ctx, t, u); n != 1 {
+		t.Errorf("the updater has begun with %d machines, want 1", n)
+	}
+	u.Behave(ctx, t, working)
+	p.BlockedOwner(ctx, t, pool.Name, func(c *metav1.Condition) bool { return c.Reason == kubeletAhead })
+	p.awaitOthers(ctx, t, pool.Name, first.UID)
+	if n := started(ctx, t, u); n != 1 {
+		t.Errorf("the updater has begun with %d machines after the revert, want 1", n)
+	}
+	p.Send(ctx, t, pool.Name, nextVersion)
+	p.awaitPool(ctx, t, pool.Name, nextVersion, int(pool.Replicas))
+	l := limitsOf(pool)
+	l.updating = 1
+	p.checkLimits(t, pool.Name, l)
+	rig.CheckCensus(t, before, p.census(pool.Name))
+}
+
+// awaitOthers waits until all Machines of a pool but one are at the first version, without marks.
+func (p *plane) awaitOthers(ctx context.Context, t *testing.T, pool string, but types.UID) {
+	t.Helper()
+	p.History.Await(ctx, t, "waiting until machines have gone back", func() string {
+		for _, m := range p.MachinesOf(ctx, t, rig.PoolsCluster, pool) {
+			missing := rig.NotAt(&m, rig.FirstVersion)
+			if m.UID != but && (missing != "" || rig.Marked(&m)) {
+				return fmt.Sprintf("Machine %s: %s", m.Name, missing)
+			}
+		}
+		return ""
+	})
 }
 
 // testHealth has a machine turn unhealthy while it is updated, and another one after the rollout.

@@ -1,0 +1,120 @@
+package pool
+
+import (
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+)
+
+// A revert takes back the Machines of a kept group whose updates have not begun. A Machine carries
+// the proof from its move on: the annotation MovedFromAnnotation names the MachineSet that it left.
+// The engine of updates removes the annotation in the write that begins the update. Both that write
+// and the return require the resourceVersion that was read, so only one of them succeeds.
+//
+// The return is another move, in stock's order: the plan lowers the old MachineSet and names the
+// Machines; the MachineSet gives them back with the marks of a move; the receiving one writes its
+// own template. That leaves the host as it is, so the update then ends without a call of an updater.
+
+// MovedFrom returns the annotation of a Machine that moves from one MachineSet to another. It
+// contains a digest of the last update, so that it is void after any later update, also by a release
+// of Windlass that does not remove it.
+func MovedFrom(m metav1.Object, from, to string) string {
+	digest := fnv.New32a()
+	_, _ = digest.Write([]byte(m.GetAnnotations()[v1alpha1.LastUpdateAnnotation]))
+	return fmt.Sprintf("%s/%s/%08x", from, to, digest.Sum32())
+}
+
+// MayReturn reports whether a Machine of the MachineSet with the name set can go back to the one
+// with the name to: it came from there, and its update has not begun.
+func MayReturn(m *clusterv1.Machine, set, to string) bool {
+	return set != to && m.DeletionTimestamp.IsZero() && isAsMoved(m, to, set)
+}
+
+// HasReturned reports whether a Machine of the MachineSet with the name set came back before its
+// update had begun, and is still to get the template of the MachineSet. Its host has all of it.
+func HasReturned(m *clusterv1.Machine, set string) bool { return isAsMoved(m, set, set) }
+
+func isAsMoved(m *clusterv1.Machine, from, to string) bool {
+	_, marked := m.Annotations[clusterv1.UpdateInProgressAnnotation]
+	_, begun := m.Annotations[v1alpha1.UpdateProgressAnnotation]
+	return marked && !begun && m.Annotations[v1alpha1.MovedFromAnnotation] == MovedFrom(m, from, to)
+}
+
+// MoveAnnotations returns the annotations of a Machine that moves to the MachineSet with the name to.
+// One that returns has no pending hook any more: the receiving MachineSet starts the update anew. The
+// proof is only for updates about which the engine of updates in Windlass has decided, because others
+// do not remove it.
+func (f SetFacts) MoveAnnotations(d Departure, to string) map[string]string {
+	annotations := maps.Clone(d.Machine.Annotations)
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	delete(annotations, v1alpha1.MovedFromAnnotation)
+	decided := f.MachineSet.Annotations[v1alpha1.UpdateDecisionsAnnotation] != ""
+	switch {
+	case d.Reason == ReasonReturn:
+		removeHook(annotations)
+		annotations[v1alpha1.MovedFromAnnotation] = MovedFrom(d.Machine, to, to)
+	case f.Policy.RepairByUpdate && decided:
+		annotations[v1alpha1.MovedFromAnnotation] = MovedFrom(d.Machine, f.MachineSet.Name, to)
+	}
+	annotations[clusterv1.UpdateInProgressAnnotation] = ""
+	annotations[clusterv1.PendingAcknowledgeMoveAnnotation] = ""
+	return annotations
+}
+
+// removeHook removes UpdateMachine from the pending hooks. Others stay.
+func removeHook(annotations map[string]string) {
+	pending := strings.Split(annotations[runtimev1.PendingHooksAnnotation], ",")
+	pending = slices.DeleteFunc(pending, func(hook string) bool {
+		return hook == hookUpdateMachine || hook == ""
+	})
+	delete(annotations, runtimev1.PendingHooksAnnotation)
+	if len(pending) > 0 {
+		annotations[runtimev1.PendingHooksAnnotation] = strings.Join(pending, ",")
+	}
+}
+
+// IsReturning reports whether the plan takes a Machine back to the MachineSet that it left, and it
+// can go.
+func (f SetFacts) IsReturning(m *clusterv1.Machine) bool {
+	return slices.Contains(f.planned(), m.Name) && MayReturn(m, f.MachineSet.Name, f.target())
+}
+
+// planned are the names of the Machines that the plan takes back.
+func (f SetFacts) planned() []string {
+	names := f.MachineSet.Annotations[v1alpha1.ReturnMachinesAnnotation]
+	if names == "" || !f.Policy.RepairByUpdate {
+		return nil
+	}
+	return strings.Split(names, ",")
+}
+
+// target is the name of the MachineSet that Machines move to; empty for none.
+func (f SetFacts) target() string {
+	return f.MachineSet.Annotations[clusterv1.MachineSetMoveMachinesToMachineSetAnnotation]
+}
+
+// returning returns the names of the Machines of an old MachineSet that may go back to the new one,
+// sorted.
+func (d *draft) returning(set string) []string {
+	if !d.mayMove() {
+		return nil
+	}
+	var names []string
+	for _, m := range d.owned(&clusterv1.MachineSet{ObjectMeta: named(set)}) {
+		if !d.kubeletAhead(m) && MayReturn(m, set, d.newest.Desired.Name) {
+			names = append(names, m.Name)
+		}
+	}
+	return names
+}
