@@ -1,6 +1,9 @@
 package pool_test
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+)
 
 // kind is a write to one object.
 type kind uint8
@@ -123,7 +126,7 @@ func (e *explorer) apply(w *scene, by int, o operation) (ok bool, violation stri
 	}
 	w.wrote[by] = w.staleMachines
 	if o.kind == createMachine {
-		return true, e.create(w, o)
+		return true, cmp.Or(e.create(w, o), e.checkLimits(w, o))
 	}
 	m := &w.machines[o.machine]
 	if !m.exists {
@@ -142,9 +145,9 @@ func (e *explorer) apply(w *scene, by int, o operation) (ok bool, violation stri
 			return true, fmt.Sprintf("the update of %s begins before its objects agree", machineName(int(o.machine)))
 		}
 	case deleteMachine, remediate:
-		return true, e.remove(w, o)
+		return true, cmp.Or(e.remove(w, o), e.checkLimits(w, o))
 	case moveMachine:
-		return true, e.move(w, o)
+		return true, cmp.Or(e.move(w, o), e.checkLimits(w, o))
 	}
 	return true, ""
 }
