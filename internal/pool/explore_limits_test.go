@@ -78,7 +78,7 @@ func (e *explorer) checkLimits(w *scene, o operation) string {
 		return ""
 	}
 	fresh, _ := w.atTemplate()
-	most := e.bounds.mayTouch(w.most, w.done)
+	most := e.mayTouch(w.most, w.done)
 	old := w.alive() - fresh
 	if touched := w.md.replicas - old - w.lost; !w.changed && o.kind != createMachine && touched > most {
 		return fmt.Sprintf("%v: %d Machines are touched, and at most %d may be", o, touched, most)

@@ -218,7 +218,7 @@ var explorations = map[string]scenario{
 	"limits, deletes":        {replicas: 3, unavailable: 1, covered: upwards, bounds: bounds{canary: 1}, faults: faults{deletes: 1, races: 1}},
 	"limits, deletes, keep":  {replicas: 3, unavailable: 1, keep: true, covered: upwards, bounds: bounds{canary: 1, batch: 1}, faults: faults{deletes: 1, crashes: 1}},
 	"limits, breaks":         {replicas: 3, surge: 1, unavailable: 1, bounds: bounds{canary: 1}, faults: faults{breaks: 1, crashes: 1}},
-	"limits, changes":        {replicas: 3, surge: 1, unavailable: 1, covered: upwards, bounds: bounds{canary: 1}, faults: faults{changes: 1, reverts: 1}},
+	"limits, changes":        {replicas: 2, surge: 1, unavailable: 1, covered: upwards, bounds: bounds{canary: 1}, faults: faults{changes: 1, reverts: 1}},
 	"limits, changes, new":   {replicas: 3, surge: 1, unavailable: 1, bounds: bounds{canary: 1}, faults: faults{changes: 1, reverts: 1, crashes: 1}},
 	"limits, changes, keep":  {replicas: 3, unavailable: 2, keep: true, covered: upwards, bounds: bounds{canary: 1}, faults: faults{changes: 1, reverts: 1, crashes: 1}},
 	"limits, swaps":          {replicas: 3, surge: 1, unavailable: 1, covered: upwards, bounds: bounds{canary: 1, partition: 1}, faults: faults{swaps: 2}},
