@@ -60,7 +60,7 @@ func (e *explorer) ours(v view) decided {
 		return decided{stated: v.outage}
 	}
 	d := decided{todo: operations(v, plan, g.Machines), stated: stated(plan)}
-	if e.alone || e.keep || v.outage || e.uncounted(v) {
+	if e.alone || e.keep || g.Limits != nil || v.outage || e.uncounted(v) {
 		return d
 	}
 	g.Count = func(set *clusterv1.MachineSet, _ []*clusterv1.Machine) pool.Counts { return pool.StatusCounts(set) }

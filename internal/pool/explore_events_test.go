@@ -143,8 +143,9 @@ func (e *explorer) machineSteps(w *scene, i int) []step {
 	if !m.exists {
 		return nil
 	}
-	add("becomes available", !m.available && !m.broken && !m.deleting && !m.inUpdate(), func(_ *scene, m *machine) {
+	add("becomes available", !m.available && !m.broken && !m.deleting && !m.inUpdate(), func(w *scene, m *machine) {
 		m.node, m.available = true, true
+		w.finishes()
 	})
 	add("is updated", m.updating && m.hook && m.node && (!m.broken || e.keep) && !m.hangs && !m.deleting, func(_ *scene, m *machine) {
 		m.kubelet, m.updating, m.available, m.left = m.spec, false, false, 0
@@ -176,6 +177,7 @@ func (e *explorer) machineSteps(w *scene, i int) []step {
 // loses notes that others than the rollout take a Machine away. If there are too many Machines now, the
 // controllers may have decided already which ones go, and these go in addition.
 func (w *scene) loses() {
+	w.lost++
 	if w.alive() > w.md.replicas {
 		w.fewest--
 	}
@@ -233,6 +235,8 @@ func (e *explorer) people(w *scene) []step {
 			w.scales--
 			// More Machines are needed than before, or a new MachineSet shrinks at once.
 			w.excused += max(n-w.md.replicas, w.md.replicas-n)
+			// New Machines fill what is missing, whatever the limits are.
+			w.lost += max(n-w.md.replicas, 0)
 			w.md.replicas = n
 			w.most, w.fewest = max(w.most, n), min(w.fewest, n)
 		})
@@ -240,14 +244,17 @@ func (e *explorer) people(w *scene) []step {
 	add("the template changes", w.changes > 0 && w.md.template+1 < maxTemplates, func(w *scene) {
 		w.changes--
 		w.md.template++
+		w.renews()
 	})
-	add("the template is reverted", w.reverts > 0 && w.md.template > 0, func(w *scene) { w.reverts--; w.md.template-- })
+	add("the template is reverted", w.reverts > 0 && w.md.template > 0, func(w *scene) { w.reverts--; w.md.template--; w.renews() })
 	add("pause", w.pauses > 0 && !w.md.paused, func(w *scene) {
 		w.pauses--
 		w.md.paused, w.pausedOnce = true, true
 		// A paused group is scaled without a look at availability.
 		w.excused += w.md.replicas
 	})
+	add("the policy goes", w.flips > 0 && !w.md.open, func(w *scene) { w.flips--; w.md.open, w.opened = true, true })
+	add("the policy comes back", w.flips > 0 && w.md.open, func(w *scene) { w.flips--; w.md.open = false })
 	add("unpause", w.md.paused, func(w *scene) { w.md.paused = false })
 	return all
 }
@@ -255,7 +262,7 @@ func (e *explorer) people(w *scene) []step {
 // settle lets nobody disturb the group from now on.
 func (w *scene) settle() {
 	w.restart()
-	w.faults, w.outage, w.md.paused = faults{}, false, false
+	w.faults, w.outage, w.md.paused, w.md.open = faults{}, false, false, false
 }
 
 // calm lets all controllers act once, and all Machines make progress. It returns what they break.

@@ -150,6 +150,12 @@ func (e *explorer) checkServing(w *scene, served bool, o operation) string {
 // ends says what is wrong with a world in which nothing happens any more. waits has the reasons of
 // the decider for Machines that wait.
 func (e *explorer) ends(w *scene, stated bool) string {
+	kept := e.partition > 0 && !w.stock
+	if kept && !stated {
+		if broken := e.endsWithin(w); broken != "" {
+			return broken
+		}
+	}
 	for i, m := range w.machines {
 		switch {
 		case !m.exists:
@@ -159,14 +165,14 @@ func (e *explorer) ends(w *scene, stated bool) string {
 			return fmt.Sprintf("the rollout has ended, and %s is being deleted", machineName(i))
 		case m.spec != m.infrastructure || m.spec != m.bootstrap || m.kubelet != m.spec || m.owner != m.spec:
 			return fmt.Sprintf("the rollout has ended, and the objects of %s disagree: %+v", machineName(i), m)
-		case (m.owner != w.md.template || !m.available) && !stated:
+		case (m.owner != w.md.template && !kept || !m.available) && !stated:
 			return fmt.Sprintf("the rollout has ended, and %s is not as desired", m.text(i))
 		}
 	}
 	if w.total() != w.md.replicas {
 		return fmt.Sprintf("the rollout has ended, and there are %d Machines", w.total())
 	}
-	return e.endsOwing(w, stated)
+	return e.endsOwing(w, stated || kept)
 }
 
 // endsOwing says which MachineSet is not as it must be.

@@ -1,6 +1,9 @@
 package pool_test
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+)
 
 // kind is a write to one object.
 type kind uint8
@@ -124,7 +127,7 @@ func (e *explorer) apply(w *scene, by int, o operation) (ok bool, violation stri
 	}
 	w.wrote[by] = w.staleMachines
 	if o.kind == createMachine {
-		return true, e.create(w, o)
+		return true, cmp.Or(e.create(w, o), e.checkLimits(w, o))
 	}
 	m := &w.machines[o.machine]
 	if !m.exists {
@@ -146,14 +149,14 @@ func (e *explorer) apply(w *scene, by int, o operation) (ok bool, violation stri
 			m.updating, m.left = false, 0
 		}
 	case deleteMachine, remediate:
-		return true, e.remove(w, o)
+		return true, cmp.Or(e.remove(w, o), e.checkLimits(w, o))
 	case returnMachine:
 		if m.left == 0 || m.owner != o.set {
 			return false, "" // The resourceVersion is another one: the update has begun.
 		}
 		return true, e.takeBack(w, o)
 	case moveMachine:
-		return true, e.move(w, o)
+		return true, cmp.Or(e.move(w, o), e.checkLimits(w, o))
 	}
 	return true, ""
 }

@@ -89,6 +89,8 @@ type deployment struct {
 	paused   bool
 	revision uint8
 	observed bool
+	// open says that the limits of the UpdatePolicy do not count now.
+	open bool
 }
 
 type (
@@ -110,7 +112,7 @@ type view struct {
 type faults struct {
 	crashes, races, lags, swaps, outages              int8
 	breaks, deletes, scales, changes, reverts, pauses int8
-	hangs                                             int8
+	hangs, flips                                      int8
 }
 
 // scene is a world: a group and its controllers. It is comparable.
@@ -134,6 +136,11 @@ type scene struct {
 	excused              int8
 	// late is how many Machines a MachineSet created beyond spec.replicas.
 	late int8
+	// done is the highest number of Machines of the template that were done, lost is how many Machines
+	// others took away. opened says that the limits did not count once, changed that the template or
+	// spec.replicas changed.
+	done, lost      int8
+	opened, changed bool
 	faults
 }
 
@@ -150,6 +157,7 @@ type scenario struct {
 	// alone turns the comparison with stock off.
 	alone  bool
 	faults faults
+	bounds
 }
 
 // upwards covers all changes to a higher template.
@@ -262,6 +270,9 @@ func (s scenario) group(v view) pool.Group {
 	g := pool.Group{
 		MachineDeployment: s.deployment(v), Now: noon, Suffix: suffix(v.md.template),
 		TemplatesExist: true, InPlaceUpdates: !s.gateOff, Keep: s.keep,
+	}
+	if !v.md.open {
+		g.Limits = s.limits()
 	}
 	for i, set := range v.sets {
 		if set.exists {

@@ -303,6 +303,14 @@ func (g Group) paused() bool {
 	return paused != nil && *paused
 }
 
+// controls reports whether a MachineSet of the group owns a Machine. Where two MachineDeployments have
+// one selector, it matches the Machines of both.
+func (g Group) controls(m *clusterv1.Machine) bool {
+	return slices.ContainsFunc(g.MachineSets, func(set *clusterv1.MachineSet) bool {
+		return Owns(set, m)
+	})
+}
+
 func (d *draft) paused() bool { return d.group.paused() }
 
 func (d *draft) name() string {

@@ -387,8 +387,8 @@ func compareKubelet(is, wanted string) (order int, ok bool) {
 
 // MoveOrder sorts the Machines of an old MachineSet of a kept group in the order in which they
 // move. It omits Machines that must not move; with a strict order of the UpdatePolicy those are also
-// the Machines of the next places. The MachineSet controller moves the first ones, as many as it has
-// too many.
+// the Machines of the next places. g.MachineSets must contain their MachineSet. The MachineSet
+// controller moves the first ones, as many as it has too many.
 func MoveOrder(g Group, machines []*clusterv1.Machine) []*clusterv1.Machine {
 	g.Machines, g.Keep = machines, true
 	d, order := &draft{group: g}, g.order()

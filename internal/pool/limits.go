@@ -218,7 +218,7 @@ func (d *draft) observe() *observer {
 		switch {
 		case o.newest != nil && Owns(o.newest, m):
 			o.fresh(m)
-		case IsUpdating(m) && !hasFailedUpdate(m):
+		case IsUpdating(m) && !hasFailedUpdate(m) && d.group.controls(m):
 			o.updatingOld++
 		}
 	}

@@ -35,8 +35,11 @@ func (r Rollout) measure(p Progress, updating int32) Progress {
 	p.Replicas = r.Replicas
 	p.Touched = r.touched()
 	p.Done = min(p.Done, r.New.Replicas)
-	// Old Machines that done ones have replaced go at once. They are in flight before others are.
-	p.InFlight = r.atMost(0, p.Done).inFlight(p, updating)
+	// Old Machines that done ones have replaced go at once. They are in flight before others are, also
+	// those that the plan does not give up yet, because the counters of a MachineSet are behind.
+	before := r.atMost(0, p.Done)
+	behind := max(before.sum(func(s Sizes) int32 { return s.Target })-max(r.Replicas-p.Done, 0), 0)
+	p.InFlight = before.inFlight(p, updating) + behind
 	return p
 }
 

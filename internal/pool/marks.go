@@ -9,6 +9,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
 )
 
 // MarkNewest adds to the desired new MachineSet its revision, and lets it create Machines. It
@@ -89,6 +92,30 @@ func mark(set *clusterv1.MachineSet, key string, names []string) {
 	if len(names) > 0 {
 		annotate(set, map[string]string{key: strings.Join(names, ",")})
 	}
+}
+
+// WithoutMarks returns a copy of annotations without the marks by which controllers move Machines and
+// update them in place. People set annotations on a MachineDeployment and on templates, and those
+// reach MachineSets and Machines. A mark among them would start moves and updates that no plan has
+// decided, beyond all limits.
+func WithoutMarks(annotations map[string]string) map[string]string {
+	kept := clone(annotations)
+	maps.DeleteFunc(kept, func(key, _ string) bool { return slices.Contains(ownMarks, key) })
+	return kept
+}
+
+// ownMarks are the annotations by which controllers move Machines and update them in place, and the
+// records of updates.
+var ownMarks = []string{
+	clusterv1.MachineSetMoveMachinesToMachineSetAnnotation,
+	clusterv1.MachineSetReceiveMachinesFromMachineSetsAnnotation,
+	clusterv1.AcknowledgedMoveAnnotation, clusterv1.PendingAcknowledgeMoveAnnotation,
+	clusterv1.UpdateInProgressAnnotation, runtimev1.PendingHooksAnnotation,
+	v1alpha1.MovedFromAnnotation, v1alpha1.ReturnMachinesAnnotation,
+	v1alpha1.UpdatePlanAnnotation, v1alpha1.UpdateProgressAnnotation,
+	v1alpha1.UpdateDecisionsAnnotation, v1alpha1.LastUpdateAnnotation,
+	v1alpha1.DirtyFieldsAnnotation, v1alpha1.UpdateOwedAnnotation,
+	v1alpha1.RemediationPausedAnnotation,
 }
 
 func annotate(set *clusterv1.MachineSet, annotations map[string]string) {

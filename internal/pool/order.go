@@ -130,7 +130,7 @@ func (d *draft) queue() *queue {
 		turn, why := d.turnOf(m)
 		isNew := d.newest != nil && Owns(d.newest.Desired, m)
 		ahead := d.group.Keep && turn == turnNever && why == ReasonKubeletAhead
-		if !isNew && !ahead {
+		if !isNew && !ahead && d.group.controls(m) {
 			d.queued.waiting = append(d.queued.waiting, m)
 		}
 	}

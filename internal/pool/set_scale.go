@@ -209,7 +209,10 @@ func (f SetFacts) keptDepartures(count int) []Departure {
 			count--
 		}
 	}
-	g := Group{MachineDeployment: f.Deployment, Limits: &Limits{Order: f.Policy.Order}}
+	g := Group{
+		MachineDeployment: f.Deployment, MachineSets: []*clusterv1.MachineSet{f.MachineSet},
+		Limits: &Limits{Order: f.Policy.Order},
+	}
 	for _, m := range MoveOrder(g, f.Machines) {
 		if count <= 0 {
 			break

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/labels/format"
 
 	"github.com/windlass-dev/windlass/internal/capi"
+	"github.com/windlass-dev/windlass/internal/pool"
 )
 
 // The names of Machines have at most nameLength characters. A longer one is cut, and ends in
@@ -114,9 +115,8 @@ func machineLabels(set *clusterv1.MachineSet) map[string]string {
 	return labels
 }
 
-// machineAnnotations are the annotations of the Machines of a MachineSet, and of their objects.
+// machineAnnotations are the annotations of the Machines of a MachineSet, and of their objects. An
+// apply of this controller must never set a mark.
 func machineAnnotations(set *clusterv1.MachineSet) map[string]string {
-	annotations := map[string]string{}
-	maps.Copy(annotations, set.Spec.Template.Annotations)
-	return annotations
+	return pool.WithoutMarks(set.Spec.Template.Annotations)
 }

@@ -36,6 +36,9 @@ func (r *Run) MoveMachines(ctx context.Context, targetName string, count int) er
 			"but %s only accepts Machines from %s", r.Set.Name, target.Name, target.Name,
 			target.Annotations[clusterv1.MachineSetReceiveMachinesFromMachineSetsAnnotation])
 	}
+	if err := r.mayGiveTo(target); err != nil {
+		return err
+	}
 	departures, err := r.facts().Departures(count)
 	if err != nil {
 		return err
@@ -63,6 +66,23 @@ func (r *Run) MoveMachines(ctx context.Context, targetName string, count int) er
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// mayGiveTo returns an error if a MachineSet belongs to another MachineDeployment or Cluster: who may
+// annotate two MachineSets must not be able to give the Machines of one group to another.
+func (r *Run) mayGiveTo(target *clusterv1.MachineSet) error {
+	own, other := metav1.GetControllerOf(r.Set), metav1.GetControllerOf(target)
+	switch {
+	case r.Set.Spec.ClusterName != target.Spec.ClusterName:
+		return fmt.Errorf("MachineSet %s is set to move replicas to %s, which is of Cluster %s. Fix: "+
+			"remove the annotation %s", r.Set.Name, target.Name, target.Spec.ClusterName,
+			clusterv1.MachineSetMoveMachinesToMachineSetAnnotation)
+	case own != nil && other != nil && own.UID != other.UID:
+		return fmt.Errorf("MachineSet %s is set to move replicas to %s, which is of %s %s. Fix: "+
+			"remove the annotation %s", r.Set.Name, target.Name, other.Kind, other.Name,
+			clusterv1.MachineSetMoveMachinesToMachineSetAnnotation)
+	}
+	return nil
 }
 
 // startMove is the part of a move that the old MachineSet does, in one request: after it the
