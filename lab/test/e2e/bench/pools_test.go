@@ -30,6 +30,7 @@ var (
 	fleetRest  = flag.Duration("fleet-rest", 2*time.Minute, "how long the fleet is measured at rest")
 	poolsTable = flag.String("pools-table", "", "file that the table is written to; none means the test's log")
 	poolsJSON  = flag.String("pools-json", "", "file that everything that was counted is written to")
+	poolsPprof = flag.String("pools-profiles", "", "folder that profiles of the managers' CPU and heap are written to; none means no profiles")
 	poolsFrom  = flag.String("pools-from", "", "files of -pools-json of earlier runs, separated by commas, whose parts are in the table, too")
 )
 
@@ -67,10 +68,13 @@ func TestPools(t *testing.T) {
 				for name, o := range measurePools(ctx, t, engine, part) {
 					found.add(name, engine, o)
 				}
+				writeResults(t, found)
 			})
 		}
 	}
-	writeResults(t, found)
+	if *poolParts == "" {
+		writeResults(t, found)
+	}
 }
 
 // listed splits a flag at commas. An empty flag lists nothing.
@@ -165,9 +169,10 @@ const (
 // measurePools does one part with one engine, on a plane of its own.
 func measurePools(ctx context.Context, t *testing.T, engine setup.Engine, part string) map[string]outcome {
 	t.Helper()
-	p := rig.StartWithExtension(ctx, t, engine, rig.AuditAll)
+	p := rig.StartAs(ctx, t, engine, managerName, profilerArgs(), rig.AuditAll)
+	p.AddExtension(ctx, t)
 	p.NewUpdater(ctx, t, setup.SimulatedUpdater{Name: "updater", Selector: inPlacePools(), Duration: updateFor})
-	r := newRecorder(p, engine)
+	r := newRecorder(p, engine, part)
 	switch part {
 	case partPairs:
 		return map[string]outcome{pairsInPlace: r.pools(ctx, t, inPlace("pair", pairs, pair, 1)...)}
