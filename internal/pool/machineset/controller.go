@@ -38,10 +38,14 @@ const (
 	metadataManager = "capi-machineset-metadata"
 )
 
+// Managers are the field managers of the controller. It reads from the cache what they own.
+var Managers = []string{manager, metadataManager}
+
 // Options is what the controller works with. Client, APIReader,
 // ClusterCache and Now are required.
 type Options struct {
-	// Client reads from a cache that keeps managed fields, unstructured objects too.
+	// Client reads from a cache that keeps the managed fields of Managers, unstructured objects too.
+	// Of other managers it keeps at least that there are some.
 	Client client.Client
 	// APIReader reads from the API server.
 	APIReader client.Reader

@@ -110,7 +110,7 @@ func (r *Run) syncObject(
 	if err := r.restore(ctx, current, metadataManager, restored); err != nil || *restored {
 		return "", err
 	}
-	if err := objects.SplitOwnership(ctx, r.Client, current, manager, metadataManager); err != nil {
+	if err := r.split(ctx, current); err != nil {
 		return "", err
 	}
 	desired := identityOf(current)
@@ -122,7 +122,34 @@ func (r *Run) syncObject(
 	return versionOf(desired), nil
 }
 
+// split gives labels and annotations of an object to metadataManager.
+func (r *Run) split(ctx context.Context, object *unstructured.Unstructured) error {
+	old, err := objects.OwnsClusterLabel(object, manager)
+	if err != nil || !old {
+		return err
+	}
+	if err := r.readOwnership(ctx, object); err != nil {
+		return err
+	}
+	return objects.SplitOwnership(ctx, r.Client, object, manager, metadataManager)
+}
+
+// readOwnership reads an object from the API server before its managed fields are written: the cache
+// need not have all of them.
+func (r *Run) readOwnership(ctx context.Context, object client.Object) error {
+	key := client.ObjectKeyFromObject(object)
+	if err := r.APIReader.Get(ctx, key, object); err != nil {
+		return fmt.Errorf("reading the managed fields of %T %s: %w", object, key, err)
+	}
+	return nil
+}
+
 func (r *Run) restore(ctx context.Context, object client.Object, owner string, restored *bool) error {
+	if objects.IsOwnershipLost(object) {
+		if err := r.readOwnership(ctx, object); err != nil {
+			return err
+		}
+	}
 	done, err := objects.RestoreOwnership(ctx, r.Client, object, owner)
 	*restored = *restored || done
 	return err
