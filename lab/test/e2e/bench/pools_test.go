@@ -27,6 +27,7 @@ var (
 	hundred    = flag.Int("hundred", 100, "machines that are updated in place at once")
 	fleet      = flag.Int("fleet", 1000, "machines of the fleet")
 	fleetPool  = flag.Int("fleet-pool", 100, "machines of each pool of the fleet")
+	fleetSlots = flag.Int("fleet-slots", 20, "machines of a pool of the fleet that are updated at once")
 	fleetRest  = flag.Duration("fleet-rest", 2*time.Minute, "how long the fleet is measured at rest")
 	poolsTable = flag.String("pools-table", "", "file that the table is written to; none means the test's log")
 	poolsJSON  = flag.String("pools-json", "", "file that everything that was counted is written to")
@@ -39,8 +40,6 @@ const (
 	nextVersion = "v1.31.1"
 	// updateFor is how long the simulated updater takes for one machine.
 	updateFor = 5 * time.Second
-	// fleetSlots is how many machines of a pool of the fleet are updated at once.
-	fleetSlots = 20
 	pair       = 2
 	pairs      = 3
 	five       = 5
@@ -258,7 +257,7 @@ func (r *recorder) replaced(ctx context.Context, t *testing.T) map[string]outcom
 // fleet measures many machines: their creation, at rest, and an update of one pool in place.
 func (r *recorder) fleet(ctx context.Context, t *testing.T) map[string]outcome {
 	t.Helper()
-	slots := min(int32(fleetSlots), int32(*fleetPool))
+	slots := int32(min(*fleetSlots, *fleetPool))
 	pools := inPlace("fleet", *fleet / *fleetPool, int32(*fleetPool), slots)
 	found := map[string]outcome{}
 	found[fleetCreated] = r.during(ctx, t, *fleet, func() {
