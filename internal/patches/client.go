@@ -248,16 +248,11 @@ func (s *session) withStatus(patch []byte) ([]byte, error) {
 	if metadata["resourceVersion"] == nil || conditions["status"] == nil {
 		return patch, nil
 	}
-	data, err := client.MergeFrom(s.before).Data(s.object)
+	status, err := s.statusChanges()
 	if err != nil {
-		return nil, err //nolint:wrapcheck // The caller does.
+		return nil, err
 	}
-	var changes map[string]any
-	if err := json.Unmarshal(data, &changes); err != nil {
-		return nil, err //nolint:wrapcheck // The caller does.
-	}
-	status, ok := changes["status"].(map[string]any)
-	if !ok {
+	if len(status) == 0 {
 		return patch, nil
 	}
 	rest, err := json.Marshal(map[string]any{"status": withoutConditions(status)})
@@ -265,6 +260,24 @@ func (s *session) withStatus(patch []byte) ([]byte, error) {
 		return nil, err //nolint:wrapcheck // The caller does.
 	}
 	return jsonpatch.MergeMergePatches(rest, patch) //nolint:wrapcheck // The caller does.
+}
+
+// statusChanges returns a merge patch for the status, of what the reconciler has changed in it. Spec and
+// metadata, which are most of an object, are not compared.
+func (s *session) statusChanges() (changes map[string]any, err error) {
+	var both [2][]byte
+	for i, object := range []client.Object{s.before, s.object} {
+		status := reflect.ValueOf(object).Elem().FieldByName("Status")
+		if both[i], err = json.Marshal(status.Interface()); err != nil {
+			return nil, err //nolint:wrapcheck // The caller does.
+		}
+	}
+	data, err := jsonpatch.CreateMergePatch(both[0], both[1])
+	if err != nil {
+		return nil, err //nolint:wrapcheck // The caller does.
+	}
+	err = json.Unmarshal(data, &changes)
+	return changes, err //nolint:wrapcheck // The caller does.
 }
 
 // withoutConditions removes the conditions of both forms from a patch of a status. Their merged
