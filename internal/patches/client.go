@@ -224,17 +224,50 @@ func (s *session) record(answer client.Object, err error) {
 }
 
 // repeats reports whether a merge patch would change nothing in what the API server has returned to
-// this reconcile.
+// this reconcile. It encodes only those fields of the object that the patch has.
 func (s *session) repeats(patch []byte) bool {
 	if s.written == nil {
 		return false
 	}
-	current, err := json.Marshal(s.written)
-	if err != nil {
+	var fields map[string]any
+	if err := json.Unmarshal(patch, &fields); err != nil {
 		return false
 	}
-	changed, err := jsonpatch.MergePatch(current, patch)
-	return err == nil && jsonpatch.Equal(current, changed)
+	current := any(s.written)
+	if status, ok := fields["status"]; ok && len(fields) == 1 {
+		current = statusOf(s.written)
+		fields, _ = status.(map[string]any)
+	}
+	encoded, err := json.Marshal(current)
+	if err != nil || fields == nil {
+		return false
+	}
+	var values map[string]any
+	return json.Unmarshal(encoded, &values) == nil && has(values, fields)
+}
+
+// has reports whether a merge patch would change nothing in values.
+func has(values, patch map[string]any) bool {
+	for key, wanted := range patch {
+		value, exists := values[key]
+		switch fields, isObject := wanted.(map[string]any); {
+		case wanted == nil && exists:
+			return false
+		case isObject:
+			object, ok := value.(map[string]any)
+			if !ok || !has(object, fields) {
+				return false
+			}
+		case !reflect.DeepEqual(value, wanted):
+			return false
+		}
+	}
+	return true
+}
+
+// statusOf returns the status of a typed object.
+func statusOf(object client.Object) any {
+	return reflect.ValueOf(object).Elem().FieldByName("Status").Interface()
 }
 
 // withStatus adds to a patch of conditions what the reconciler has changed in the rest of status.
@@ -267,8 +300,7 @@ func (s *session) withStatus(patch []byte) ([]byte, error) {
 func (s *session) statusChanges() (changes map[string]any, err error) {
 	var both [2][]byte
 	for i, object := range []client.Object{s.before, s.object} {
-		status := reflect.ValueOf(object).Elem().FieldByName("Status")
-		if both[i], err = json.Marshal(status.Interface()); err != nil {
+		if both[i], err = json.Marshal(statusOf(object)); err != nil {
 			return nil, err //nolint:wrapcheck // The caller does.
 		}
 	}
