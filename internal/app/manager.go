@@ -129,7 +129,8 @@ func (o ManagerOptions) newManager(restConfig *rest.Config, lock *lease.Lock) (c
 		goruntime.SetBlockProfileRate(1)
 	}
 	objects := setup.ManagerCacheOptions(scheme, sourceName, o.WatchNamespace, o.SyncPeriod)
-	objects.ByObject[&clusterv1.Machine{}] = cache.ByObject{Transform: SlimMachine(o.Extension.InPlaceUpgrades)}
+	objects.ByObject[&clusterv1.Machine{}] = cache.ByObject{Transform: managerMachine(o.Extension.InPlaceUpgrades)}
+	objects.DefaultTransform = trimMachineObject
 	options := ctrl.Options{
 		Controller: config.Controller{
 			UsePriorityQueue: new(feature.Gates.Enabled(feature.PriorityQueue)),

@@ -119,7 +119,7 @@ func (b *builder) addControllers(ctx context.Context) error {
 		}},
 		{name: "Cluster", add: func() error {
 			return (&cluster.Reconciler{
-				Client: patches.NewClient(c, &clusterv1.Cluster{}), APIReader: apiReader, ClusterCache: b.clusterCache, WatchFilterValue: b.WatchFilter, RemoteConnectionGracePeriod: b.ConnectionGracePeriod,
+				Client: patches.NewClient(c, apiReader, &clusterv1.Cluster{}), APIReader: apiReader, ClusterCache: b.clusterCache, WatchFilterValue: b.WatchFilter, RemoteConnectionGracePeriod: b.ConnectionGracePeriod,
 			}).SetupWithManager(ctx, b.mgr, concurrency(n.Cluster))
 		}},
 	}
@@ -140,7 +140,7 @@ func (b *builder) machineControllers(ctx context.Context) []part {
 	return []part{
 		{name: "Machine", add: func() error {
 			return (&machine.Reconciler{
-				Client: patches.NewClient(c, &clusterv1.Machine{}), APIReader: apiReader, ClusterCache: b.clusterCache, RuntimeClient: b.runtimeClient, WatchFilterValue: b.WatchFilter,
+				Client: patches.NewClient(c, apiReader, &clusterv1.Machine{}), APIReader: apiReader, ClusterCache: b.clusterCache, RuntimeClient: b.runtimeClient, WatchFilterValue: b.WatchFilter,
 				RemoteConditionsGracePeriod: b.ConditionsGracePeriod,
 				AdditionalSyncMachineLabels: b.checked.labels, AdditionalSyncMachineAnnotations: b.checked.annotations,
 			}).SetupWithManager(ctx, machineManager{b.mgr}, concurrency(n.Machine))

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
@@ -19,12 +20,16 @@ import (
 // and requests outside a reconcile, pass unchanged.
 type Client struct {
 	client.Client
+	// live reads from the API server.
+	live client.Reader
 	kind reflect.Type
 	// reconcile identifies the reconcile that a request belongs to; empty means none.
 	reconcile func(context.Context) types.UID
 
 	mu       sync.Mutex
 	sessions map[types.UID]*session
+	// recent has the last answer to a write of each object, until a read finds that the cache has it.
+	recent map[client.ObjectKey]client.Object
 }
 
 // session is what one reconcile has read and written of its object. Only the goroutine of the
@@ -37,64 +42,91 @@ type session struct {
 	// written is the object as the API server returned it last; nil if the reconcile has not written
 	// it, or if a write failed.
 	written client.Object
+	// refused is set after a conflict: the cache has an older version than the API server.
+	refused bool
 }
 
 // NewClient returns a client for a reconciler of objects like kind. Each reconcile must read its
-// object before others of its kind, and keep its changes of status in that object.
-func NewClient(c client.Client, kind client.Object) *Client {
-	return New(c, kind, controller.ReconcileIDFromContext)
+// object before others of its kind, and keep its changes of status in that object. live reads from the
+// API server.
+func NewClient(c client.Client, live client.Reader, kind client.Object) *Client {
+	return New(c, live, kind, controller.ReconcileIDFromContext)
 }
 
 // New is [NewClient] where the caller identifies reconciles. An empty identity means that a request
 // belongs to none.
 func New(
-	c client.Client, kind client.Object, reconcile func(context.Context) types.UID,
+	c client.Client, live client.Reader, kind client.Object,
+	reconcile func(context.Context) types.UID,
 ) *Client {
 	return &Client{
-		Client: c, kind: reflect.TypeOf(kind), reconcile: reconcile,
-		sessions: map[types.UID]*session{},
+		Client: c, live: live, kind: reflect.TypeOf(kind), reconcile: reconcile,
+		sessions: map[types.UID]*session{}, recent: map[client.ObjectKey]client.Object{},
 	}
 }
 
-// Get reads an object. Where this reconcile has written a newer version, it returns that one.
+// Get reads an object. Where a reconcile of this process has written a newer version than the cache
+// has, it returns that one. After a conflict it reads from the API server: the helper tries again five
+// times within a second, and each time the cache may still have the version that was refused.
 func (c *Client) Get(
 	ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption,
 ) error {
-	if err := c.Client.Get(ctx, key, object, options...); err != nil {
+	ours := reflect.TypeOf(object) == c.kind
+	if ours && c.wasRefused(ctx, key) {
+		return c.live.Get(ctx, key, object, options...) //nolint:wrapcheck // It is this method.
+	}
+	err := c.Client.Get(ctx, key, object, options...)
+	if ours {
+		c.update(key, object, err)
+	}
+	if err != nil || !ours {
 		return err //nolint:wrapcheck // It is this method.
 	}
-	if reflect.TypeOf(object) != c.kind {
-		return nil
-	}
-	s := c.begin(ctx, key, object)
-	if s != nil && s.key == key && s.written != nil && isOlder(object, s.written) {
-		replace(object, s.written)
-	}
+	c.begin(ctx, key, object)
 	return nil
 }
 
-// begin returns the session of a reconcile. The first object that a reconcile reads begins it. The
-// end of the context, which is that of the reconcile, ends it.
-func (c *Client) begin(
-	ctx context.Context, key client.ObjectKey, object client.Object,
-) *session {
+// wasRefused reports whether the last write of an object in this reconcile met a conflict.
+func (c *Client) wasRefused(ctx context.Context, key client.ObjectKey) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.sessions[c.reconcile(ctx)]
+	return s != nil && s.key == key && s.refused
+}
+
+// update makes an object of the cache a copy of the last answer to a write of it, if that is newer. It
+// forgets an answer that the cache has.
+func (c *Client) update(key client.ObjectKey, object client.Object, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	answer, ok := c.recent[key]
+	switch {
+	case !ok:
+	case err == nil && isOlder(object, answer):
+		replace(object, answer)
+	case err == nil || apierrors.IsNotFound(err):
+		delete(c.recent, key)
+	}
+}
+
+// begin begins the session of a reconcile with the first object that it reads. The end of the context,
+// which is that of the reconcile, ends it.
+func (c *Client) begin(ctx context.Context, key client.ObjectKey, object client.Object) {
 	id := c.reconcile(ctx)
 	if id == "" {
-		return nil
+		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s, ok := c.sessions[id]
-	if !ok {
-		s = &session{key: key, object: object, before: copyOf(object)}
-		c.sessions[id] = s
-		context.AfterFunc(ctx, func() {
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			delete(c.sessions, id)
-		})
+	if _, ok := c.sessions[id]; ok {
+		return
 	}
-	return s
+	c.sessions[id] = &session{key: key, object: object, before: copyOf(object)}
+	context.AfterFunc(ctx, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.sessions, id)
+	})
 }
 
 // sessionOf returns the session that an object belongs to; nil if there is none.
@@ -129,7 +161,7 @@ func (c *Client) Patch(
 		return nil
 	}
 	err = c.Client.Patch(ctx, object, client.RawPatch(types.MergePatchType, data), options...)
-	s.record(object, err)
+	c.record(s, object, err)
 	return err //nolint:wrapcheck // It is this method.
 }
 
@@ -195,7 +227,7 @@ func (w statusWriter) Patch(
 	}
 	err = w.SubResourceWriter.Patch(
 		ctx, object, client.RawPatch(types.MergePatchType, data), options...)
-	s.record(object, err)
+	w.client.record(s, object, err)
 	return err //nolint:wrapcheck // It is this method.
 }
 
@@ -216,25 +248,62 @@ func (s *session) forget() {
 }
 
 // record remembers the answer to a write.
-func (s *session) record(answer client.Object, err error) {
-	s.written = nil
-	if err == nil {
-		s.written = copyOf(answer)
+func (c *Client) record(s *session, answer client.Object, err error) {
+	s.written, s.refused = nil, apierrors.IsConflict(err)
+	if err != nil {
+		return
 	}
+	s.written = copyOf(answer)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.recent[s.key] = s.written
 }
 
 // repeats reports whether a merge patch would change nothing in what the API server has returned to
-// this reconcile.
+// this reconcile. It encodes only those fields of the object that the patch has.
 func (s *session) repeats(patch []byte) bool {
 	if s.written == nil {
 		return false
 	}
-	current, err := json.Marshal(s.written)
-	if err != nil {
+	var fields map[string]any
+	if err := json.Unmarshal(patch, &fields); err != nil {
 		return false
 	}
-	changed, err := jsonpatch.MergePatch(current, patch)
-	return err == nil && jsonpatch.Equal(current, changed)
+	current := any(s.written)
+	if status, ok := fields["status"]; ok && len(fields) == 1 {
+		current = statusOf(s.written)
+		fields, _ = status.(map[string]any)
+	}
+	encoded, err := json.Marshal(current)
+	if err != nil || fields == nil {
+		return false
+	}
+	var values map[string]any
+	return json.Unmarshal(encoded, &values) == nil && has(values, fields)
+}
+
+// has reports whether a merge patch would change nothing in values.
+func has(values, patch map[string]any) bool {
+	for key, wanted := range patch {
+		value, exists := values[key]
+		switch fields, isObject := wanted.(map[string]any); {
+		case wanted == nil && exists:
+			return false
+		case isObject:
+			object, ok := value.(map[string]any)
+			if !ok || !has(object, fields) {
+				return false
+			}
+		case !reflect.DeepEqual(value, wanted):
+			return false
+		}
+	}
+	return true
+}
+
+// statusOf returns the status of a typed object.
+func statusOf(object client.Object) any {
+	return reflect.ValueOf(object).Elem().FieldByName("Status").Interface()
 }
 
 // withStatus adds to a patch of conditions what the reconciler has changed in the rest of status.
@@ -248,16 +317,11 @@ func (s *session) withStatus(patch []byte) ([]byte, error) {
 	if metadata["resourceVersion"] == nil || conditions["status"] == nil {
 		return patch, nil
 	}
-	data, err := client.MergeFrom(s.before).Data(s.object)
+	status, err := s.statusChanges()
 	if err != nil {
-		return nil, err //nolint:wrapcheck // The caller does.
+		return nil, err
 	}
-	var changes map[string]any
-	if err := json.Unmarshal(data, &changes); err != nil {
-		return nil, err //nolint:wrapcheck // The caller does.
-	}
-	status, ok := changes["status"].(map[string]any)
-	if !ok {
+	if len(status) == 0 {
 		return patch, nil
 	}
 	rest, err := json.Marshal(map[string]any{"status": withoutConditions(status)})
@@ -265,6 +329,23 @@ func (s *session) withStatus(patch []byte) ([]byte, error) {
 		return nil, err //nolint:wrapcheck // The caller does.
 	}
 	return jsonpatch.MergeMergePatches(rest, patch) //nolint:wrapcheck // The caller does.
+}
+
+// statusChanges returns a merge patch for the status, of what the reconciler has changed in it. Spec and
+// metadata, which are most of an object, are not compared.
+func (s *session) statusChanges() (changes map[string]any, err error) {
+	var both [2][]byte
+	for i, object := range []client.Object{s.before, s.object} {
+		if both[i], err = json.Marshal(statusOf(object)); err != nil {
+			return nil, err //nolint:wrapcheck // The caller does.
+		}
+	}
+	data, err := jsonpatch.CreateMergePatch(both[0], both[1])
+	if err != nil {
+		return nil, err //nolint:wrapcheck // The caller does.
+	}
+	err = json.Unmarshal(data, &changes)
+	return changes, err //nolint:wrapcheck // The caller does.
 }
 
 // withoutConditions removes the conditions of both forms from a patch of a status. Their merged

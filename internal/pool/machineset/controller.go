@@ -8,6 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/record"
@@ -22,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
+	"github.com/windlass-dev/windlass/internal/keyed"
 	"github.com/windlass-dev/windlass/internal/pool"
 	"github.com/windlass-dev/windlass/internal/pool/objects"
 )
@@ -36,10 +38,14 @@ const (
 	metadataManager = "capi-machineset-metadata"
 )
 
+// Managers are the field managers of the controller. It reads from the cache what they own.
+var Managers = []string{manager, metadataManager}
+
 // Options is what the controller works with. Client, APIReader,
 // ClusterCache and Now are required.
 type Options struct {
-	// Client reads from a cache that keeps managed fields, unstructured objects too.
+	// Client reads from a cache that keeps the managed fields of Managers, unstructured objects too.
+	// Of other managers it keeps at least that there are some.
 	Client client.Client
 	// APIReader reads from the API server.
 	APIReader client.Reader
@@ -69,6 +75,7 @@ type Policies func(
 type Reconciler struct {
 	Options
 	applier    *objects.Applier
+	synced     keyed.Memory[types.UID, synced]
 	pace       *objects.Pace
 	controller capicontroller.Controller
 	recorder   record.EventRecorder

@@ -35,13 +35,15 @@ func (r *Run) UpdateStatus(ctx context.Context) error {
 	return nil
 }
 
+// readNode returns the Node of a Machine, which must not be changed: it is the cache's own.
 func (r *Run) readNode(ctx context.Context, m *clusterv1.Machine) (*corev1.Node, error) {
 	workload, err := r.ClusterCache.GetClient(ctx, util.ObjectKey(r.Cluster))
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the workload cluster: %w", err)
 	}
 	node := &corev1.Node{}
-	if err := workload.Get(ctx, client.ObjectKey{Name: m.Status.NodeRef.Name}, node); err != nil {
+	if err := workload.Get(ctx, client.ObjectKey{Name: m.Status.NodeRef.Name}, node,
+		client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("getting Node %s: %w", m.Status.NodeRef.Name, err)
 	}
 	return node, nil

@@ -19,6 +19,10 @@ import (
 // bootstrap config and the infrastructure of a Machine. It stops the run after an error, and after
 // a repair of managed fields.
 func (r *Run) SyncMachines(ctx context.Context) (Next, error) {
+	known, err := r.newSyncStates()
+	if err != nil {
+		return Next{Stop: true}, err
+	}
 	restored := false
 	for i, m := range r.Machines {
 		if !m.DeletionTimestamp.IsZero() {
@@ -27,9 +31,16 @@ func (r *Run) SyncMachines(ctx context.Context) (Next, error) {
 			}
 			continue
 		}
-		synced, err := r.syncMachine(ctx, m, &restored)
+		state := known.read(ctx, m)
+		if known.isSynced(m, state) {
+			continue
+		}
+		synced, reached, err := r.syncMachine(ctx, m, &restored)
 		if err != nil {
 			return Next{Stop: true}, err
+		}
+		if reached == state && !restored {
+			known.remember(m, state)
 		}
 		r.Machines[i] = synced
 	}
@@ -55,60 +66,90 @@ func (r *Run) syncDeleting(ctx context.Context, m *clusterv1.Machine) error {
 	return nil
 }
 
-// syncMachine applies to a Machine and to its objects. It returns the Machine as it is then. After
-// the first repair of managed fields, which restored reports, it repairs only: an intent could not
-// remove fields before the cache shows the repair.
+// syncMachine applies to a Machine and to its objects. It returns the Machine as it is then, and the
+// versions that they all have then. After the first repair of managed fields, which restored reports,
+// it repairs only: an intent could not remove fields before the cache shows the repair.
 func (r *Run) syncMachine(
 	ctx context.Context, m *clusterv1.Machine, restored *bool,
-) (*clusterv1.Machine, error) {
-	out := m
+) (out *clusterv1.Machine, reached versions, err error) {
+	out = m
 	if err := r.restore(ctx, m, manager, restored); err != nil {
-		return nil, err
+		return nil, versions{}, err
 	}
 	// The start of the update writes all of the Machine; until then nothing of it is applied.
 	if !*restored && !pool.AwaitsUpdate(m) {
 		out = DesiredMachine(r.Set, m)
 		if err := r.applier.ApplyIfChanged(ctx, manager, out, m); err != nil {
-			return nil, fmt.Errorf("updating Machine %s: %w", client.ObjectKeyFromObject(m), err)
+			return nil, versions{}, fmt.Errorf("updating Machine %s: %w", client.ObjectKeyFromObject(m), err)
 		}
 	}
-	if err := r.syncObject(ctx, m, m.Spec.InfrastructureRef, restored); err != nil {
-		return nil, err
+	reached.machine = out.ResourceVersion
+	reached.infrastructure, err = r.syncObject(ctx, m, m.Spec.InfrastructureRef, restored)
+	if err != nil {
+		return nil, versions{}, err
 	}
 	if ref := m.Spec.Bootstrap.ConfigRef; ref.IsDefined() {
-		if err := r.syncObject(ctx, m, ref, restored); err != nil {
-			return nil, err
+		reached.bootstrap, err = r.syncObject(ctx, m, ref, restored)
+		if err != nil {
+			return nil, versions{}, err
 		}
 	}
-	return out, nil
+	return out, reached, nil
 }
 
 // syncObject applies labels and annotations to the infrastructure or the bootstrap config of a
-// Machine.
+// Machine. It returns the version that the object has then.
 func (r *Run) syncObject(
 	ctx context.Context, m *clusterv1.Machine, ref clusterv1.ContractVersionedObjectReference,
 	restored *bool,
-) error {
+) (string, error) {
 	current, err := external.GetObjectFromContractVersionedRef(ctx, r.Client, ref, m.Namespace)
 	if err != nil {
-		return fmt.Errorf("getting %s %s of Machine %s: %w", ref.Kind, ref.Name, m.Name, err)
+		return "", fmt.Errorf("getting %s %s of Machine %s: %w", ref.Kind, ref.Name, m.Name, err)
 	}
 	if err := r.restore(ctx, current, metadataManager, restored); err != nil || *restored {
-		return err
+		return "", err
 	}
-	if err := objects.SplitOwnership(ctx, r.Client, current, manager, metadataManager); err != nil {
-		return err
+	if err := r.split(ctx, current); err != nil {
+		return "", err
 	}
 	desired := identityOf(current)
 	desired.SetLabels(machineLabels(r.Set))
 	desired.SetAnnotations(machineAnnotations(r.Set))
 	if err := r.applier.ApplyIfChanged(ctx, metadataManager, desired, current); err != nil {
-		return fmt.Errorf("updating %s %s: %w", ref.Kind, client.ObjectKeyFromObject(current), err)
+		return "", fmt.Errorf("updating %s %s: %w", ref.Kind, client.ObjectKeyFromObject(current), err)
+	}
+	return versionOf(desired), nil
+}
+
+// split gives labels and annotations of an object to metadataManager.
+func (r *Run) split(ctx context.Context, object *unstructured.Unstructured) error {
+	old, err := objects.OwnsClusterLabel(object, manager)
+	if err != nil || !old {
+		return err
+	}
+	if err := r.readOwnership(ctx, object); err != nil {
+		return err
+	}
+	return objects.SplitOwnership(ctx, r.Client, object, manager, metadataManager)
+}
+
+// readOwnership reads an object from the API server before its managed fields are written: the cache
+// need not have all of them.
+func (r *Run) readOwnership(ctx context.Context, object client.Object) error {
+	key := client.ObjectKeyFromObject(object)
+	if err := r.APIReader.Get(ctx, key, object); err != nil {
+		return fmt.Errorf("reading the managed fields of %T %s: %w", object, key, err)
 	}
 	return nil
 }
 
 func (r *Run) restore(ctx context.Context, object client.Object, owner string, restored *bool) error {
+	if objects.IsOwnershipLost(object) {
+		if err := r.readOwnership(ctx, object); err != nil {
+			return err
+		}
+	}
 	done, err := objects.RestoreOwnership(ctx, r.Client, object, owner)
 	*restored = *restored || done
 	return err

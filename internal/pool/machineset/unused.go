@@ -39,7 +39,8 @@ func (r *Run) DeleteUnused(ctx context.Context) error {
 }
 
 // listOwned returns the objects of the kind of a template that the MachineSet owns. Once an object
-// has a Machine, the Machine owns it in the MachineSet's place.
+// has a Machine, the Machine owns it in the MachineSet's place. The objects must not be changed: they
+// are the cache's own.
 func (r *Run) listOwned(
 	ctx context.Context, ref clusterv1.ContractVersionedObjectReference,
 ) ([]unstructured.Unstructured, error) {
@@ -56,7 +57,8 @@ func (r *Run) listOwned(
 	list := &unstructured.UnstructuredList{}
 	list.SetAPIVersion(version)
 	list.SetKind(kind.Kind + "List")
-	err = r.Client.List(ctx, list, client.InNamespace(r.Set.Namespace), client.MatchingLabels(labels))
+	err = r.Client.List(ctx, list, client.InNamespace(r.Set.Namespace), client.MatchingLabels(labels),
+		client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return nil, fmt.Errorf("listing %s: %w", kind, err)
 	}

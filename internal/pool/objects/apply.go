@@ -14,9 +14,9 @@ import (
 	"github.com/windlass-dev/windlass/internal/keyed"
 )
 
-// lifetime is how long an Applier remembers that an intent changes nothing. Each hit renews it. It
+// Lifetime is how long an Applier remembers that an intent changes nothing. Each hit renews it. It
 // is longer than the period of the manager's resync, so that a resync writes nothing.
-const lifetime = 30 * time.Minute
+const Lifetime = 30 * time.Minute
 
 // Applier applies objects with server-side apply. It remembers which intents changed nothing, by
 // object and field manager, and omits them while the object's part in the answer is the same. An
@@ -35,7 +35,7 @@ type applied struct {
 }
 
 // settled is an intent, and the object as it was after the intent was applied.
-type settled struct{ intent, object digest }
+type settled struct{ intent, object Digest }
 
 // NewApplier returns an Applier that remembers nothing. now is the clock by which it forgets.
 func NewApplier(c client.Client, now func() time.Time) *Applier {
@@ -81,7 +81,7 @@ func (a *Applier) ApplyIfChanged(
 	id, now := identify(manager, intent), a.now()
 	known, remembered := a.memory.Get(id, now)
 	if ok && remembered && known == (settled{wanted, before}) {
-		a.memory.Put(id, known, now, lifetime)
+		a.memory.Put(id, known, now, Lifetime)
 		return replace(scheme, original, desired)
 	}
 	return a.apply(ctx, manager, desired, intent, wanted)
@@ -94,7 +94,7 @@ func identify(manager string, intent *unstructured.Unstructured) applied {
 // apply sends an intent, makes desired what the API server returned, and remembers both.
 func (a *Applier) apply(
 	ctx context.Context, manager string, desired client.Object,
-	intent *unstructured.Unstructured, wanted digest,
+	intent *unstructured.Unstructured, wanted Digest,
 ) error {
 	scheme, id, answer := a.client.Scheme(), identify(manager, intent), intent.DeepCopy()
 	a.memory.Forget(id)
@@ -108,7 +108,7 @@ func (a *Applier) apply(
 	}
 	after, ok, err := fingerprint(scheme, desired, manager, intent)
 	if err == nil && ok {
-		a.memory.Put(id, settled{wanted, after}, a.now(), lifetime)
+		a.memory.Put(id, settled{wanted, after}, a.now(), Lifetime)
 	}
 	return err
 }

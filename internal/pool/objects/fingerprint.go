@@ -14,13 +14,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// digest identifies a value by the hash of its JSON.
-type digest [sha256.Size]byte
+// Digest identifies a value by the hash of its JSON.
+type Digest [sha256.Size]byte
 
-func digestOf(value any) (digest, error) {
+// DigestOf returns the Digest of a value.
+func DigestOf(value any) (Digest, error) {
 	encoded, err := json.Marshal(value)
 	if err != nil {
-		return digest{}, fmt.Errorf("encoding %T: %w", value, err)
+		return Digest{}, fmt.Errorf("encoding %T: %w", value, err)
 	}
 	return sha256.Sum256(encoded), nil
 }
@@ -56,10 +57,10 @@ func intentOf(scheme *runtime.Scheme, desired client.Object) (*unstructured.Unst
 
 // intentDigest identifies an intent. The UID is not part of it: it is a precondition, and changes
 // no field.
-func intentDigest(intent *unstructured.Unstructured) (digest, error) {
+func intentDigest(intent *unstructured.Unstructured) (Digest, error) {
 	anonymous := intent.DeepCopy()
 	anonymous.SetUID("")
-	return digestOf(anonymous.Object)
+	return DigestOf(anonymous.Object)
 }
 
 // fingerprint covers what the answer to an intent depends on: the identity of the object, the
@@ -69,14 +70,14 @@ func intentDigest(intent *unstructured.Unstructured) (digest, error) {
 // nothing, as far as is known.
 func fingerprint(
 	scheme *runtime.Scheme, object client.Object, manager string, intent *unstructured.Unstructured,
-) (sum digest, ok bool, err error) {
+) (sum Digest, ok bool, err error) {
 	entries := ownedBy(object, manager)
 	if len(entries) == 0 {
-		return digest{}, false, nil
+		return Digest{}, false, nil
 	}
 	content, err := toUnstructured(scheme, object)
 	if err != nil {
-		return digest{}, false, err
+		return Digest{}, false, err
 	}
 	parts := map[string]any{"apiVersion": content.GetAPIVersion(), "uid": content.GetUID()}
 	_, wantsSpec := intent.Object["spec"]
@@ -88,7 +89,7 @@ func fingerprint(
 		owned[i] = entry.APIVersion + string(raw)
 		var fields map[string]any
 		if err := json.Unmarshal(raw, &fields); err != nil {
-			return digest{}, false, fmt.Errorf("reading the managed fields of %s %s: %w",
+			return Digest{}, false, fmt.Errorf("reading the managed fields of %s %s: %w",
 				content.GetKind(), client.ObjectKeyFromObject(object), err)
 		}
 		_, ownsSpec := fields["f:spec"]
@@ -105,7 +106,7 @@ func fingerprint(
 	if wantsOwners {
 		parts["owners"] = content.GetOwnerReferences()
 	}
-	sum, err = digestOf(parts)
+	sum, err = DigestOf(parts)
 	return sum, err == nil, err
 }
 

@@ -72,11 +72,19 @@ func RestoreOwnership(
 	return true, nil
 }
 
+// IsOwnershipLost reports whether the API server has lost managed fields of an object.
+func IsOwnershipLost(object client.Object) bool {
+	entries := object.GetManagedFields()
+	return len(entries) == 0 || slices.ContainsFunc(entries, isStale)
+}
+
+func isStale(entry metav1.ManagedFieldsEntry) bool { return entry.Manager == beforeFirstApply }
+
 // SplitOwnership moves an object from the form of managed fields that Cluster API 1.11 and before
 // had to that of 1.12: metadataManager owns labels and annotations, and manager the rest. In the
 // old form manager owns the label of the Cluster. The entries of manager and of Cluster API's
 // updates go, and the next apply of each manager owns its part again. An object in the new form
-// costs no request.
+// costs no request. An object in the old form, see [OwnsClusterLabel], must have all managed fields.
 func SplitOwnership(
 	ctx context.Context, c client.Client, object client.Object, manager, metadataManager string,
 ) error {
@@ -85,7 +93,7 @@ func SplitOwnership(
 		return fmt.Errorf("finding the kind of %T: %w", object, err)
 	}
 	name := client.ObjectKeyFromObject(object)
-	old, err := ownsClusterLabel(object, manager)
+	old, err := OwnsClusterLabel(object, manager)
 	if err != nil {
 		return fmt.Errorf("reading the managed fields of %s %s: %w", kind.Kind, name, err)
 	}
@@ -172,8 +180,8 @@ func withoutMetadata(
 	return out, changed, nil
 }
 
-// ownsClusterLabel reports whether a field manager has applied the label of the Cluster.
-func ownsClusterLabel(object client.Object, manager string) (bool, error) {
+// OwnsClusterLabel reports whether a field manager has applied the label of the Cluster.
+func OwnsClusterLabel(object client.Object, manager string) (bool, error) {
 	for _, entry := range ownedBy(object, manager) {
 		var fields struct {
 			Metadata struct {

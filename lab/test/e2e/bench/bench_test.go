@@ -83,7 +83,7 @@ func TestSideBySide(t *testing.T) {
 // measure does all parts with one engine, on one plane.
 func measure(ctx context.Context, t *testing.T, engine setup.Engine) map[string]measured {
 	t.Helper()
-	p := rig.StartAs(ctx, t, engine, managerName, "--profiler-address="+profilerAddress)
+	p := rig.StartAs(ctx, t, engine, managerName, profilerArgs())
 	p.Namespace(ctx, t, namespace, nil)
 	p.ApplyClass(ctx, t, namespace, rig.Class{Versions: versions()})
 	m := newMeter(t, p, engine)

@@ -43,6 +43,8 @@ const (
 	profilerAddress = "127.0.0.1:9790"
 )
 
+func profilerArgs() []string { return []string{"--profiler-address=" + profilerAddress} }
+
 // controllerFrames matches the functions of each engine's topology controller in a profile's stacks.
 func controllerFrames(e setup.Engine) string {
 	if e == setup.EngineWindlass {
@@ -93,7 +95,7 @@ func (m *meter) during(ctx context.Context, t *testing.T, work func()) measured 
 	profiled, cancel := context.WithCancel(ctx)
 	var profiles []string
 	var group sync.WaitGroup
-	group.Go(func() { profiles = m.profile(profiled) })
+	group.Go(func() { profiles = profileCPU(profiled, m.http, filepath.Join(m.dir, string(m.engine))) })
 	work()
 	after := m.read(ctx, t)
 	cancel()
@@ -224,11 +226,12 @@ func fetch(ctx context.Context, c *http.Client, url string) ([]byte, error) {
 	return data, err
 }
 
-// profile takes profiles of the manager's CPU, one after another, until ctx ends or one fails.
-func (m *meter) profile(ctx context.Context) (files []string) {
+// profileCPU takes profiles of the manager's CPU, one after another, until ctx ends or one fails. The
+// names of the files begin with prefix.
+func profileCPU(ctx context.Context, c *http.Client, prefix string) (files []string) {
 	for ctx.Err() == nil {
-		data, err := fetch(ctx, m.http, "http://"+profilerAddress+"/debug/pprof/profile?seconds=10")
-		file := filepath.Join(m.dir, fmt.Sprintf("%s-%d.pprof", m.engine, time.Now().UnixNano()))
+		data, err := fetch(ctx, c, "http://"+profilerAddress+"/debug/pprof/profile?seconds=10")
+		file := fmt.Sprintf("%s-cpu-%03d.pprof", prefix, len(files))
 		if err != nil || os.WriteFile(file, data, 0o600) != nil {
 			return files
 		}

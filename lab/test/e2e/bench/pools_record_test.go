@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -118,31 +120,66 @@ func (o outcome) perMachine(n int) float64 {
 	return float64(n) / float64(o.Machines)
 }
 
+// cpuSeconds is the CPU of the manager and of the extension, which does what either manager asks for.
+func (o outcome) cpuSeconds() float64 { return o.Manager.CPUSeconds + o.Extension.CPUSeconds }
+
 // recorder measures what happens on a plane.
 type recorder struct {
 	plane  *rig.Plane
 	engine setup.Engine
+	part   string
 	log    *requests.Log
 	http   *http.Client
+	// measured counts the measurements whose profiles are written.
+	measured int
 }
 
-func newRecorder(p *rig.Plane, engine setup.Engine) *recorder {
-	return &recorder{plane: p, engine: engine, log: requests.NewLog(p.AuditLog()), http: p.HTTPClient()}
+func newRecorder(p *rig.Plane, engine setup.Engine, part string) *recorder {
+	return &recorder{
+		plane: p, engine: engine, part: part, log: requests.NewLog(p.AuditLog()), http: p.HTTPClient(),
+	}
 }
 
 // during measures what work causes, up to the last write that follows from it. The plane is quiet before.
 func (r *recorder) during(ctx context.Context, t *testing.T, machines int, work func()) outcome {
 	t.Helper()
 	r.awaitQuiet(ctx, t)
-	manager, extension := r.usage(ctx, t, r.engine.Child()), r.usage(ctx, t, setup.ExtensionName)
+	manager, extension := r.usage(ctx, t, managerName), r.usage(ctx, t, setup.ExtensionName)
+	endProfiles := r.beginProfiles(ctx, t)
 	began := time.Now()
 	work()
 	took := time.Since(began)
 	o := counted(r.awaitQuiet(ctx, t))
 	o.Machines, o.Seconds = machines, took.Seconds()
-	o.Manager = r.usage(ctx, t, r.engine.Child()).minus(manager)
+	o.Manager = r.usage(ctx, t, managerName).minus(manager)
 	o.Extension = r.usage(ctx, t, setup.ExtensionName).minus(extension)
+	endProfiles()
 	return o
+}
+
+// beginProfiles profiles the manager's CPU until the function that it returns is called. That one
+// writes the heap, too.
+func (r *recorder) beginProfiles(ctx context.Context, t *testing.T) (end func()) {
+	t.Helper()
+	if *poolsPprof == "" {
+		return func() {}
+	}
+	r.measured++
+	prefix := filepath.Join(*poolsPprof, fmt.Sprintf("%s-%s-%d", r.engine, r.part, r.measured))
+	profiled, cancel := context.WithCancel(ctx)
+	var group sync.WaitGroup
+	group.Go(func() { profileCPU(profiled, r.http, prefix) })
+	return func() {
+		cancel()
+		group.Wait()
+		heap, err := fetch(ctx, r.http, "http://"+profilerAddress+"/debug/pprof/heap?gc=1")
+		if err == nil {
+			err = os.WriteFile(prefix+"-heap.pprof", heap, 0o600)
+		}
+		if err != nil {
+			t.Errorf("writing the profile of the heap: %v", err)
+		}
+	}
 }
 
 // counted counts the requests of everybody but the test itself.

@@ -51,6 +51,7 @@ func rowsOf(part string) []row {
 		{"reconciles of MachineDeployments", func(o outcome) float64 { return o.Manager.reconciles("machinedeployment") }, noDigit, ""},
 		{"CPU of the manager, s", func(o outcome) float64 { return o.Manager.CPUSeconds }, oneDigit, wanted(part, "≤ 0.33 of stock's")},
 		{"CPU of the extension, s", func(o outcome) float64 { return o.Extension.CPUSeconds }, oneDigit, ""},
+		{"CPU of both, s", outcome.cpuSeconds, oneDigit, ""},
 		{"RSS of the manager, MB", func(o outcome) float64 { return float64(o.Manager.RSSBytes) / mega }, noDigit, "≤ stock's"},
 		{"of which no file (RssAnon), MB", func(o outcome) float64 { return float64(o.Manager.AnonymousBytes) / mega }, noDigit, ""},
 		{"heap of the manager, MB", func(o outcome) float64 { return o.Manager.HeapBytes / mega }, noDigit, ""},

@@ -27,9 +27,11 @@ var (
 	hundred    = flag.Int("hundred", 100, "machines that are updated in place at once")
 	fleet      = flag.Int("fleet", 1000, "machines of the fleet")
 	fleetPool  = flag.Int("fleet-pool", 100, "machines of each pool of the fleet")
+	fleetSlots = flag.Int("fleet-slots", 20, "machines of a pool of the fleet that are updated at once")
 	fleetRest  = flag.Duration("fleet-rest", 2*time.Minute, "how long the fleet is measured at rest")
 	poolsTable = flag.String("pools-table", "", "file that the table is written to; none means the test's log")
 	poolsJSON  = flag.String("pools-json", "", "file that everything that was counted is written to")
+	poolsPprof = flag.String("pools-profiles", "", "folder that profiles of the managers' CPU and heap are written to; none means no profiles")
 	poolsFrom  = flag.String("pools-from", "", "files of -pools-json of earlier runs, separated by commas, whose parts are in the table, too")
 )
 
@@ -38,8 +40,6 @@ const (
 	nextVersion = "v1.31.1"
 	// updateFor is how long the simulated updater takes for one machine.
 	updateFor = 5 * time.Second
-	// fleetSlots is how many machines of a pool of the fleet are updated at once.
-	fleetSlots = 20
 	pair       = 2
 	pairs      = 3
 	five       = 5
@@ -67,10 +67,13 @@ func TestPools(t *testing.T) {
 				for name, o := range measurePools(ctx, t, engine, part) {
 					found.add(name, engine, o)
 				}
+				writeResults(t, found)
 			})
 		}
 	}
-	writeResults(t, found)
+	if *poolParts == "" {
+		writeResults(t, found)
+	}
 }
 
 // listed splits a flag at commas. An empty flag lists nothing.
@@ -165,9 +168,10 @@ const (
 // measurePools does one part with one engine, on a plane of its own.
 func measurePools(ctx context.Context, t *testing.T, engine setup.Engine, part string) map[string]outcome {
 	t.Helper()
-	p := rig.StartWithExtension(ctx, t, engine, rig.AuditAll)
+	p := rig.StartAs(ctx, t, engine, managerName, profilerArgs(), rig.AuditAll)
+	p.AddExtension(ctx, t)
 	p.NewUpdater(ctx, t, setup.SimulatedUpdater{Name: "updater", Selector: inPlacePools(), Duration: updateFor})
-	r := newRecorder(p, engine)
+	r := newRecorder(p, engine, part)
 	switch part {
 	case partPairs:
 		return map[string]outcome{pairsInPlace: r.pools(ctx, t, inPlace("pair", pairs, pair, 1)...)}
@@ -253,7 +257,7 @@ func (r *recorder) replaced(ctx context.Context, t *testing.T) map[string]outcom
 // fleet measures many machines: their creation, at rest, and an update of one pool in place.
 func (r *recorder) fleet(ctx context.Context, t *testing.T) map[string]outcome {
 	t.Helper()
-	slots := min(int32(fleetSlots), int32(*fleetPool))
+	slots := int32(min(*fleetSlots, *fleetPool))
 	pools := inPlace("fleet", *fleet / *fleetPool, int32(*fleetPool), slots)
 	found := map[string]outcome{}
 	found[fleetCreated] = r.during(ctx, t, *fleet, func() {

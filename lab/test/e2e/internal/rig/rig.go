@@ -51,6 +51,13 @@ func Start(ctx context.Context, t *testing.T, engine setup.Engine, options ...Op
 func StartWithExtension(ctx context.Context, t *testing.T, engine setup.Engine, options ...Option) *Plane {
 	t.Helper()
 	p := Start(ctx, t, engine, options...)
+	p.AddExtension(ctx, t)
+	return p
+}
+
+// AddExtension starts the extension and its guard on a plane.
+func (p *Plane) AddExtension(ctx context.Context, t *testing.T) {
+	t.Helper()
 	if err := setup.Register(ctx, p.Plane, p.Programs.Windlass); err != nil {
 		t.Fatal(err)
 	}
@@ -58,11 +65,12 @@ func StartWithExtension(ctx context.Context, t *testing.T, engine setup.Engine, 
 	if err != nil {
 		t.Fatal(err)
 	}
-	return p
 }
 
 // StartAs is Start where the engine's process has a name and arguments of its own; such a plane's engine cannot be switched.
-func StartAs(ctx context.Context, t *testing.T, engine setup.Engine, name string, args ...string) *Plane {
+func StartAs(
+	ctx context.Context, t *testing.T, engine setup.Engine, name string, args []string, options ...Option,
+) *Plane {
 	t.Helper()
 	return start(ctx, t, func(executable, assets string) ([]devplane.Child, error) {
 		child, err := setup.Manager(executable)
@@ -71,7 +79,7 @@ func StartAs(ctx context.Context, t *testing.T, engine setup.Engine, name string
 		}
 		child.Name, child.Args = name, append(child.Args, args...)
 		return []devplane.Child{child}, err
-	})
+	}, options...)
 }
 
 func start(
