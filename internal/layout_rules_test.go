@@ -139,8 +139,8 @@ var rules = []rule{
 	{pkg: "internal/inplace/cover", kind: pure, imports: `internal/pool internal/text pkg/version`},
 	{pkg: "internal/inplace/engine", kind: effects, imports: `
 		api/v1alpha1 internal/capi internal/contract internal/inplace internal/inplace/cover
-		internal/inplace/request internal/keyed internal/metrics internal/port internal/recordjson
-		internal/snapshot internal/text internal/updatepolicy pkg/version
+		internal/inplace/request internal/keyed internal/metrics internal/pool internal/port
+		internal/recordjson internal/snapshot internal/text internal/updatepolicy pkg/version
 	`},
 	{pkg: "internal/inplace/preview", kind: effects, imports: `
 		api/v1alpha1 internal/inplace/cover internal/inplace/engine internal/port

@@ -25,6 +25,9 @@ const (
 	// ReturnMachinesAnnotation on an old MachineSet names the Machines that a revert takes back, separated by commas. It is
 	// no JSON.
 	ReturnMachinesAnnotation = "windlass.dev/return-machines"
+	// HandedOverAnnotation on a MachineSet says that all of its Machines were handed over to an updater, which updates them
+	// and writes their objects: the updater, the operation, and the limits that the updater was given.
+	HandedOverAnnotation = "windlass.dev/handed-over"
 	// RemediationPausedAnnotation on a Machine says that Windlass put Cluster API's skip-remediation annotation there, and
 	// takes it away again when the update ends.
 	RemediationPausedAnnotation = "windlass.dev/remediation-paused"

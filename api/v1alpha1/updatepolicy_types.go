@@ -44,6 +44,10 @@ type UpdatePolicy struct {
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.fallback) || !has(self.strategy) || self.strategy == 'ExternalUpdate'",fieldPath=".fallback",message="fallback goes with strategy ExternalUpdate only: with RollingUpdate machines are always replaced"
 // +kubebuilder:validation:XValidation:rule="!has(self.onDelete) || !has(self.strategy) || self.strategy == 'ExternalUpdate'",fieldPath=".onDelete",message="onDelete goes with strategy ExternalUpdate only"
+// +kubebuilder:validation:XValidation:rule="!has(self.handOver) || !has(self.strategy) || self.strategy == 'ExternalUpdate'",fieldPath=".handOver",message="handOver goes with strategy ExternalUpdate only"
+// +kubebuilder:validation:XValidation:rule="!has(self.handOver) || self.handOver != 'Group' || !(has(self.drain) && self.drain) && !has(self.batches) && !has(self.order) && !has(self.ignorePaths)",fieldPath=".handOver",message="handOver Group goes without drain, batches, order and ignorePaths: the updater drains, chooses the order, and makes the whole change"
+// +kubebuilder:validation:XValidation:rule="!has(self.handOver) || self.handOver != 'Group' || !has(self.soakSeconds) && !has(self.machineDeadlineSeconds)",fieldPath=".handOver",message="handOver Group goes without soakSeconds and machineDeadlineSeconds: Windlass does not know when a machine begins"
+// +kubebuilder:validation:XValidation:rule="!has(self.handOver) || self.handOver != 'Group' || !(has(self.onDelete) && self.onDelete == 'InPlace') && !(has(self.onFailure) && self.onFailure == 'Remediate')",fieldPath=".handOver",message="handOver Group goes without onDelete InPlace and onFailure Remediate"
 // +kubebuilder:validation:XValidation:rule="!has(self.maxFailures) || has(self.onFailure) && self.onFailure == 'Pause'",fieldPath=".maxFailures",message="maxFailures goes with onFailure Pause only"
 type UpdatePolicySpec struct {
 	// targets are the groups of machines that the policy is for, when a change is decided on and while machines are updated. A
@@ -114,6 +118,15 @@ type UpdatePolicySpec struct {
 	// +optional
 	// +kubebuilder:validation:Enum=Wait;InPlace
 	OnDelete OnDeleteAction `json:"onDelete,omitempty"`
+	// handOver is what Updaters with the protocol HandOver are handed: Machine, one machine after another, or Group, all
+	// machines of a MachineDeployment in one request. With Group only these Updaters are asked. The one that accepts drains
+	// and updates the machines within the limits of the request, and writes the new specs of their Machines, bootstrap
+	// configs and infrastructure machines. Until then Windlass changes, moves, creates and deletes nothing for them.
+	// maxAttempts and attemptTimeoutSeconds do not count then, and maxInFlight counts for each MachineDeployment. Unset means
+	// Machine. Only `windlass manager` reads it. An edit from Group to Machine ends the hand-over.
+	// +optional
+	// +kubebuilder:validation:Enum=Machine;Group
+	HandOver HandOverUnit `json:"handOver,omitempty"`
 	// drain says whether nodes are cordoned and drained before the first updater that needs it. An edit counts at once, also for
 	// a node that is being drained.
 	// +optional
@@ -183,6 +196,16 @@ const (
 	OnDeleteWait OnDeleteAction = "Wait"
 	// OnDeleteInPlace updates machines in place.
 	OnDeleteInPlace OnDeleteAction = "InPlace"
+)
+
+// HandOverUnit is what an updater with the protocol HandOver is handed at once.
+type HandOverUnit string
+
+const (
+	// HandOverMachine hands over one machine.
+	HandOverMachine HandOverUnit = "Machine"
+	// HandOverGroup hands over all machines of a MachineDeployment.
+	HandOverGroup HandOverUnit = "Group"
 )
 
 // UpdateOrder is in which order machines are taken.

@@ -27,14 +27,14 @@ func (u *updater) place(machine updatesv1.ObjectName) int {
 	return slices.IndexFunc(u.inventory, func(e entry) bool { return e.Machine == nameOf(machine) })
 }
 
-// offer accepts a change of the version alone, on machines of the inventory.
+// offer accepts a change of the version alone, or any change if the command makes it, on machines of the inventory.
 func (u *updater) offer(request *updatesv1.HandOverRequest) error {
 	for _, machine := range request.Machines {
 		if u.place(machine) < 0 {
 			return fmt.Errorf("the Machine %s is not in the inventory", nameOf(machine))
 		}
 	}
-	if request.Current == nil || request.Desired == nil {
+	if request.Current == nil || request.Desired == nil || u.options.anyChange {
 		return nil // An offer of nothing asks whether this program is there.
 	}
 	for what, pair := range map[string][2]runtime.RawExtension{

@@ -1,5 +1,6 @@
 // Command handover is a complete hand-over updater: it is offered a group of machines, chooses their order, and updates
-// each one to another Kubernetes version by running a command. Of Windlass it imports only api;
+// each one to another Kubernetes version by running a command. If a whole group is handed over, it also writes the
+// machines' objects. Of Windlass it imports only api;
 // docs/how-to/write-a-hand-over-updater.md explains the protocol.
 package main
 
@@ -20,6 +21,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -37,6 +39,7 @@ type options struct {
 	stateDir    string
 	command     string
 	holdFile    string
+	anyChange   bool
 }
 
 func main() {
@@ -50,6 +53,8 @@ func main() {
 	flag.StringVar(&o.stateDir, "state-dir", "state", "folder for what was handed over")
 	flag.StringVar(&o.command, "command", "./update.sh", "program that updates a host; its arguments are the host and the version")
 	flag.StringVar(&o.holdFile, "hold-file", "hold", "choose no machine while this file exists")
+	flag.BoolVar(&o.anyChange, "any-change", false,
+		"accept changes beyond the version; for whole groups the command reads the desired objects from its standard input")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, o)
@@ -99,7 +104,7 @@ func newUpdater(ctx context.Context, o options, config *rest.Config) (*updater, 
 	if err != nil {
 		return nil, fmt.Errorf("reading the inventory: %w", err)
 	}
-	u := &updater{work: ctx, options: o, jobs: map[string]*job{}, cancelled: map[string]bool{}}
+	u := &updater{work: ctx, options: o, jobs: map[string]*job{}, groups: map[string]*group{}, cancelled: map[string]bool{}}
 	if err := json.Unmarshal(content, &u.inventory); err != nil {
 		return nil, fmt.Errorf("reading the inventory: %w", err)
 	}
@@ -108,6 +113,9 @@ func newUpdater(ctx context.Context, o options, config *rest.Config) (*updater, 
 		return nil, fmt.Errorf("creating the client of the management cluster: %w", err)
 	}
 	u.machines = client.Resource(machines)
+	if u.objects, err = dynamic.NewForConfig(config); err != nil {
+		return nil, fmt.Errorf("creating the client of the management cluster: %w", err)
+	}
 	if err := os.MkdirAll(o.stateDir, 0o750); err != nil {
 		return nil, fmt.Errorf("making the state folder: %w", err)
 	}
@@ -142,6 +150,8 @@ func (u *updater) answer(request *updatesv1.HandOverRequest) (chosen []updatesv1
 		chosen, err = u.choose(request)
 	case updatesv1.Start:
 		err = u.start(request)
+	case updatesv1.HandOver:
+		err = u.take(request)
 	case updatesv1.Cancel:
 		err = u.cancel(request.OperationID, request.Reason)
 	default:

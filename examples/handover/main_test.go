@@ -34,30 +34,44 @@ import (
 	"github.com/windlass-dev/windlass/test/loopback"
 )
 
-// apiServer keeps the annotations of Machines.
+// apiServer keeps the annotations of Machines, and what was written of the specs of objects.
 type apiServer struct {
 	mu          sync.Mutex
 	annotations map[string]map[string]string
+	specs       []string
 	patched     chan struct{}
 }
 
 func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	parts := strings.Split(r.URL.Path, "/")
+	if err == nil && r.Method == http.MethodGet && len(parts) == 8 && parts[6] == "machines" {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = fmt.Fprintf(w, `{"apiVersion":"cluster.x-k8s.io/v1beta2","kind":"Machine","metadata":{"name":%[1]q},"spec":{`+
+			`"infrastructureRef":{"name":"i-%[1]s"},"bootstrap":{"configRef":{"name":"b-%[1]s"}}}}`, parts[7])
+		return
+	}
 	var patch struct {
 		Metadata struct {
 			Annotations map[string]string `json:"annotations"`
 		} `json:"metadata"`
+		Spec json.RawMessage `json:"spec"`
 	}
 	if err == nil {
 		err = json.Unmarshal(body, &patch)
 	}
-	if err != nil || r.Method != http.MethodPatch || len(parts) != 8 || parts[6] != "machines" {
+	if err != nil || r.Method != http.MethodPatch || len(parts) != 8 || parts[6] != "machines" && patch.Spec == nil {
 		http.Error(w, fmt.Sprint(r.Method, r.URL, err), http.StatusBadRequest)
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if patch.Spec != nil {
+		s.specs = append(s.specs, fmt.Sprintf("%s %s %s", parts[6], parts[7], patch.Spec))
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"apiVersion":"v1","kind":"Any"}`) // The caller may be gone.
+		return
+	}
 	name := parts[5] + "/" + parts[7]
 	if s.annotations[name] == nil {
 		s.annotations[name] = map[string]string{}

@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
 
 	updatesv1 "github.com/windlass-dev/windlass/api/updates/v1alpha1"
@@ -31,12 +32,15 @@ type updater struct {
 	options   options
 	inventory []entry
 	machines  metadata.Getter
+	objects   dynamic.Interface
 	// running are the jobs that have not ended.
 	running sync.WaitGroup
 
 	mu sync.Mutex
 	// jobs are the newest jobs by machine.
 	jobs map[string]*job
+	// groups are hand-overs of whole groups, by operation.
+	groups map[string]*group
 	// cancelled are operations that were cancelled before they were known: their Start may still come.
 	cancelled map[string]bool
 }
@@ -74,14 +78,9 @@ func (u *updater) start(request *updatesv1.HandOverRequest) error {
 	if u.place(machine) < 0 {
 		return fmt.Errorf("the Machine %s is not in the inventory", nameOf(machine))
 	}
-	spec, err := specOf(request.Desired.Machine)
+	version, err := versionOf(request)
 	if err != nil {
 		return err
-	}
-	version, _ := spec["version"].(string)
-	if !versionPattern.MatchString(version) {
-		// It becomes an argument of the command. People who can write Machines choose it.
-		return fmt.Errorf("spec.version of the Machine %s is %q, which is no version such as v1.32.1", nameOf(machine), version)
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -103,6 +102,19 @@ func (u *updater) start(request *updatesv1.HandOverRequest) error {
 	return nil
 }
 
+// versionOf returns the desired version. It becomes an argument of the command, and people who can write Machines choose it.
+func versionOf(request *updatesv1.HandOverRequest) (string, error) {
+	spec, err := specOf(request.Desired.Machine)
+	if err != nil {
+		return "", err
+	}
+	version, _ := spec["version"].(string)
+	if !versionPattern.MatchString(version) {
+		return "", fmt.Errorf("spec.version of the desired Machine is %q, which is no version such as v1.32.1", version)
+	}
+	return version, nil
+}
+
 // cancel ends an attempt, for a reason. It returns when the command has ended.
 func (u *updater) cancel(operation, reason string) error {
 	u.mu.Lock()
@@ -113,6 +125,9 @@ func (u *updater) cancel(operation, reason string) error {
 			<-j.ended
 			return nil
 		}
+	}
+	if known, err := u.cancelGroup(operation, reason); known {
+		return err
 	}
 	u.cancelled[operation] = true
 	return nil
@@ -142,7 +157,7 @@ func (u *updater) resume() error {
 		}
 		u.begin(taken)
 	}
-	return nil
+	return u.resumeGroups()
 }
 
 // begin runs a job. The caller holds mu.
@@ -260,8 +275,12 @@ func (u *updater) annotate(ctx context.Context, machine updatesv1.ObjectName, ke
 	return nil
 }
 
-// write writes beside and renames, so that the file is whole whenever the process is killed.
 func (u *updater) write(taken handedOver) error {
+	return u.writeFile(strings.ReplaceAll(nameOf(taken.Machine), "/", "_")+".json", taken)
+}
+
+// writeFile writes beside and renames, so that the file is whole whenever the process is killed.
+func (u *updater) writeFile(name string, taken any) error {
 	content, err := json.Marshal(taken)
 	if err != nil {
 		return fmt.Errorf("writing what was handed over: %w", err)
@@ -275,8 +294,7 @@ func (u *updater) write(taken handedOver) error {
 	if err = errors.Join(err, beside.Sync(), beside.Close()); err != nil {
 		return fmt.Errorf("writing what was handed over: %w", err)
 	}
-	file := filepath.Join(u.options.stateDir, strings.ReplaceAll(nameOf(taken.Machine), "/", "_")+".json")
-	if err := os.Rename(beside.Name(), file); err != nil {
+	if err := os.Rename(beside.Name(), filepath.Join(u.options.stateDir, name)); err != nil {
 		return fmt.Errorf("writing what was handed over: %w", err)
 	}
 	return nil

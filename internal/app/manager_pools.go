@@ -37,6 +37,9 @@ func (b *builder) addMachineDeployments(ctx context.Context) error {
 		//nolint:staticcheck // Events of the old API, as Cluster API's controller records them.
 		Recorder: b.mgr.GetEventRecorderFor(deploymentEvents),
 	}
+	if limits, ok := b.limits.(*Limits); ok && limits != nil {
+		options.HandOvers = limits.engine
+	}
 	return machinedeployment.SetUpController(ctx, b.mgr, options, concurrency(b.Concurrency.MachineDeployment))
 }
 
@@ -64,7 +67,7 @@ func policyOf(
 		selected, err := selectPolicy(ctx, reader, crds, cluster, md)
 		policy := machinedeployment.Policy{
 			Keep: selected.Keeps(md), Name: selected.Name,
-			UpdateOnDelete: selected.UpdateOnDelete && isOnDelete(md),
+			UpdateOnDelete: selected.UpdateOnDelete && isOnDelete(md), HandOver: selected.HandOver,
 		}
 		if selected.Name != "" || selected.Limits.Unknown != "" {
 			policy.Limits = &selected.Limits
@@ -80,7 +83,7 @@ func setPolicies(reader client.Reader, crds *installation) machineset.Policies {
 		ctx context.Context, cluster *clusterv1.Cluster, md *clusterv1.MachineDeployment,
 	) (pool.SetPolicy, error) {
 		selected, err := selectPolicy(ctx, reader, crds, cluster, md)
-		if err != nil || !selected.Keeps(md) {
+		if err != nil || !selected.Keeps(md) && !selected.HandOver {
 			return pool.SetPolicy{Order: selected.Limits.Order}, err
 		}
 		return pool.SetPolicy{

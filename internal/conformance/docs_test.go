@@ -70,9 +70,17 @@ func TestDocumentation(t *testing.T) {
 func TestHandOverDocumentation(t *testing.T) {
 	t.Parallel()
 	phases, page := make(map[updatesv1.Phase]bool), blocks(t, "write-a-hand-over-updater.md")
-	updater := &v1alpha1.Updater{}
-	if err := yaml.UnmarshalStrict([]byte(strings.Join(page["yaml"], "---\n")), updater); err != nil {
-		t.Errorf("the Updater: %v", err)
+	if len(page["yaml"]) != 2 {
+		t.Fatalf("there are %d blocks of YAML", len(page["yaml"]))
+	}
+	policy, updater := &v1alpha1.UpdatePolicy{}, &v1alpha1.Updater{}
+	for i, into := range []any{policy, updater} {
+		if err := yaml.UnmarshalStrict([]byte(page["yaml"][i]), into); err != nil {
+			t.Errorf("the %T: %v", into, err)
+		}
+	}
+	if policy.Spec.HandOver != v1alpha1.HandOverGroup {
+		t.Errorf("the UpdatePolicy is %+v", policy.Spec)
 	}
 	if updater.Spec.Remote == nil || updater.Spec.Remote.Protocol != v1alpha1.HandOverProtocol {
 		t.Errorf("the Updater has remote %+v", updater.Spec.Remote)
@@ -86,7 +94,7 @@ func TestHandOverDocumentation(t *testing.T) {
 		strict(t, shown, &request)
 		phases[request.Phase] = true
 	}
-	want := map[updatesv1.Phase]bool{updatesv1.Offer: true, updatesv1.Choose: true, updatesv1.Start: true, updatesv1.Cancel: true}
+	want := map[updatesv1.Phase]bool{updatesv1.Offer: true, updatesv1.Choose: true, updatesv1.Start: true, updatesv1.HandOver: true, updatesv1.Cancel: true}
 	if diff := cmp.Diff(want, phases); diff != "" {
 		t.Errorf("the phases shown (-want +got)\n%s", diff)
 	}

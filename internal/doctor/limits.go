@@ -130,6 +130,7 @@ func managerFields(g group) []string {
 		{"batches", len(limits.Batches) > 0},
 		{"partition", limits.Partition != (intstr.IntOrString{})},
 		{"order", limits.Order.IsSet()},
+		{"handOver", g.selected.HandOver},
 		{"machineDeadlineSeconds", limits.MachineDeadline > 0},
 		{"groupDeadlineSeconds", limits.GroupDeadline > 0},
 	} {

@@ -42,6 +42,12 @@ const (
 	// ReasonReturn: the template was reverted to the one that the Machine had before its last move,
 	// and its update has not begun.
 	ReasonReturn Reason = "Return"
+	// ReasonArrived: an updater that was handed the Machine has updated it and written its objects.
+	ReasonArrived Reason = "Arrived"
+	// ReasonHandedOver: an updater has the Machine, or gets it later.
+	ReasonHandedOver Reason = "HandedOver"
+	// ReasonHandOverFailed: the updater that has the Machine reports that it could not update it.
+	ReasonHandOverFailed Reason = "HandOverFailed"
 	// ReasonBudget: maxUnavailable or maxSurge allows no more changes now.
 	ReasonBudget Reason = "Budget"
 	// ReasonOnDelete: the strategy is OnDelete; a person deletes the Machine.
@@ -145,6 +151,9 @@ func (d *draft) decideNewest() []Decision {
 				all,
 				decide(m, set, Update, ReasonUpdating, "the Machine is being updated in place"),
 			)
+		case WasHandedOver(d.newest.Current) && d.group.Keep && d.kubeletAhead(m):
+			all = append(all,
+				decide(m, set, Wait, ReasonKubeletAhead, neverMessage(m, ReasonKubeletAhead)))
 		default:
 			all = append(
 				all,
@@ -183,6 +192,11 @@ func (d *draft) decideOld(s Sizes, c Coverage) []Decision {
 		switch {
 		case !m.DeletionTimestamp.IsZero():
 			action, reason, message = Delete, ReasonDeleting, "the Machine is being deleted"
+		case slices.Contains(s.Return, m.Name) && slices.Contains(c.Arrived, m.Name):
+			going--
+			action, reason = Update, ReasonArrived
+			message = fmt.Sprintf("updater %s has updated the Machine, and it goes to MachineSet %s",
+				c.Updater, s.MoveTo)
 		case slices.Contains(s.Return, m.Name):
 			going--
 			action, reason = Update, ReasonReturn
@@ -213,7 +227,11 @@ func (d *draft) goFirst(s Sizes, list []*clusterv1.Machine) []*clusterv1.Machine
 	first := slices.DeleteFunc(slices.Clone(list), func(m *clusterv1.Machine) bool {
 		return !slices.Contains(s.Return, m.Name)
 	})
-	first = append(first, MoveOrder(d.group, list)...)
+	for _, m := range MoveOrder(d.group, list) {
+		if !slices.Contains(first, m) {
+			first = append(first, m)
+		}
+	}
 	return append(first, slices.DeleteFunc(slices.Clone(list), func(m *clusterv1.Machine) bool {
 		return slices.Contains(first, m)
 	})...)
@@ -261,6 +279,9 @@ func (d *draft) whyWait(s Sizes, c Coverage, m *clusterv1.Machine) (reason Reaso
 	}
 	if t, why := d.turnOf(m); t == turnNever {
 		return why, neverMessage(m, why)
+	}
+	if c.Answer == AnswerHandedOver {
+		return d.whyHandedOver(s, c, m)
 	}
 	return d.whyKept(s, c)
 }

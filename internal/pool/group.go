@@ -55,13 +55,22 @@ const (
 	AnswerYes
 	// AnswerNo: updaters do not cover all differences.
 	AnswerNo
+	// AnswerHandedOver: an updater has all Machines of Old, or gets them. It requires Group.Keep.
+	AnswerHandedOver
 )
 
 // Coverage is the answer to a Question.
 type Coverage struct {
 	Answer Answer
-	// Reason explains AnswerNo and AnswerUnknown to a person.
+	// Reason explains AnswerNo and AnswerUnknown to a person. With AnswerHandedOver it says why the
+	// Machines are not handed over now; empty if they are.
 	Reason string
+	// Updater is the name of the updater that has the Machines, and Arrived are those that are as New
+	// asks, by the Machine and its objects. Gaps says what the others lack. They count for
+	// AnswerHandedOver only.
+	Updater string
+	Arrived []string
+	Gaps    map[string]string
 }
 
 // SetPlan is what a MachineSet is to become.

@@ -173,7 +173,9 @@ func (d *draft) keepOld(i int, h headcount, deleted int32, r room, c Coverage) r
 	case d.mayMove() && d.surplus <= 0 && d.settled(s, h):
 		var moves int32
 		moves, r = r.take(h, c.Answer == AnswerYes && s.Eligible)
-		s.Return = d.returning(s.Name)
+		var arriving []string
+		arriving, r = d.arriving(s.Name, c, r)
+		s.Return = slices.Sorted(slices.Values(append(d.returning(s.Name), arriving...)))
 		moves += int32(len(s.Return)) // #nosec G115 -- a number of Machines
 		if moves > 0 {
 			s.MoveTo = d.newest.Desired.Name
@@ -443,5 +445,6 @@ func (p Plan) Blocked() (reason Reason, message string) {
 
 // blocking are the reasons that need a person or an extension, in the order of their names.
 var blocking = []Reason{
-	ReasonCoverageUnknown, ReasonKubeletAhead, ReasonNotCovered, ReasonRecreateRequested,
+	ReasonCoverageUnknown, ReasonHandOverFailed, ReasonKubeletAhead, ReasonNotCovered,
+	ReasonRecreateRequested,
 }

@@ -214,7 +214,8 @@ func (f SetFacts) keptDepartures(count int) []Departure {
 		Limits: &Limits{Order: f.Policy.Order},
 	}
 	for _, m := range MoveOrder(g, f.Machines) {
-		if count <= 0 {
+		// Of Machines that were handed over only those go that the plan names.
+		if count <= 0 || len(planned) > 0 && WasHandedOver(f.MachineSet) {
 			break
 		}
 		count--

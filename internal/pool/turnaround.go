@@ -84,13 +84,14 @@ func removeHook(annotations map[string]string) {
 	}
 }
 
-// IsReturning reports whether the plan takes a Machine back to the MachineSet that it left, and it
-// can go.
+// IsReturning reports whether the plan takes a Machine to another MachineSet without an update, and it
+// can go: back to the one that it left, or to the one whose template an updater has brought it to.
 func (f SetFacts) IsReturning(m *clusterv1.Machine) bool {
-	return slices.Contains(f.planned(), m.Name) && MayReturn(m, f.MachineSet.Name, f.target())
+	return slices.Contains(f.planned(), m.Name) &&
+		(MayReturn(m, f.MachineSet.Name, f.target()) || f.hasArrived(m))
 }
 
-// planned are the names of the Machines that the plan takes back.
+// planned are the names of the Machines that the plan moves without an update.
 func (f SetFacts) planned() []string {
 	names := f.MachineSet.Annotations[v1alpha1.ReturnMachinesAnnotation]
 	if names == "" || !f.Policy.RepairByUpdate {

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 
 	"github.com/windlass-dev/windlass/internal/inplace"
@@ -55,6 +56,25 @@ type Choice struct {
 	Machines []types.NamespacedName
 	// Reason says why none may, for people.
 	Reason string
+}
+
+// Taker is an Updater that takes all machines of a MachineSet over, and writes their objects itself.
+// Implementations are safe for concurrent use.
+type Taker interface {
+	Updater
+	// Take hands the machines over. An operation that was accepted before is accepted again. declined
+	// says why the updater does not take them now; empty if it does.
+	Take(ctx context.Context, request *runtimehooksv1.CanUpdateMachineSetRequest, t Taking) (declined string, err error)
+	// Stop ends an operation, for a reason. declined says why the updater does not stop; empty if nothing
+	// of the operation runs any longer.
+	Stop(ctx context.Context, set *clusterv1.MachineSet, operation, reason string) (declined string, err error)
+}
+
+// Taking is a hand-over of the machines of a MachineSet.
+type Taking struct {
+	Operation string
+	// AtOnce, First and Stay are the budget of the protocol.
+	AtOnce, First, Stay int32
 }
 
 // Nodes reads and changes the nodes of workload clusters. Implementations are safe for concurrent use.

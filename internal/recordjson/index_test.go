@@ -24,6 +24,7 @@ var forms = map[string][]string{
 	"UpdateProgressAnnotation":        {"update-progress.json"},
 	"UpdateDecisionsAnnotation":       {"update-decisions.json"},
 	"LastUpdateAnnotation":            {"last-update.json"},
+	"HandedOverAnnotation":            {"handed-over.json"},
 	"DirtyFieldsAnnotation":           {"dirty-fields.json"},
 	"UpdateOwedAnnotation":            {"update-owed.json"},
 	"ChainIntentAnnotation":           {"chain-intent.json"},

@@ -101,9 +101,42 @@ func checkChoices(path *field.Path, spec v1alpha1.UpdatePolicySpec) field.ErrorL
 	case spec.Strategy != v1alpha1.ExternalUpdate:
 		problems = append(problems, field.Forbidden(path.Child("onDelete"), "onDelete goes with strategy ExternalUpdate only"))
 	}
+	problems = append(problems, checkHandOver(path.Child("handOver"), spec)...)
 	problems = append(problems, checkOrder(path.Child("order"), spec.Order)...)
 	if spec.MaxFailures > 0 && spec.OnFailure != v1alpha1.FailurePause {
 		problems = append(problems, field.Forbidden(path.Child("maxFailures"), "maxFailures goes with onFailure Pause only"))
+	}
+	return problems
+}
+
+// checkHandOver checks that nothing is asked of Windlass that an updater does which has a whole group.
+func checkHandOver(path *field.Path, spec v1alpha1.UpdatePolicySpec) field.ErrorList {
+	units := []v1alpha1.HandOverUnit{v1alpha1.HandOverMachine, v1alpha1.HandOverGroup}
+	switch {
+	case spec.HandOver == "":
+		return nil
+	case !slices.Contains(units, spec.HandOver):
+		return field.ErrorList{field.NotSupported(path, spec.HandOver, units)}
+	case spec.Strategy != v1alpha1.ExternalUpdate:
+		return field.ErrorList{field.Forbidden(path, "handOver goes with strategy ExternalUpdate only")}
+	case spec.HandOver == v1alpha1.HandOverMachine:
+		return nil
+	}
+	var problems field.ErrorList
+	for _, other := range []struct {
+		name string
+		set  bool
+	}{
+		{"drain", spec.Drain}, {"batches", len(spec.Batches) > 0},
+		{"order", len(spec.Order.Labels) > 0 || spec.Order.OneAtATime || spec.Order.Last != nil},
+		{"ignorePaths", len(spec.IgnorePaths) > 0},
+		{"soakSeconds", spec.SoakSeconds > 0}, {"machineDeadlineSeconds", spec.MachineDeadlineSeconds > 0},
+		{"onDelete InPlace", spec.OnDelete == v1alpha1.OnDeleteInPlace},
+		{"onFailure Remediate", spec.OnFailure == v1alpha1.FailureRemediate},
+	} {
+		if other.set {
+			problems = append(problems, field.Forbidden(path, "handOver Group goes without "+other.name))
+		}
 	}
 	return problems
 }

@@ -41,6 +41,8 @@ type Selected struct {
 	Limits pool.Limits
 	// UpdateOnDelete says that groups with the strategy OnDelete are updated in place.
 	UpdateOnDelete bool
+	// HandOver says that an updater is handed all machines of a MachineDeployment at once, in windlass manager.
+	HandOver bool
 	// Ignore are the fields that need not be applied to a running machine, sorted.
 	Ignore []cover.Ignore
 	// Generation is the UpdatePolicy's.
@@ -149,6 +151,7 @@ func translate(p *v1alpha1.UpdatePolicy) Selected {
 		Remediate:      p.Spec.OnFailure == v1alpha1.FailureRemediate,
 	}
 	s.Limits = limits(p.Spec, s.Policy)
+	s.HandOver = s.InPlace && p.Spec.HandOver == v1alpha1.HandOverGroup
 	s.UpdateOnDelete = s.InPlace && p.Spec.OnDelete == v1alpha1.OnDeleteInPlace
 	s.Policy.Canary = min(defaultCanary, s.Limits.Canary.IntValue())
 	if s.Limits.Canary.Type == intstr.String && s.Limits.Canary.StrVal != "0%" {

@@ -166,6 +166,8 @@ func TestSelected(t *testing.T) {
 		Labels: []string{"rack"}, OneAtATime: true, Last: labelled("tier", "gold"),
 	}
 	ordered.OnDelete = v1alpha1.OnDeleteInPlace
+	groups := *bare.DeepCopy()
+	groups.HandOver = v1alpha1.HandOverGroup
 	batches := *bare.DeepCopy()
 	batches.Canary, batches.Partition = new(intstr.FromString("10%")), new(intstr.FromInt32(2))
 	batches.Batches = []intstr.IntOrString{intstr.FromInt32(2), intstr.FromString("50%")}
@@ -188,6 +190,9 @@ func TestSelected(t *testing.T) {
 					Labels: []string{"rack"}, OneAtATime: true, Last: labels.SelectorFromSet(labels.Set{"tier": "gold"}),
 				},
 			},
+		}},
+		"handed over": {spec: groups, want: updatepolicy.Selected{
+			Name: "p", Generation: 3, InPlace: true, Guarded: true, HandOver: true, Policy: usual, Limits: one,
 		}},
 		"in place or not at all, what is open is filled in": {spec: bare, want: updatepolicy.Selected{Name: "p", Generation: 3, InPlace: true, Guarded: true, Policy: usual, Limits: one}},
 		"in place or replaced":                              {spec: replace, want: updatepolicy.Selected{Name: "p", Generation: 3, InPlace: true, FallbackReplace: true, Policy: usual, Limits: one}},
@@ -291,6 +296,34 @@ func TestCheck(t *testing.T) {
 		"an unknown word for onDelete": {
 			edit: func(s *v1alpha1.UpdatePolicySpec) { s.OnDelete = "Never" },
 			want: `spec.onDelete: Unsupported value: "Never": supported values: "Wait", "InPlace"`,
+		},
+		"a replaced group that is handed over": {
+			edit: func(s *v1alpha1.UpdatePolicySpec) {
+				s.Strategy, s.HandOver = v1alpha1.RollingUpdate, v1alpha1.HandOverMachine
+			},
+			want: "spec.handOver: Forbidden: handOver goes with strategy ExternalUpdate only",
+		},
+		"an unknown word for handOver": {
+			edit: func(s *v1alpha1.UpdatePolicySpec) { s.HandOver = "All" },
+			want: `spec.handOver: Unsupported value: "All": supported values: "Machine", "Group"`,
+		},
+		"what a hand-over of a group leaves to the updater": {
+			edit: func(s *v1alpha1.UpdatePolicySpec) {
+				s.HandOver, s.Drain, s.SoakSeconds = v1alpha1.HandOverGroup, true, 1
+				s.Order.Labels = []string{"rack"}
+				s.Batches = []intstr.IntOrString{intstr.FromInt32(1)}
+			},
+			want: "spec.handOver: Forbidden: handOver Group goes without drain; spec.handOver: Forbidden: handOver Group goes without batches; " +
+				"spec.handOver: Forbidden: handOver Group goes without order; spec.handOver: Forbidden: handOver Group goes without ignorePaths; " +
+				"spec.handOver: Forbidden: handOver Group goes without soakSeconds",
+		},
+		"what nobody does for a group that is handed over": {
+			edit: func(s *v1alpha1.UpdatePolicySpec) {
+				s.HandOver, s.IgnorePaths, s.MachineDeadlineSeconds = v1alpha1.HandOverGroup, nil, 1
+				s.OnDelete, s.OnFailure = v1alpha1.OnDeleteInPlace, v1alpha1.FailureRemediate
+			},
+			want: "spec.handOver: Forbidden: handOver Group goes without machineDeadlineSeconds; spec.handOver: Forbidden: handOver Group goes without onDelete InPlace; " +
+				"spec.handOver: Forbidden: handOver Group goes without onFailure Remediate",
 		},
 		"a negative number":  {edit: func(s *v1alpha1.UpdatePolicySpec) { s.MaxInFlight = -1 }, want: "spec.maxInFlight: Invalid value: -1: must not be negative"},
 		"an unknown object":  {edit: func(s *v1alpha1.UpdatePolicySpec) { s.IgnorePaths[0].Object = "Cluster" }, want: `spec.ignorePaths[0].object: Unsupported value: "Cluster": supported values: "Machine", "InfrastructureMachine", "BootstrapConfig"`},

@@ -32,6 +32,11 @@ const (
 	// anew: a caller that was restarted asks twice. A Start of the same machine with another id comes when the earlier attempt
 	// is over, and takes its place.
 	Start Phase = "Start"
+	// HandOver hands all machines over at once, if the UpdatePolicy has handOver: Group. An updater that accepts updates the
+	// machines within the budget, and writes the desired specs of each one's infrastructure machine, bootstrap config and
+	// Machine itself, in that order. An operation id that it has accepted before is accepted again, with the budget of the
+	// last request. Declining means "not now": the same request comes again.
+	HandOver Phase = "HandOver"
 	// Cancel ends the attempt with the operation id. Accepting it means that nothing of the attempt runs or begins any longer.
 	// An id that the updater does not know, or whose attempt has ended, is accepted. An attempt that cannot be stopped is
 	// declined, and can still be marked.
@@ -43,7 +48,7 @@ type HandOverRequest struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
 	Phase      Phase  `json:"phase"`
-	// OperationID names the attempt, in Start and Cancel. When the updater has updated the machine, it sets the annotation
+	// OperationID names the attempt, in Start, HandOver and Cancel. When the updater has updated the machine, it sets the annotation
 	// windlass.dev/updated of the Machine to it; when it could not, it sets windlass.dev/update-failed to it, followed by a
 	// colon, a space and the reason. Until then it may set windlass.dev/update-message to it, followed by a colon, a space and
 	// a message for people.
@@ -59,17 +64,29 @@ type HandOverRequest struct {
 	// known.
 	Owner Owner `json:"owner"`
 	// Machines are those that the request is about, sorted. Offer: all of a MachineSet that would be updated, or the one machine
-	// of a control plane that Cluster API asks about; it asks about each by itself. Choose: those that could begin. Start and
-	// Cancel: one.
+	// of a control plane that Cluster API asks about; it asks about each by itself. Choose: those that could begin. Start, and
+	// Cancel of a Start: one. HandOver, and its Cancel: all of a MachineSet.
 	Machines []ObjectName `json:"machines"`
-	// Group are all machines of the owner, sorted, also those that need no update. It is in Offer only.
+	// Group are all machines of the owner, sorted, also those that need no update. It is in Offer and HandOver.
 	Group []ObjectName `json:"group,omitempty"`
 	// Free is how many of the machines may begin now by the policy's maxInFlight, at least 1. It is in Choose only.
 	Free int `json:"free,omitempty"`
-	// Desired is what the machines should be, in Offer and Start; in Offer, for several machines, without their names.
+	// Budget bounds how the machines are updated. It is in HandOver only.
+	Budget *Budget `json:"budget,omitempty"`
+	// Desired is what the machines should be, in Offer, HandOver and Start; for several machines, without their names.
 	Desired *Objects `json:"desired,omitempty"`
-	// Current is what they are. It is in Offer only.
+	// Current is what they are. It is in Offer and HandOver.
 	Current *Objects `json:"current,omitempty"`
+}
+
+// Budget are the limits of the MachineDeployment and of its UpdatePolicy, in machines of the owner.
+type Budget struct {
+	// AtOnce is how many may be unavailable or worked on at once, at least 1: maxUnavailable, and at most maxInFlight.
+	AtOnce int32 `json:"atOnce"`
+	// First is how many are updated first; no other one begins until their objects are written (canary). 0 means none.
+	First int32 `json:"first,omitempty"`
+	// Stay is how many of the machines stay as they are (partition).
+	Stay int32 `json:"stay,omitempty"`
 }
 
 // ObjectName is the name of an object.

@@ -61,8 +61,8 @@ func add(queue []call, c call) []call {
 	return slices.Insert(queue, at, c)
 }
 
-// pool is a MachineDeployment whose machines are updated in place, one call after the other.
-type pool struct {
+// workerPool is a MachineDeployment whose machines are updated in place, one call after the other.
+type workerPool struct {
 	testing.TB
 	store  *fakeapi.Store
 	engine *Engine
@@ -77,7 +77,7 @@ type pool struct {
 	start    time.Time
 }
 
-func newPool(tb testing.TB, machines, maxInFlight int) *pool {
+func newPool(tb testing.TB, machines, maxInFlight int) *workerPool {
 	tb.Helper()
 	scheme := apiruntime.NewScheme()
 	for _, add := range []func(*apiruntime.Scheme) error{v1alpha1.AddToScheme, clusterv1.AddToScheme, corev1.AddToScheme, apiextensionsv1.AddToScheme} {
@@ -85,7 +85,7 @@ func newPool(tb testing.TB, machines, maxInFlight int) *pool {
 			tb.Fatal(err)
 		}
 	}
-	p := &pool{
+	p := &workerPool{
 		TB: tb, store: fakeapi.NewStore(tb, scheme), nodes: porttest.NewNodes(), now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
 		began: map[string]time.Time{}, costs: make([]cost, machines),
 	}
@@ -150,7 +150,7 @@ func provided(kind, name string, annotations map[string]string) *unstructured.Un
 }
 
 // answer is that of an updater that works for a minute on each machine.
-func (p *pool) answer(operation string) inplace.Answer {
+func (p *workerPool) answer(operation string) inplace.Answer {
 	began, known := p.began[operation]
 	if !known {
 		p.began[operation] = p.now
@@ -162,7 +162,7 @@ func (p *pool) answer(operation string) inplace.Answer {
 }
 
 // decide has the update of the MachineDeployment decided on, as Cluster API does.
-func (p *pool) decide() {
+func (p *workerPool) decide() {
 	p.Helper()
 	md := deployment()
 	md.Spec.Template = machineSet("new", to).Spec.Template
@@ -177,7 +177,7 @@ func (p *pool) decide() {
 }
 
 // request is UpdateMachine as Cluster API calls it.
-func (p *pool) request(name string) *runtimehooksv1.UpdateMachineRequest {
+func (p *workerPool) request(name string) *runtimehooksv1.UpdateMachineRequest {
 	p.Helper()
 	key := types.NamespacedName{Namespace: namespace, Name: name}
 	m, x := &clusterv1.Machine{}, &unstructured.Unstructured{}
@@ -196,7 +196,7 @@ func (p *pool) request(name string) *runtimehooksv1.UpdateMachineRequest {
 }
 
 // run has Cluster API call until all machines are updated, no sooner than it is told to. each is called after each call.
-func (p *pool) run(each func()) {
+func (p *workerPool) run(each func()) {
 	p.Helper()
 	var queue []call
 	for i := range p.costs {
@@ -213,7 +213,7 @@ func (p *pool) run(each func()) {
 	}
 }
 
-func (p *pool) call(machine int) inplace.Reply {
+func (p *workerPool) call(machine int) inplace.Reply {
 	p.Helper()
 	name, spent := nameOf(machine), &p.costs[machine]
 	if p.nodes.Node(p.Context(), inCluster, name).Kubelet.String() == from && p.isUpdated(name) {
@@ -246,7 +246,7 @@ func (p *pool) call(machine int) inplace.Reply {
 }
 
 // isUpdated reports whether the updater has worked long enough on a machine for its node to show it.
-func (p *pool) isUpdated(name string) bool {
+func (p *workerPool) isUpdated(name string) bool {
 	m := &clusterv1.Machine{}
 	if err := p.store.Peek().Get(p.Context(), types.NamespacedName{Namespace: namespace, Name: name}, m); err != nil {
 		p.Fatal(err)
@@ -299,7 +299,7 @@ func TestCostPerMachine(t *testing.T) {
 }
 
 // checkBudget holds that a call reads no kind more than once, on average, as the simulator of fleets takes it; see there, postpone.
-func (p *pool) checkBudget() {
+func (p *workerPool) checkBudget() {
 	p.Helper()
 	calls := 0
 	for _, c := range p.costs {

@@ -39,6 +39,8 @@ type question struct {
 	// unread says which right to read the live objects is missing; nil for none. current and desired are
 	// empty then.
 	unread *RefusedError
+	// handOver says that only updaters count that take all machines over.
+	handOver bool
 	// quiet says that no live object shows that the question is due, so nothing is reported.
 	quiet bool
 }
@@ -116,6 +118,11 @@ func (e *Engine) decide(ctx context.Context, q question, o owner) (cover.Answer,
 	updaters, err := e.selectUpdaters(ctx, q.subject.GetNamespace(), q.labels)
 	if err != nil {
 		return cover.Answer{}, err
+	}
+	if q.handOver {
+		if updaters = takers(updaters); len(updaters) == 0 {
+			return e.answerUncovered(q, o, policy, noTaker)
+		}
 	}
 	coverage, err := e.askAll(ctx, q, policy, updaters)
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/inplace"
 	"github.com/windlass-dev/windlass/internal/inplace/cover"
 	"github.com/windlass-dev/windlass/internal/inplace/request"
+	"github.com/windlass-dev/windlass/internal/pool"
 	"github.com/windlass-dev/windlass/internal/recordjson/formtest"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
@@ -71,6 +72,20 @@ func TestForms(t *testing.T) {
 	progress := annotationForm("update-progress", v1alpha1.UpdateProgressAnnotation, *formProgress())
 	progress.Enums = []string{"phase", "object"}
 	progress.Test(t, formVersion)
+	handedOver := annotationForm("handed-over", v1alpha1.HandedOverAnnotation, pool.HandedOver{
+		Operation: "op1", Decision: "d1", Updater: "u", State: pool.HandOverAccepted,
+		Budget: pool.HandOverBudget{AtOnce: 2, First: 1, Stay: 3},
+	})
+	handedOver.Enums, handedOver.Refuses = []string{"state"}, true
+	handedOver.Read = func(text string) (pool.HandedOver, error) {
+		set := &clusterv1.MachineSet{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.HandedOverAnnotation: text}}}
+		h, err := pool.HandedOverOf(set)
+		if err != nil {
+			return pool.HandedOver{}, err
+		}
+		return *h, nil
+	}
+	handedOver.Test(t)
 	annotationForm("update-plan", v1alpha1.UpdatePlanAnnotation, []string{"files", "kubelet"}).Test(t)
 	decisions := annotationForm("update-decisions", v1alpha1.UpdateDecisionsAnnotation, []inplace.Decision{{
 		ID: "d1", Target: "md-0-b", Steps: formSteps,

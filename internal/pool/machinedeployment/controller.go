@@ -38,6 +38,8 @@ type Options struct {
 	InPlace bool
 	// Keeps returns what an UpdatePolicy asks for the group; nil means that there are no policies.
 	Keeps func(context.Context, *clusterv1.Cluster, *clusterv1.MachineDeployment) (Policy, error)
+	// HandOvers hands groups over as a whole; nil means that a Policy that asks for it holds its group.
+	HandOvers HandOvers
 	// PoliciesExist reports whether UpdatePolicies are installed. Keeps requires it. Once it says yes,
 	// they are watched.
 	PoliciesExist func() (bool, error)
@@ -55,6 +57,8 @@ type Policy struct {
 	Keep bool
 	// UpdateOnDelete is that of [pool.Group].
 	UpdateOnDelete bool
+	// HandOver says that an updater is handed all Machines of the group, and writes their objects.
+	HandOver bool
 	// Name is the UpdatePolicy's, for messages.
 	Name string
 	// Limits bound rollouts; nil for none.
@@ -65,6 +69,7 @@ type Policy struct {
 type Reconciler struct {
 	Options
 	coverage   *coverage
+	takers     *takers
 	applier    *objects.Applier
 	pace       *objects.Pace
 	controller capicontroller.Controller
@@ -102,7 +107,7 @@ func New(o Options, c capicontroller.Controller) (*Reconciler, error) {
 		return nil, errors.New("machinedeployment: InPlace requires Runtime")
 	}
 	return &Reconciler{
-		Options: o, coverage: newCoverage(o.Client, o.Runtime, o.Now),
+		Options: o, coverage: newCoverage(o.Client, o.Runtime, o.Now), takers: newTakers(),
 		applier: objects.NewApplier(o.Client, o.Now), random: rand.String, controller: c,
 		deleter: capicontroller.NewClientWithDeleteResponseFromClient(o.Client),
 		pace:    &objects.Pace{Least: time.Second, Interval: o.StatusInterval},

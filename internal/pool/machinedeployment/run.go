@@ -93,11 +93,11 @@ func (r *run) reconcile(ctx context.Context) (ctrl.Result, error) {
 	if err := r.readPolicy(ctx); err != nil {
 		return ctrl.Result{}, err
 	}
-	group := r.group()
-	coverage, err := r.askCoverage(ctx, group)
+	group, coverage, err := r.answers(ctx, r.group())
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	r.policy.Keep = group.Keep
 	plan, err := pool.Decide(group, coverage)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -170,7 +170,7 @@ func (r *run) requeueAfter() time.Duration {
 	}
 	// Nothing watches templates either.
 	blocked := r.executed != nil && blockage(r.executed.Decisions) != nil
-	if r.policy.Keep && (blocked || !r.paused() && !r.templates.complete()) {
+	if r.policy.Keep && (blocked || r.waitsForTaker() || !r.paused() && !r.templates.complete()) {
 		after = sooner(after, answerLifetime)
 	}
 	if r.executed != nil && !r.executed.Wake.IsZero() {
@@ -246,5 +246,5 @@ func blockage(decisions []pool.Decision) *pool.Decision {
 // blocking are the reasons for which a Machine of a kept group waits until a person acts.
 var blocking = []pool.Reason{
 	pool.ReasonNotCovered, pool.ReasonCoverageUnknown, pool.ReasonRecreateRequested,
-	pool.ReasonKubeletAhead,
+	pool.ReasonKubeletAhead, pool.ReasonHandOverFailed,
 }

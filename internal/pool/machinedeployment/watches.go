@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
+	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/pool"
 	"github.com/windlass-dev/windlass/internal/pool/objects"
 )
@@ -72,8 +73,8 @@ func deploymentFacts(o client.Object) any {
 }
 
 // isStep lets a Machine pass that has just moved to another MachineSet, where it waits until the
-// MachineDeployment counts it, and one whose update in place failed or is tried again, which the
-// limits count. Other changes of Machines are in the status of MachineSets.
+// MachineDeployment counts it, one whose update in place failed or is tried again, which the limits
+// count, and one that an updater has written which has the whole group. Other changes of Machines are in the status of MachineSets.
 func isStep(e event.UpdateEvent) bool {
 	before, wasMachine := e.ObjectOld.(*clusterv1.Machine)
 	after, isMachine := e.ObjectNew.(*clusterv1.Machine)
@@ -81,7 +82,14 @@ func isStep(e event.UpdateEvent) bool {
 		return false
 	}
 	return !pool.IsMovePending(before) && pool.IsMovePending(after) ||
-		hasFailed(before) != hasFailed(after)
+		hasFailed(before) != hasFailed(after) ||
+		!pool.IsUpdating(after) && writtenBy(before) != writtenBy(after)
+}
+
+// writtenBy is what an updater writes on a Machine that it was handed with the whole group. While a
+// Machine is being updated by itself, Cluster API's rules write the version.
+func writtenBy(m *clusterv1.Machine) [2]string {
+	return [2]string{m.Spec.Version, m.Annotations[v1alpha1.UpdateFailedAnnotation]}
 }
 
 func hasFailed(m *clusterv1.Machine) bool {

@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/pool"
 	"github.com/windlass-dev/windlass/test/fakeapi"
 )
@@ -51,6 +52,9 @@ type world struct {
 	// handlers are the names of the extensions; nil means one.
 	handlers []string
 
+	// taker takes the Machines of the group over.
+	taker *taker
+
 	// reborn is called when a process has crashed.
 	reborn func()
 
@@ -68,6 +72,7 @@ func newWorld(t *testing.T) *world {
 			&clusterv1.MachineDeployment{}, &clusterv1.MachineSet{}, &clusterv1.Machine{}),
 		t: t, now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), recorder: record.NewFakeRecorder(1000),
 	}
+	w.taker = &taker{w: w}
 	w.restart()
 	return w
 }
@@ -79,6 +84,7 @@ func (w *world) restart() {
 		Client: w.Client, Runtime: &extension{w: w}, Recorder: w.recorder, InPlace: true,
 		Now:           func() time.Time { return w.now },
 		PoliciesExist: func() (bool, error) { return true, nil },
+		HandOvers:     w.taker,
 		Keeps: func(context.Context, *clusterv1.Cluster, *clusterv1.MachineDeployment) (Policy, error) {
 			return w.policy, nil
 		},
@@ -358,6 +364,12 @@ func (w *world) playScale(set *clusterv1.MachineSet) {
 		}
 	}
 	target := set.Annotations[clusterv1.MachineSetMoveMachinesToMachineSetAnnotation]
+	if names := set.Annotations[v1alpha1.ReturnMachinesAnnotation]; names != "" {
+		settled = slices.DeleteFunc(settled, func(m *clusterv1.Machine) bool {
+			return !slices.Contains(strings.Split(names, ","), m.Name)
+		})
+		settled = append(settled, make([]*clusterv1.Machine, int(*set.Spec.Replicas))...)
+	}
 	replicas := int(*set.Spec.Replicas)
 	if !set.DeletionTimestamp.IsZero() {
 		replicas = 0

@@ -42,6 +42,7 @@ func TestForms(t *testing.T) {
 			Cluster:  updatesv1.ObjectName{Namespace: "ns", Name: "c"},
 			Owner:    updatesv1.Owner{APIVersion: "cluster.x-k8s.io/v1beta2", Kind: "MachineDeployment", Namespace: "ns", Name: "md-0"},
 			Machines: names, Group: names, Free: 1, Desired: objects, Current: objects,
+			Budget: &updatesv1.Budget{AtOnce: 2, First: 1, Stay: 3},
 		},
 		Write: func(value updatesv1.HandOverRequest, _ string) (string, error) {
 			var sent []byte

@@ -40,6 +40,14 @@ func (p *plane) updaterScenarios(upstream string) []poolScenario {
 			Name: "handed-over", Replicas: 2, MaxUnavailable: 2,
 			Policy: v1alpha1.UpdatePolicySpec{Canary: new(intstr.FromInt32(0))},
 		}, p.testHandOver},
+		{rig.Pool{
+			Name: "group", Replicas: 3, MaxUnavailable: 1,
+			Policy: v1alpha1.UpdatePolicySpec{HandOver: v1alpha1.HandOverGroup, Partition: new(intstr.FromInt32(1))},
+		}, p.testHandOverGroup},
+		{rig.Pool{
+			Name: "group-declined", Replicas: 1, MaxUnavailable: 1,
+			Policy: v1alpha1.UpdatePolicySpec{HandOver: v1alpha1.HandOverGroup},
+		}, p.testHandOverGroupDeclined},
 	}
 }
 
@@ -80,13 +88,28 @@ func (p *plane) testUpstream(ctx context.Context, t *testing.T, pool, extension 
 // testHandOver hands two machines over to the example, as a process of its own, whose inventory has the second machine first.
 func (p *plane) testHandOver(ctx context.Context, t *testing.T, pool string) {
 	t.Helper()
+	want := p.startExample(ctx, t, pool)
+	before := p.uids(ctx, t, pool)
+	p.Send(ctx, t, pool, nextVersion)
+	p.AwaitPool(ctx, t, pool, nextVersion, len(want))
+	if got := p.order(pool); !slices.Equal(got, want) {
+		t.Errorf("the machines were updated in the order %v, want that of the inventory, %v", got, want)
+	}
+	if uids := p.uids(ctx, t, pool); !slices.Equal(uids, before) {
+		t.Errorf("the Machines are %v, want %v", uids, before)
+	}
+}
+
+// startExample registers the example as the updater of a pool. It returns the names of the Machines in the
+// order of its inventory, which is not that of the names.
+func (p *plane) startExample(ctx context.Context, t *testing.T, pool string, flags ...string) (order []string) {
+	t.Helper()
 	dir := t.TempDir()
 	machines := p.MachinesOf(ctx, t, rig.PoolsCluster, pool)
 	slices.Reverse(machines)
 	var inventory []map[string]string
-	want := make([]string, len(machines))
-	for i, m := range machines {
-		want[i] = m.Name
+	for _, m := range machines {
+		order = append(order, m.Name)
 		inventory = append(inventory, map[string]string{"machine": client.ObjectKeyFromObject(&m).String(), "host": m.Status.NodeRef.Name})
 	}
 	data, err := json.Marshal(inventory)
@@ -110,24 +133,16 @@ func (p *plane) testHandOver(ctx context.Context, t *testing.T, pool string) {
 	}
 	_, err = setup.RegisterUpdater(ctx, p.Plane.Plane, p.Programs.Lab, setup.SimulatedUpdater{
 		Name: pool, Selector: rig.Labelled("pool", pool), Protocol: v1alpha1.HandOverProtocol,
-		Command: []string{
+		Command: append([]string{
 			program, "--port", "$(PORT_hooks)", "--cert-dir", "$(CERT_DIR)", "--kubeconfig", "$(KUBECONFIG)",
 			"--inventory", filepath.Join(dir, "inventory.json"), "--state-dir", filepath.Join(dir, "state"),
 			"--command", filepath.Join(dir, "update.sh"), "--hold-file", filepath.Join(dir, "hold"),
-		},
+		}, flags...),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	before := p.uids(ctx, t, pool)
-	p.Send(ctx, t, pool, nextVersion)
-	p.AwaitPool(ctx, t, pool, nextVersion, len(machines))
-	if got := p.order(pool); !slices.Equal(got, want) {
-		t.Errorf("the machines were updated in the order %v, want that of the inventory, %v", got, want)
-	}
-	if uids := p.uids(ctx, t, pool); !slices.Equal(uids, before) {
-		t.Errorf("the Machines are %v, want %v", uids, before)
-	}
+	return order
 }
 
 // order returns in which order the updates of a pool's Machines have begun.

@@ -1,0 +1,224 @@
+package pool
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+)
+
+// The rules for groups that are handed over as a whole (UpdatePolicy with handOver: Group).
+//
+//   - The updater takes over all Machines of an old MachineSet in one request, and writes their
+//     objects itself. Until a Machine has arrived, it is a Machine of the old MachineSet, and nothing
+//     happens to it: the group is kept, whatever the fallback is.
+//   - A Machine has arrived when its spec, its kubelet and its objects are as the template asks, and
+//     its Node is ready. It then goes to the new MachineSet with the marks of a move that needs no
+//     update, as a Machine that returns does (turnaround.go). So Cluster API can continue at each
+//     crash point.
+//   - A Machine whose objects are half written has not arrived.
+//   - Arrivals cost no availability. The marks of a move make a Machine count as unavailable for a
+//     moment, so at most maxUnavailable of them arrive at once.
+
+// HandOverState is how far a hand-over is.
+type HandOverState string
+
+// The states of a hand-over. An unknown one is that of a newer release.
+const (
+	// HandOverAsked: the updater is being asked. Nobody knows whether it has accepted.
+	HandOverAsked HandOverState = "Asked"
+	// HandOverAccepted: the updater has accepted.
+	HandOverAccepted HandOverState = "Accepted"
+	// HandOverEnded: the updater was told to stop, and has stopped.
+	HandOverEnded HandOverState = "Ended"
+)
+
+// HandedOver is the record of a hand-over, on the MachineSet whose Machines were handed over.
+type HandedOver struct {
+	// Operation names the hand-over to the updater. One that has ended is not continued: another one
+	// begins.
+	Operation string `json:"operation"`
+	// Decision is the id of the decision that the updater carries out, and Updater its name.
+	Decision string         `json:"decision"`
+	Updater  string         `json:"updater"`
+	State    HandOverState  `json:"state"`
+	Budget   HandOverBudget `json:"budget"`
+}
+
+// HandOverBudget are the limits that an updater is given, in Machines of the group.
+type HandOverBudget struct {
+	// AtOnce is how many may be worked on at once, at least 1.
+	AtOnce int32 `json:"atOnce"`
+	// First is how many are updated before all others; 0 for none.
+	First int32 `json:"first,omitempty"`
+	// Stay is how many stay at the old template.
+	Stay int32 `json:"stay,omitempty"`
+}
+
+// HandedOverOf returns the record of a hand-over; nil if there is none. It returns an error if the
+// record cannot be read: nobody knows then what an updater does.
+func HandedOverOf(set metav1.Object) (*HandedOver, error) {
+	record, ok := set.GetAnnotations()[v1alpha1.HandedOverAnnotation]
+	if !ok {
+		return nil, nil //nolint:nilnil // No record is no error.
+	}
+	h := &HandedOver{}
+	err := json.Unmarshal([]byte(record), h)
+	known := []HandOverState{HandOverAsked, HandOverAccepted, HandOverEnded}
+	switch {
+	case err != nil:
+	case !slices.Contains(known, h.State):
+		err = fmt.Errorf("the state %q is unknown", h.State)
+	case h.Operation == "" || h.Updater == "":
+		err = fmt.Errorf("it names no operation or no updater")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the annotation %s of MachineSet %s: %w. Fix: see to it that no "+
+			"updater changes the Machines, and remove the annotation", v1alpha1.HandedOverAnnotation,
+			objectName(set.GetNamespace(), set.GetName()), err)
+	}
+	return h, nil
+}
+
+// WasHandedOver reports whether the Machines of a MachineSet were handed over at some time. set may
+// be nil.
+func WasHandedOver(set *clusterv1.MachineSet) bool {
+	return set != nil && set.Annotations[v1alpha1.HandedOverAnnotation] != ""
+}
+
+// IsActive reports whether the updater may be at work.
+func (h *HandedOver) IsActive() bool { return h != nil && h.State != HandOverEnded }
+
+// Next returns the hand-over for a decision: h as long as it is active, with the new budget, and else
+// a new one with this operation. h may be nil. A hand-over for another decision must have ended.
+func (h *HandedOver) Next(operation, decision, updater string, b HandOverBudget) HandedOver {
+	next := HandedOver{Operation: operation, Decision: decision, Updater: updater}
+	if h.IsActive() {
+		next = *h
+	}
+	if next.State != HandOverAccepted || next.Budget != b {
+		next.State = HandOverAsked
+	}
+	next.Budget = b
+	return next
+}
+
+// HandOver returns the limits for a hand-over of the group. held says why nothing may be handed over
+// now, and why an updater must stop; empty if it may work. It returns the same errors as Needs.
+func (g Group) HandOver() (budget HandOverBudget, held string, err error) {
+	g.Keep = true
+	d, err := begin(g)
+	if err != nil {
+		return HandOverBudget{}, "", err
+	}
+	budget.AtOnce = max(d.rollout.Unavailable, 1)
+	if d.paused() {
+		return budget, "the MachineDeployment is paused", nil
+	}
+	if g.Limits == nil {
+		return budget, "", nil
+	}
+	budget.First = Share(g.Limits.Canary, d.rollout.Replicas)
+	budget.Stay = Share(g.Limits.Partition, d.rollout.Replicas)
+	if most := g.Limits.MaxInFlight; most > 0 {
+		budget.AtOnce = min(budget.AtOnce, most)
+	}
+	var old int32
+	for _, s := range d.rollout.Old {
+		old += d.headcount(s.Name).alive
+	}
+	p, _ := d.keptProgress(old)
+	for _, s := range d.rollout.Old {
+		for _, m := range d.owned(d.old[s.Name].Desired) {
+			if failed, _ := handOverFailed(d.old[s.Name].Current, m); failed {
+				p.Failed = append(p.Failed, m.Name)
+			}
+		}
+	}
+	_, held = g.Limits.hold(p)
+	return budget, held, nil
+}
+
+// handOverFailed reports whether the updater has marked a Machine of set as failed, and why.
+func handOverFailed(set *clusterv1.MachineSet, m *clusterv1.Machine) (failed bool, why string) {
+	h, err := HandedOverOf(set)
+	if err != nil || h == nil {
+		return false, ""
+	}
+	why, failed = strings.CutPrefix(m.Annotations[v1alpha1.UpdateFailedAnnotation]+":", h.Operation+":")
+	why = strings.Join(strings.Fields(strings.TrimSuffix(why, ":")), " ")
+	return failed, why
+}
+
+// HandOverGap says what a Machine lacks to arrive at the template of its group, as far as the Machine
+// itself tells; empty if it lacks nothing. Its infrastructure machine and bootstrap config may still
+// lack something.
+func HandOverGap(md *clusterv1.MachineDeployment, m *clusterv1.Machine) string {
+	wanted, kubelet := md.Spec.Template.Spec.Version, ""
+	if m.Status.NodeInfo != nil {
+		kubelet = m.Status.NodeInfo.KubeletVersion
+	}
+	age, known := compareKubelet(kubelet, wanted)
+	switch {
+	case m.Spec.Version != wanted:
+		return fmt.Sprintf("its spec.version is %s", m.Spec.Version)
+	case !known || age != 0:
+		return fmt.Sprintf("its kubelet has the version %q", kubelet)
+	case !conditions.IsTrue(m, clusterv1.MachineNodeReadyCondition):
+		return "its Node is not ready"
+	}
+	return ""
+}
+
+// hasArrived reports whether the plan takes a Machine that was handed over to the new MachineSet, and
+// the Machine still shows the template's version.
+func (f SetFacts) hasArrived(m *clusterv1.Machine) bool {
+	return WasHandedOver(f.MachineSet) && f.Deployment != nil && !isDeleting(m) && !IsUpdating(m) &&
+		HandOverGap(f.Deployment, m) == ""
+}
+
+// arriving returns the Machines of an old MachineSet that go to the new one because an updater has
+// updated them, sorted, and the room that is left.
+func (d *draft) arriving(set string, c Coverage, r room) ([]string, room) {
+	if c.Answer != AnswerHandedOver {
+		return nil, r
+	}
+	var names []string
+	for _, m := range d.owned(&clusterv1.MachineSet{ObjectMeta: named(set)}) {
+		free := !isDeleting(m) && !IsUpdating(m) && !d.kubeletAhead(m)
+		if free && r.unavailable > 0 && slices.Contains(c.Arrived, m.Name) {
+			names = append(names, m.Name)
+			r.unavailable--
+		}
+	}
+	return names, r
+}
+
+// whyHandedOver says why a Machine that was handed over stays in its old MachineSet.
+func (d *draft) whyHandedOver(
+	s Sizes, c Coverage, m *clusterv1.Machine,
+) (reason Reason, message string) {
+	if failed, why := handOverFailed(d.old[s.Name].Current, m); failed {
+		return ReasonHandOverFailed, fmt.Sprintf("updater %s reports that the update failed: %s. Fix: "+
+			"repair the machine, and remove the annotation %s from the Machine", c.Updater, why,
+			v1alpha1.UpdateFailedAnnotation)
+	}
+	switch {
+	case slices.Contains(c.Arrived, m.Name):
+		return ReasonBudget, fmt.Sprintf("updater %s has updated the Machine; it goes to the new "+
+			"MachineSet after others", c.Updater)
+	case c.Reason != "":
+		return ReasonHandedOver, "the Machine is not handed over now: " + c.Reason
+	case d.allowance.Reason == ReasonPartition:
+		return d.allowance.Reason, d.allowance.Message
+	}
+	return ReasonHandedOver, fmt.Sprintf("updater %s has taken the Machine over; it is not updated so "+
+		"far: %s", c.Updater, c.Gaps[m.Name])
+}
