@@ -303,12 +303,15 @@ func (g Group) paused() bool {
 	return paused != nil && *paused
 }
 
-// controls reports whether a MachineSet of the group owns a Machine. Where two MachineDeployments have
-// one selector, it matches the Machines of both.
-func (g Group) controls(m *clusterv1.Machine) bool {
-	return slices.ContainsFunc(g.MachineSets, func(set *clusterv1.MachineSet) bool {
-		return Owns(set, m)
-	})
+// owner returns the name of the MachineSet of the group that owns a Machine; empty if none does. Where
+// two MachineDeployments have one selector, it matches the Machines of both.
+func (g Group) owner(m *clusterv1.Machine) string {
+	for _, set := range g.MachineSets {
+		if Owns(set, m) {
+			return set.Name
+		}
+	}
+	return ""
 }
 
 func (d *draft) paused() bool { return d.group.paused() }
