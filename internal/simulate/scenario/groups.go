@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 
+	validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -283,12 +284,23 @@ func (t *translation) pool(path *field.Path, p Pool, from version.Version) fleet
 	surging, _ := intstr.GetScaledValueFromIntOrPercent(cmp.Or(p.MaxSurge, new(intstr.FromInt32(0))), p.Replicas, true)
 	update, limit := t.update(path, p.Machines, surging > 0)
 	into.Update = update
+	t.checkLabels(path.Child("labels"), p.Labels)
+	into.Update.Labels = slices.Clone(p.Labels)
 	surge := surgeOf(update.InPlace)
 	into.MaxSurge = t.machines(path.Child("maxSurge"), p.MaxSurge, intstr.FromInt(surge), p.Replicas, true)
 	into.MaxUnavailable = t.machines(path.Child("maxUnavailable"), p.MaxUnavailable, intstr.FromInt(defaultSurge-surge), p.Replicas, false)
 	t.checkSurge(path.Child("maxSurge"), into.MaxSurge, update)
 	into.MaxMinorStep = uint32(cmp.Or(max(p.MaxMinorStep, 0), limit)) //nolint:gosec // What is out of bounds is never returned.
 	return into
+}
+
+// checkLabels reports labels that no Machine can have.
+func (t *translation) checkLabels(path *field.Path, all []map[string]string) {
+	for i, set := range all {
+		for _, p := range validation.ValidateLabels(set, path.Index(i)) {
+			t.problem(p)
+		}
+	}
 }
 
 // machines resolves a number of machines, or a part of them, as Kubernetes does.
