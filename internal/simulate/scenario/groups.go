@@ -3,13 +3,14 @@ package scenario
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
 
-	validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/windlass-dev/windlass/internal/gate"
@@ -297,8 +298,13 @@ func (t *translation) pool(path *field.Path, p Pool, from version.Version) fleet
 // checkLabels reports labels that no Machine can have.
 func (t *translation) checkLabels(path *field.Path, all []map[string]string) {
 	for i, set := range all {
-		for _, p := range validation.ValidateLabels(set, path.Index(i)) {
-			t.problem(p)
+		for _, key := range slices.Sorted(maps.Keys(set)) {
+			for _, fault := range validation.IsQualifiedName(key) {
+				t.problem(field.Invalid(path.Index(i), key, fault))
+			}
+			for _, fault := range validation.IsValidLabelValue(set[key]) {
+				t.problem(field.Invalid(path.Index(i).Key(key), set[key], fault))
+			}
 		}
 	}
 }
