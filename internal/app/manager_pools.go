@@ -67,7 +67,7 @@ func policyOf(
 		selected, err := selectPolicy(ctx, reader, crds, cluster, md)
 		policy := machinedeployment.Policy{
 			Keep: selected.Keeps(md), Name: selected.Name,
-			UpdateOnDelete: selected.UpdateOnDelete && isOnDelete(md), HandOver: selected.HandOver,
+			UpdateOnDelete: selected.UpdateOnDelete && pool.IsOnDelete(md), HandOver: selected.HandOver,
 		}
 		if selected.Name != "" || selected.Limits.Unknown != "" {
 			policy.Limits = &selected.Limits
@@ -91,10 +91,6 @@ func setPolicies(reader client.Reader, crds *installation) machineset.Policies {
 			Order: selected.Limits.Order,
 		}, nil
 	}
-}
-
-func isOnDelete(md *clusterv1.MachineDeployment) bool {
-	return md.Spec.Rollout.Strategy.Type == clusterv1.OnDeleteMachineDeploymentStrategyType
 }
 
 // selectPolicy returns the UpdatePolicy of a group. While nobody can tell which policy was meant, the

@@ -221,7 +221,7 @@ func begin(g Group) (*draft, error) {
 		Budget:         budget,
 		InPlaceUpdates: g.InPlaceUpdates,
 		Updating:       UpdatingMachines(g.Machines),
-		OnDelete:       isOnDelete(g.MachineDeployment) && !g.UpdateOnDelete,
+		OnDelete:       IsOnDelete(g.MachineDeployment) && !g.UpdateOnDelete,
 	}}
 	if err := d.desireOld(a); err != nil {
 		return nil, fmt.Errorf("planning the rollout of MachineDeployment %s: %w", d.name(), err)
@@ -244,7 +244,7 @@ func begin(g Group) (*draft, error) {
 // updated in place, its maxInFlight takes the place.
 func (g Group) budget() (Budget, error) {
 	b, err := BudgetOf(g.MachineDeployment)
-	if g.UpdateOnDelete && isOnDelete(g.MachineDeployment) && g.Limits != nil {
+	if g.UpdateOnDelete && IsOnDelete(g.MachineDeployment) && g.Limits != nil {
 		b.Unavailable = min(g.Limits.MaxInFlight, b.Replicas)
 	}
 	return b, err
@@ -312,12 +312,15 @@ func (g Group) paused() bool {
 	return paused != nil && *paused
 }
 
-// controls reports whether a MachineSet of the group owns a Machine. Where two MachineDeployments have
-// one selector, it matches the Machines of both.
-func (g Group) controls(m *clusterv1.Machine) bool {
-	return slices.ContainsFunc(g.MachineSets, func(set *clusterv1.MachineSet) bool {
-		return Owns(set, m)
-	})
+// owner returns the name of the MachineSet of the group that owns a Machine; empty if none does.
+// Where two MachineDeployments have one selector, it matches the Machines of both.
+func (g Group) owner(m *clusterv1.Machine) string {
+	for _, set := range g.MachineSets {
+		if Owns(set, m) {
+			return set.Name
+		}
+	}
+	return ""
 }
 
 func (d *draft) paused() bool { return d.group.paused() }

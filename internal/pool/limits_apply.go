@@ -14,24 +14,32 @@ func (d *draft) limit() {
 		return
 	}
 	p, o := d.progress()
-	d.allow(d.inOrder(p, o.undone), slices.ContainsFunc(d.rollout.Old, Sizes.moves))
+	p.Turn = o.turn(p, d.rollout, false)
+	d.allow(p, slices.ContainsFunc(d.rollout.Old, Sizes.moves))
 	if a := d.allowance; a.More == 0 && (a.Reason == ReasonPartition || a.Reason.NeedsPerson()) {
 		d.stopMoves()
 	}
-	d.rollout = d.holdOthers(d.rollout.atMost(d.allowance.More, p.Done)).fill()
+	d.rollout = d.rollout.within(d.allowance, p, o)
 }
 
-// Within limits what the rules of the strategy have planned, as far as numbers tell: Order and the
-// deadlines do not count, and no deletion takes the place of a move. p has Done, Failed and Overdue.
-// updating is how many Machines of old MachineSets are being updated.
-func (r Rollout) Within(l Limits, p Progress, updating int32) (Rollout, Allowance) {
-	p = r.measure(p, updating)
+// Within limits what the rules of the strategy have planned, but lets no deletion take the place of
+// a move. keep says that no rollout may create or delete a Machine. The progress that it returns is
+// what the allowance depends on.
+func (r Rollout) Within(l Limits, o Observation, keep bool) (Rollout, Allowance, Progress) {
+	p := r.measure(o)
+	p.Turn = o.turn(p, r, keep)
 	a := l.allow(p, slices.ContainsFunc(r.Old, Sizes.moves))
-	return r.atMost(a.More, p.Done).fill(), a
+	return r.within(a, p, o), a, p
+}
+
+// within lowers a plan to an allowance.
+func (r Rollout) within(a Allowance, p Progress, o Observation) Rollout {
+	return r.atMost(a.More, p.Done).holdOthers(o.queue).fill()
 }
 
 // measure adds to the progress what the numbers tell.
-func (r Rollout) measure(p Progress, updating int32) Progress {
+func (r Rollout) measure(o Observation) Progress {
+	p := o.Progress
 	p.Replicas = r.Replicas
 	p.Touched = r.touched()
 	p.Done = min(p.Done, r.New.Replicas)
@@ -39,15 +47,14 @@ func (r Rollout) measure(p Progress, updating int32) Progress {
 	// those that the plan does not give up yet, because the counters of a MachineSet are behind.
 	before := r.atMost(0, p.Done)
 	behind := max(before.sum(func(s Sizes) int32 { return s.Target })-max(r.Replicas-p.Done, 0), 0)
-	p.InFlight = before.inFlight(p, updating) + behind
+	p.InFlight = before.inFlight(p, o.Updating) + behind
 	return p
 }
 
 // holdOthers keeps a strict order between old MachineSets: those give up no Machines that have none
 // of the next place. If the strategy has chosen others only, those with the next place give up as
 // many, within maxUnavailable. What spec.replicas and maxSurge do not ask for goes all the same.
-func (d *draft) holdOthers(r Rollout) Rollout {
-	q := d.queue()
+func (r Rollout) holdOthers(q *queue) Rollout {
 	if q == nil || !q.ok || r.total() > r.Replicas+r.Surge {
 		return r
 	}
@@ -55,7 +62,7 @@ func (d *draft) holdOthers(r Rollout) Rollout {
 	here := make([]int32, len(r.Old))
 	r.Old = slices.Clone(r.Old)
 	for i, s := range r.Old {
-		here[i] = d.group.order().count(q.next, d.owned(d.old[s.Name].Desired))
+		here[i] = q.here(s.Name)
 		r.Old[i].Target = max(s.Target, s.Replicas-here[i])
 	}
 	if chosen == 0 || r.sum(Sizes.lost) > 0 {
@@ -171,6 +178,7 @@ func (d *draft) limitMoves(heads []headcount) int32 {
 		old += h.alive
 	}
 	p, o := d.keptProgress(old)
-	d.allow(d.inOrder(p, o.undone), true)
+	p.Turn = o.turn(p, d.rollout, true)
+	d.allow(p, true)
 	return d.allowance.More
 }

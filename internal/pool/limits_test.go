@@ -83,6 +83,9 @@ func TestAllow(t *testing.T) {
 			limits{}, progress{Replicas: 9, Failed: []string{"b"}, Turn: &pool.Turn{Machines: 2, Before: []string{"a"}}},
 			0, pool.ReasonOrder,
 		},
+		"a machine of a rack does not exist yet": {
+			limits{}, progress{Replicas: 9, Turn: &pool.Turn{Machines: 2, Missing: 1}}, 0, pool.ReasonOrder,
+		},
 		"a rack has a failure": {
 			limits{}, progress{Replicas: 9, Failed: []string{"b"}, Turn: &pool.Turn{Machines: 2, Before: []string{"a", "b"}}},
 			0, pool.ReasonOrderFailed,

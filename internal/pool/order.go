@@ -30,20 +30,20 @@ func (o *Order) IsSet() bool { return o != nil && (len(o.Labels) > 0 || o.Last !
 // strict reports whether Machines of one place must be done before others begin.
 func (o *Order) strict() bool { return o.IsSet() && o.OneAtATime }
 
-// place is what a Machine's turn depends on. Equal places have the same turn.
-type place struct {
+// Place is what a Machine's turn depends on. Equal places have the same turn.
+type Place struct {
 	last   bool
 	values string
 }
 
-// place returns the place of a Machine.
-func (o *Order) place(m *clusterv1.Machine) place {
-	p := place{last: o.Last != nil && o.Last.Matches(labels.Set(m.Labels))}
+// Place returns the place of a Machine with these labels in this failure domain.
+func (o *Order) Place(set map[string]string, failureDomain string) Place {
+	p := Place{last: o.Last != nil && o.Last.Matches(labels.Set(set))}
 	values := make([]string, 0, len(o.Labels))
 	for _, key := range o.Labels {
-		value := m.Labels[key]
+		value := set[key]
 		if value == "" && key == corev1.LabelTopologyZone {
-			value = m.Spec.FailureDomain
+			value = failureDomain
 		}
 		values = append(values, key+"="+value)
 	}
@@ -51,7 +51,9 @@ func (o *Order) place(m *clusterv1.Machine) place {
 	return p
 }
 
-func (p place) compare(q place) int {
+// Compare returns a negative number if Machines of p are taken before those of q, a positive one if
+// after them, and 0 if the places are equal.
+func (p Place) Compare(q Place) int {
 	if p.last != q.last {
 		if q.last {
 			return -1
@@ -61,7 +63,7 @@ func (p place) compare(q place) int {
 	return cmp.Compare(p.values, q.values)
 }
 
-func (p place) String() string {
+func (p Place) String() string {
 	switch {
 	case p.last && p.values != "":
 		return "the last ones with " + p.values
@@ -73,28 +75,49 @@ func (p place) String() string {
 	return p.values
 }
 
+// place returns the place of a Machine.
+func (o *Order) place(m *clusterv1.Machine) Place { return o.Place(m.Labels, m.Spec.FailureDomain) }
+
 // compare orders two Machines by their places. Without an order they are equal.
 func (o *Order) compare(a, b *clusterv1.Machine) int {
 	if !o.IsSet() {
 		return 0
 	}
-	return o.place(a).compare(o.place(b))
+	return o.place(a).Compare(o.place(b))
 }
 
-// first returns the lowest place of Machines that a rollout may take. ok is false if there are none.
-func (o *Order) first(machines []*clusterv1.Machine) (lowest place, ok bool) {
-	for _, m := range machines {
-		if p := o.place(m); !isDeleting(m) && (!ok || p.compare(lowest) < 0) {
-			lowest, ok = p, true
+// queue is what a strict order says about the Machines of old MachineSets.
+type queue struct {
+	// waiting are those that the rollout is to take. In a kept group those are left out that no update
+	// may take back a version.
+	waiting []Member
+	// next is the lowest place among them; ok is false if nobody waits.
+	next Place
+	ok   bool
+	// machines is how many Machines all MachineSets of the group have.
+	machines int32
+}
+
+// queue returns what a strict order says about the Machines that wait; nil without one. machines is
+// how many the group has.
+func (o *Order) queue(waiting []Member, machines int32) *queue {
+	if !o.strict() {
+		return nil
+	}
+	q := &queue{waiting: waiting, machines: machines}
+	for _, m := range waiting {
+		if !m.Deleting && (!q.ok || m.Place.Compare(q.next) < 0) {
+			q.next, q.ok = m.Place, true
 		}
 	}
-	return lowest, ok
+	return q
 }
 
-// count returns how many Machines have a place and are not being deleted.
-func (o *Order) count(at place, machines []*clusterv1.Machine) (n int32) {
-	for _, m := range machines {
-		if !isDeleting(m) && o.place(m) == at {
+// here returns how many Machines have the next place and are not being deleted: of a MachineSet, or
+// of all if set is empty.
+func (q *queue) here(set string) (n int32) {
+	for _, m := range q.waiting {
+		if !m.Deleting && m.Place == q.next && (set == "" || m.Set == set) {
 			n++
 		}
 	}
@@ -109,32 +132,29 @@ func (g Group) order() *Order {
 	return &g.Limits.Order
 }
 
-// queue is what a strict order says about the Machines of old MachineSets.
-type queue struct {
-	// waiting are those that the rollout is to take. In a kept group those are left out that no update
-	// may take back a version.
-	waiting []*clusterv1.Machine
-	// next is the lowest place among them; ok is false if nobody waits.
-	next place
-	ok   bool
-}
-
 // queue returns what a strict order says; nil without one.
 func (d *draft) queue() *queue {
 	o := d.group.order()
 	if d.queued != nil || !o.strict() {
 		return d.queued
 	}
-	d.queued = &queue{}
+	var waiting []Member
+	var machines int32
 	for _, m := range d.group.Machines {
 		turn, why := d.turnOf(m)
 		isNew := d.newest != nil && Owns(d.newest.Desired, m)
 		ahead := d.group.Keep && turn == turnNever && why == ReasonKubeletAhead
-		if !isNew && !ahead && d.group.controls(m) {
-			d.queued.waiting = append(d.queued.waiting, m)
+		set := d.group.owner(m)
+		if isNew || set != "" {
+			machines++
+		}
+		if !isNew && !ahead && set != "" {
+			v := memberOf(m, nil, o)
+			v.Set = set
+			waiting = append(waiting, v)
 		}
 	}
-	d.queued.next, d.queued.ok = o.first(d.queued.waiting)
+	d.queued = o.queue(waiting, machines)
 	return d.queued
 }
 
@@ -144,44 +164,46 @@ func (d *draft) isNext(m *clusterv1.Machine) bool {
 	return q == nil || q.ok && d.group.order().place(m) == q.next
 }
 
-// inOrder adds to the progress what a strict order depends on. undone are the Machines of the new
-// MachineSet that are neither done nor being deleted.
-func (d *draft) inOrder(p Progress, undone []*clusterv1.Machine) Progress {
-	q := d.queue()
+// turn returns what a strict order lets begin; nil without one, and if nothing is left. p has
+// Replicas and Touched.
+func (o Observation) turn(p Progress, r Rollout, keep bool) *Turn {
+	q := o.queue
 	if q == nil || !q.ok {
-		return p
+		return nil
 	}
 	var old int32
-	busy := slices.Clone(undone)
+	busy := slices.Clone(o.undone)
 	for _, m := range q.waiting {
-		if !isDeleting(m) {
+		if !m.Deleting {
 			old++
 		}
-		if isDeleting(m) || IsUpdating(m) && !hasFailedUpdate(m) {
+		if m.isBusy() {
 			busy = append(busy, m)
 		}
 	}
-	going := d.going(old + p.Touched - p.Replicas)
-	o := d.group.order()
-	p.Turn = &Turn{Place: q.next.String(), Machines: max(o.count(q.next, q.waiting)-going, 0)}
+	going := r.going(old+p.Touched-p.Replicas, keep)
+	t := &Turn{
+		Place: q.next.String(), Machines: max(q.here("")-going, 0),
+		Missing: max(p.Replicas-q.machines, 0),
+	}
 	for _, m := range busy {
-		if o.place(m) != q.next {
-			p.Turn.Before = append(p.Turn.Before, m.Name)
+		if m.Place != q.next {
+			t.Before = append(t.Before, m.Name)
 		}
 	}
-	slices.Sort(p.Turn.Before)
-	return p
+	slices.Sort(t.Before)
+	return t
 }
 
 // going is how many Machines leave old MachineSets by earlier plans: those that are beyond the replicas
 // of their MachineSet, and without moves also surplus, those in whose place new ones exist. With
 // moves, a spare Machine takes the place of one that nobody has chosen so far.
-func (d *draft) going(surplus int32) int32 {
-	n := d.rollout.sum(Sizes.leaving)
+func (r Rollout) going(surplus int32, keep bool) int32 {
+	n := r.sum(Sizes.leaving)
 	switch {
-	case d.group.Keep:
+	case keep:
 		return 0 // The plan chooses anew, and counts all that have not left.
-	case slices.ContainsFunc(d.rollout.Old, Sizes.moves):
+	case slices.ContainsFunc(r.Old, Sizes.moves):
 		return n
 	}
 	return max(n, surplus, 0)
@@ -193,8 +215,10 @@ type Turn struct {
 	Place string
 	// Machines is how many of them have not begun.
 	Machines int32
-	// Before are Machines of other places that are not done, sorted.
-	Before []string
+	// Before are Machines of other places that are not done, sorted. Missing is how many Machines do
+	// not exist yet.
+	Before  []string
+	Missing int32
 }
 
 // inOrder bounds an allowance by a strict order.
@@ -202,7 +226,13 @@ func (a Allowance) inOrder(p Progress) Allowance {
 	if p.Turn == nil {
 		return a
 	}
-	if len(p.Turn.Before) == 0 {
+	switch {
+	case len(p.Turn.Before) > 0:
+	case p.Turn.Missing > 0:
+		// An old Machine is gone, and the one in its place has no place in the order yet.
+		return a.bound(0, ReasonOrder, fmt.Sprintf("%d Machines are to be created before Machines with "+
+			"%s begin (order)", p.Turn.Missing, p.Turn.Place))
+	default:
 		return a.bound(p.Turn.Machines, ReasonOrder,
 			fmt.Sprintf("Machines with %s go first (order)", p.Turn.Place))
 	}

@@ -149,6 +149,35 @@ func (w *world) checkRacks(t failer, places map[string]string) {
 	}
 }
 
+// TestRackWaitsForMachinesThatDoNotExist: after the old Machines of a rack are gone, those of the
+// next rack wait until new ones are created and available.
+func TestRackWaitsForMachinesThatDoNotExist(t *testing.T) {
+	t.Parallel()
+	w := newWorld(4, 0, 4)
+	w.limits = &pool.Limits{Order: pool.Order{Labels: []string{rack}, OneAtATime: true}}
+	w.settle(t)
+	names := w.names()
+	for i, name := range names {
+		w.machines[name].Labels = map[string]string{rack: fmt.Sprint(i / 2)}
+	}
+	w.md.Spec.Template.Spec.Version = "v1.31.0"
+	w.covered["v1.31.0"] = pool.AnswerNo
+	w.reconcile(t)
+	old := w.owner(w.machines[names[0]])
+	for range names[:2] {
+		w.scale(old, nil)
+	}
+	w.reconcile(t)
+	w.reconcile(t)
+	if old = w.owner(w.machines[names[3]]); *old.Spec.Replicas != 2 {
+		t.Errorf("the old MachineSet keeps %d Machines, want 2:\n%s", *old.Spec.Replicas, w)
+	}
+	w.settle(t)
+	if n := w.upToDate(); n != 4 {
+		t.Errorf("%d Machines are up to date, want 4:\n%s", n, w)
+	}
+}
+
 // TestUpdateOnDelete: with the strategy OnDelete a policy has Machines updated in place. Without it
 // they wait for a person.
 func TestUpdateOnDelete(t *testing.T) {

@@ -24,19 +24,20 @@ func ProgressOf(g Group) (Progress, error) {
 }
 
 // progress measures the rollout of a group whose Machines may be replaced.
-func (d *draft) progress() (Progress, *observer) {
+func (d *draft) progress() (Progress, Observation) {
 	o := d.observe()
-	return d.rollout.measure(o.progress, o.updatingOld), o
+	return d.rollout.measure(o), o
 }
 
 // keptProgress measures the rollout of a kept group. old is how many Machines of old MachineSets are not
 // being deleted.
-func (d *draft) keptProgress(old int32) (Progress, *observer) {
+func (d *draft) keptProgress(old int32) (Progress, Observation) {
 	o := d.observe()
-	p := o.progress
-	p.Touched = max(d.rollout.Replicas-old, 0)
+	p := o.Progress
+	p.Replicas = d.rollout.Replicas
+	p.Touched = max(p.Replicas-old, 0)
 	failed := int32(len(p.Failed)) // #nosec G115 -- a number of Machines
-	p.InFlight = max(p.Touched-p.Done-failed, 0) + o.updatingOld
+	p.InFlight = max(p.Touched-p.Done-failed, 0) + o.Updating
 	return p, o
 }
 

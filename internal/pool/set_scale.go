@@ -187,10 +187,14 @@ func (f SetFacts) inTurn(candidates []Candidate) []Candidate {
 	if !o.strict() {
 		return candidates
 	}
-	next, ok := o.first(f.Machines)
+	var waiting []Member
+	for _, m := range f.Machines {
+		waiting = append(waiting, memberOf(m, nil, o))
+	}
+	q := o.queue(waiting, int32(len(waiting))) // #nosec G115 -- a number of Machines
 	return slices.DeleteFunc(candidates, func(c Candidate) bool {
 		free := isDeleting(c.Machine) || deletionAsked(c.Machine)
-		return !free && (!ok || o.place(c.Machine) != next)
+		return !free && (!q.ok || o.place(c.Machine) != q.next)
 	})
 }
 

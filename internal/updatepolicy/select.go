@@ -63,17 +63,13 @@ func Default() Selected {
 // Keeps reports whether no rollout of windlass manager may create or delete a Machine of a group: as the
 // policy says, and if it has a group with the strategy OnDelete updated in place.
 func (s Selected) Keeps(md *clusterv1.MachineDeployment) bool {
-	return s.Guarded || s.UpdateOnDelete && isOnDelete(md)
+	return s.Guarded || s.UpdateOnDelete && pool.IsOnDelete(md)
 }
 
 // Limited reports whether windlass manager applies the Limits to a group: a policy selects it, and
 // people do not delete its Machines.
 func (s Selected) Limited(md *clusterv1.MachineDeployment) bool {
-	return s.Name != "" && (!isOnDelete(md) || s.UpdateOnDelete)
-}
-
-func isOnDelete(md *clusterv1.MachineDeployment) bool {
-	return md.Spec.Rollout.Strategy.Type == clusterv1.OnDeleteMachineDeploymentStrategyType
+	return s.Name != "" && (!pool.IsOnDelete(md) || s.UpdateOnDelete)
 }
 
 // ConflictError says that several UpdatePolicies select a group with the same precision.
@@ -150,7 +146,7 @@ func translate(p *v1alpha1.UpdatePolicy) Selected {
 		AttemptTimeout: cmp.Or(time.Duration(p.Spec.AttemptTimeoutSeconds)*time.Second, s.Policy.AttemptTimeout),
 		Remediate:      p.Spec.OnFailure == v1alpha1.FailureRemediate,
 	}
-	s.Limits = limits(p.Spec, s.Policy)
+	s.Limits = Limits(p.Spec, s.Policy)
 	s.HandOver = s.InPlace && p.Spec.HandOver == v1alpha1.HandOverGroup
 	s.UpdateOnDelete = s.InPlace && p.Spec.OnDelete == v1alpha1.OnDeleteInPlace
 	s.Policy.Canary = min(defaultCanary, s.Limits.Canary.IntValue())
@@ -166,8 +162,9 @@ func translate(p *v1alpha1.UpdatePolicy) Selected {
 	return s
 }
 
-// limits returns what bounds the rollouts of a MachineDeployment. p has what spec leaves open.
-func limits(spec v1alpha1.UpdatePolicySpec, p inplace.Policy) pool.Limits {
+// Limits returns what bounds the rollouts of a MachineDeployment. p has what spec leaves open. The
+// spec has been checked.
+func Limits(spec v1alpha1.UpdatePolicySpec, p inplace.Policy) pool.Limits {
 	seconds := func(n int32) time.Duration { return time.Duration(n) * time.Second }
 	l := pool.Limits{
 		MaxInFlight: int32(p.MaxInFlight), // #nosec G115 -- it was an int32

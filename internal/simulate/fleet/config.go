@@ -92,6 +92,9 @@ type Update struct {
 	Timings Timings
 	// Domains are the failure domains that the machines are spread over, one after the other; none is one without a name.
 	Domains []string
+	// Labels are those of the machines that count for the order of Limits, one after the other. See
+	// place for machines that are made anew.
+	Labels []map[string]string
 }
 
 // Timings are how long things take on one machine.

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/windlass-dev/windlass/internal/inplace"
@@ -152,5 +154,155 @@ func TestPartitionHoldsNobodyYet(t *testing.T) {
 				t.Errorf("the outcome is %s because of %q", r.Outcome, r.Why)
 			}
 		})
+	}
+}
+
+// TestOrderDeadlinesAndSoak: places, deadlines and the soak time of machines that replace others
+// bound a pool of six. Durations can be told by hand.
+func TestOrderDeadlinesAndSoak(t *testing.T) {
+	t.Parallel()
+	const work, replacement, soak = 150 * time.Second, 12 * time.Minute, 5 * time.Minute
+	const rack = "rack"
+	number := intstr.FromInt32
+	replace := Update{Timings: Timings{
+		Create: FixedDuration(10 * time.Minute), Delete: FixedDuration(2 * time.Minute),
+	}}
+	inPlace := Update{
+		InPlace: true, Guarded: true, PolicyName: "keep",
+		Steps:   []inplace.Step{{Updater: "u", SetsVersion: true}},
+		Policy:  inplace.Policy{MaxAttempts: 1, AttemptTimeout: 10 * time.Hour, Soak: soak},
+		Timings: Timings{Updaters: map[string]Distribution{"u": FixedDuration(work)}},
+	}
+	hangs := inPlace
+	hangs.Timings.UpdateHangs = 1
+	zones := func(u Update) Update {
+		u.Domains = []string{"b", "a", "c"}
+		return u
+	}
+	racks := func(u Update) Update {
+		u.Labels = []map[string]string{{rack: "2"}, {rack: "1"}, {rack: "1", "spare": ""}}
+		return u
+	}
+	spare := labels.Set{"spare": ""}.AsSelector()
+	byZone := pool.Order{Labels: []string{corev1.LabelTopologyZone}, OneAtATime: true}
+	byRack := pool.Order{Labels: []string{rack}, OneAtATime: true, Last: spare}
+	for name, tt := range map[string]struct {
+		update Update
+		limits pool.Limits
+		want   time.Duration
+		// why is what a run says that does not end within the horizon, and changed how many machines have
+		// been changed then.
+		horizon time.Duration
+		why     string
+		changed int
+	}{
+		"a canary that is replaced soaks": {
+			update: replace, limits: pool.Limits{Canary: number(2), Soak: soak}, want: 2*replacement + soak,
+		},
+		"nobody waits for the last ones to soak": {
+			update: replace, limits: pool.Limits{Batches: []intstr.IntOrString{number(3)}, Soak: soak},
+			want: 2*replacement + soak,
+		},
+		"an update in place has soaked when it ends": {
+			update: inPlace, limits: pool.Limits{Canary: number(2), Soak: soak}, want: 2 * (work + soak),
+		},
+		"three zones in place": {
+			update: zones(inPlace), limits: pool.Limits{Order: byZone}, want: 3 * (work + soak),
+		},
+		"three zones, replaced": {
+			update: zones(replace), limits: pool.Limits{Order: byZone}, want: 3 * replacement,
+		},
+		"three zones, replaced, soaking": {
+			update: zones(replace), limits: pool.Limits{Order: byZone, Soak: soak},
+			want: 3*replacement + 2*soak,
+		},
+		"two racks, and the spare ones last": {
+			update: racks(inPlace), limits: pool.Limits{Order: byRack}, want: 3 * (work + soak),
+		},
+		"racks that nobody waits for": {
+			update: racks(inPlace), limits: pool.Limits{Order: pool.Order{Labels: []string{rack}}},
+			want: work + soak,
+		},
+		"a machine's deadline": {
+			update: hangs, limits: pool.Limits{Canary: number(1), MachineDeadline: time.Hour},
+			horizon: 2 * time.Hour,
+			why: "p: the change of Machine c/p/1 takes longer than 1h0m0s (machineDeadlineSeconds). " +
+				"Fix: repair or delete it, or raise the deadline",
+		},
+		"a machine's deadline that is not over": {
+			update: hangs, limits: pool.Limits{Canary: number(1), MachineDeadline: 4 * time.Hour},
+			horizon: 2 * time.Hour,
+		},
+		"failures by deadline": {
+			update: hangs, limits: pool.Limits{MaxFailures: 6, MachineDeadline: time.Hour},
+			horizon: 2 * time.Hour,
+		},
+		"the group's deadline": {
+			update: replace, limits: pool.Limits{MaxInFlight: 1, GroupDeadline: 30 * time.Minute},
+			horizon: 10 * time.Hour, changed: 3,
+			why: "p: the rollout takes longer than 30m0s (groupDeadlineSeconds). " +
+				"Fix: find out why, and raise the deadline",
+		},
+		"a strict order in which the first zone never ends": {
+			update: zones(hangs), limits: pool.Limits{Order: byZone}, horizon: 2 * time.Hour,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			update := tt.update
+			update.Limits = &tt.limits
+			r := mustRun(t, Config{Begin: epoch, Verify: true, Horizon: tt.horizon, Clusters: []Cluster{{
+				Name: "c", Target: v(30), Source: offer(29, 30),
+				ControlPlane: ControlPlane{Version: v(29), Replicas: 1, Update: replace},
+				Pools: []Pool{{
+					Name: "p", Version: v(29), Replicas: 6, MaxUnavailable: 6, Update: update,
+				}},
+			}}}, 1)
+			if r.Violation != nil {
+				t.Fatalf("%+v", r.Violation)
+			}
+			if tt.horizon == 0 {
+				if got := r.Duration.Round(time.Second); r.Outcome != Completed || got != replacement+tt.want {
+					t.Errorf("it is %s after %s, want %s: %s", r.Outcome, got, replacement+tt.want, r.Why)
+				}
+				return
+			}
+			changed := r.Groups[1].Updated + r.Groups[1].Replaced
+			if r.Outcome == Completed || !strings.Contains(r.Why, tt.why) || changed != tt.changed {
+				t.Errorf("it is %s, with %d machines changed: %q", r.Outcome, changed, r.Why)
+			}
+		})
+	}
+}
+
+// TestTurns: a machine begins when all of earlier places are done, and those of its place together.
+func TestTurns(t *testing.T) {
+	t.Parallel()
+	update := Update{
+		Domains: []string{"b", "a", "c"},
+		Limits: &pool.Limits{Order: pool.Order{
+			Labels: []string{corev1.LabelTopologyZone}, OneAtATime: true,
+		}},
+		Timings: Timings{
+			Create: FixedDuration(10 * time.Minute), Delete: FixedDuration(2 * time.Minute),
+		},
+	}
+	r := mustRun(t, Config{Begin: epoch, Verify: true, Detail: true, Clusters: []Cluster{{
+		Name: "c", Target: v(30), Source: offer(29, 30),
+		ControlPlane: ControlPlane{Version: v(29), Replicas: 1},
+		Pools:        []Pool{{Name: "p", Version: v(29), Replicas: 7, MaxUnavailable: 7, Update: update}},
+	}}}, 1)
+	var got []int
+	for _, s := range r.Detail.InFlight {
+		if s.At.Round(time.Minute)%(12*time.Minute) == 0 && s.Value > 0 {
+			got = append(got, s.Value)
+		}
+	}
+	if diff := cmp.Diff([]int{2, 3, 2}, got); diff != "" || r.Outcome != Completed {
+		t.Errorf("%s; machines that begin together (-want +got):\n%s", r.Outcome, diff)
+	}
+	const want = "order by topology.kubernetes.io/zone, one value at a time"
+	if got := r.Path[len(r.Path)-1].Limit; got != want {
+		t.Errorf("the limit is %q", got)
 	}
 }

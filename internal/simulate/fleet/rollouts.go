@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"slices"
 	"time"
 
 	"github.com/windlass-dev/windlass/internal/guard"
@@ -26,8 +27,9 @@ func (s *sim) rollOut(g *group) {
 	switch {
 	case move == (RolloutMove{}):
 		s.settle(g)
-	case s.cfg.Faults.Any() && !g.refused:
-		// Controllers look more often than there is something to do.
+	case (s.cfg.Faults.Any() || g.isTimed()) && !g.refused:
+		// Controllers look more often than there is something to do. Limits with times need that: the
+		// next look finds out when the time of what begins now is over.
 		s.wakeGroup(g)
 		fallthrough
 	default:
@@ -69,6 +71,10 @@ func (s *sim) decideMove(g *group) RolloutMove {
 
 // takeOld takes the next machine that is not at the template's version.
 func (s *sim) takeOld(g *group) *machine {
+	if g.unordered {
+		slices.SortStableFunc(g.old[g.next:], func(a, b *machine) int { return a.place.Compare(b.place) })
+		g.unordered = false
+	}
 	m := g.old[g.next]
 	g.next++
 	if g.next == len(g.old) {
@@ -79,7 +85,7 @@ func (s *sim) takeOld(g *group) *machine {
 
 // create asks the provider for a machine.
 func (s *sim) create(g *group) {
-	m := &machine{made: g.template, state: coming}
+	m := &machine{made: g.template, state: coming, anew: true, since: s.now}
 	s.adopt(g, m)
 	g.countChange(m, 1)
 	t := &g.update.Timings
@@ -120,6 +126,7 @@ func (s *sim) arrived(m *machine) {
 	g := m.group
 	if m.isOff() {
 		g.old = append(g.old, m)
+		g.unordered = g.update.Limits != nil && g.update.Limits.Order.IsSet()
 		return
 	}
 	g.fresh++
@@ -173,6 +180,7 @@ func (s *sim) startUpdate(m *machine) {
 		s.check.moves(m)
 	}
 	m.state, m.made, m.decision = updating, g.template, g.decision
+	m.anew, m.since = false, s.now
 	g.countChange(m, 1)
 	s.poll(m, s.react(g, m.subject))
 }
@@ -200,8 +208,10 @@ func (s *sim) tellTopology(g *group) {
 func (s *sim) reactGroup(g *group) time.Duration { return s.react(g, uint64(g.id)) }
 
 // wakeGroup has the controllers of a group act, one after another.
-func (s *sim) wakeGroup(g *group) {
-	s.wake(&g.due, reconcileGroup, int32(g.id), time.Duration(g.hops())*s.reactGroup(g)) //nolint:gosec // bounded by memory
+func (s *sim) wakeGroup(g *group) { s.wakeGroupIn(g, time.Duration(g.hops())*s.reactGroup(g)) }
+
+func (s *sim) wakeGroupIn(g *group, after time.Duration) {
+	s.wake(&g.due, reconcileGroup, int32(g.id), after) //nolint:gosec // bounded by memory
 }
 
 // hops is how many controllers have to act until something happens to a machine.

@@ -1,7 +1,9 @@
 package fleet
 
 import (
+	"iter"
 	"slices"
+	"time"
 
 	"github.com/windlass-dev/windlass/internal/pool"
 )
@@ -108,30 +110,87 @@ func (s *sim) limited(g *group, r pool.Rollout) pool.Rollout {
 	if g.update.Limits == nil {
 		return r
 	}
-	p := pool.Progress{Done: int32Of(g.fresh)}
-	if g.op != nil && g.op.failed > 0 {
-		p.Failed = g.failedUpdates()
-	}
-	r, allowance := r.Within(*g.update.Limits, p, int32Of(g.sets.earlier.updating))
+	r, allowance, p := r.Within(*g.update.Limits, s.observe(g), g.update.Guarded)
 	g.op.limit(allowance.Reason, s.now)
 	g.heldBy = ""
 	stays := allowance.Reason.NeedsPerson() || allowance.Reason == pool.ReasonPartition
 	if stays && allowance.More == 0 {
 		g.heldBy = g.name + ": " + allowance.Message
 	}
+	if p.Touched < p.Replicas && !p.Wake.IsZero() {
+		s.wakeGroupIn(g, p.Wake.Sub(s.time()))
+	}
 	return r
 }
 
-// failedUpdates names the machines whose update to the template failed finally, sorted.
-func (g *group) failedUpdates() []string {
-	var names []string
-	for _, m := range g.machines {
-		if m.failed && m.state == updating && m.made == g.template {
-			names = append(names, m.name())
+// observe returns what the limits read of a group.
+func (s *sim) observe(g *group) pool.Observation {
+	l, failed := g.update.Limits, g.op != nil && g.op.failed > 0
+	if !g.isTimed() && !failed && !l.Order.OneAtATime {
+		// No machine differs from others in a way that counts.
+		return pool.Observation{
+			Progress: pool.Progress{Done: int32Of(g.fresh)}, Updating: int32Of(g.sets.earlier.updating),
 		}
 	}
-	slices.Sort(names)
-	return names
+	var began time.Time
+	if g.op != nil {
+		began = s.cfg.Begin.Add(g.op.began)
+	}
+	return l.Observe(s.members(g), began, s.time())
+}
+
+// isTimed reports whether the limits of a group depend on how long its machines take.
+func (g *group) isTimed() bool {
+	l := g.update.Limits
+	return l != nil && (l.Soak > 0 || l.MachineDeadline > 0 || l.GroupDeadline > 0)
+}
+
+// members are the machines of a group.
+func (s *sim) members(g *group) iter.Seq[pool.Member] {
+	return func(yield func(pool.Member) bool) {
+		for _, m := range g.machines {
+			if m.state != gone && !yield(s.member(m)) {
+				return
+			}
+		}
+	}
+}
+
+// member describes a machine. One that rests as the template asks, or waits, needs no name.
+func (s *sim) member(m *machine) pool.Member {
+	waits := m.state == idle && m.isOff()
+	v := pool.Member{
+		Set: oldSet, New: m.made == m.group.template && !waits, Deleting: m.state == going,
+		Updating: m.state == updating, Failed: m.state == updating && m.failed, Place: m.place,
+	}
+	if v.New {
+		v.Set, v.Available = newSet, m.state == idle
+	}
+	if v.Available && m.anew {
+		v.Soaks = s.cfg.Begin.Add(m.readyAt)
+	}
+	if m.state != idle {
+		v.Began = s.cfg.Begin.Add(m.since)
+	}
+	if m.state != idle || !v.Soaks.IsZero() {
+		v.Name = m.name()
+	}
+	return v
+}
+
+// place returns the place of a machine in the order of its policy. The machines of a group have
+// labels in turn. Several of them were set on machines, so that machines which are made anew have
+// none; a single one is the template's.
+func (s *sim) place(g *group, m *machine, anew bool) pool.Place {
+	u := g.update
+	if u.Limits == nil || !u.Limits.Order.IsSet() {
+		return pool.Place{}
+	}
+	var labels map[string]string
+	if n := len(u.Labels); n == 1 || n > 1 && !anew {
+		labels = u.Labels[g.made%uint64(n)]
+	}
+	return u.Limits.Order.Place(labels, s.domains[m.domain].name)
 }
 
 func isDeadlock(n pool.Note) bool { return n.Reason == pool.ReasonDeadlock }

@@ -78,9 +78,11 @@ type group struct {
 	machines []*machine
 	// old are the machines at another version that nothing happens to yet, from next on. fresh counts those at the template's version that are
 	// available, changing all that are in change.
-	old   []*machine
-	next  int
-	fresh int
+	old  []*machine
+	next int
+	// unordered says that old is not in the order of the policy.
+	unordered bool
+	fresh     int
 	changing
 	sets sets
 	// begun counts those of updating whose update has begun: they are down.
@@ -139,6 +141,12 @@ type machine struct {
 	domain  int32
 	state   state
 	failed  bool
+	// anew says that it was created in the place of another one and not updated since. since is when
+	// that, or its last update, was asked for.
+	anew  bool
+	since time.Duration
+	// place is that in the order of the policy.
+	place pool.Place
 
 	// made is what its spec asks for, kubelet what its node runs; zero while there is no node.
 	made, kubelet version.Version
@@ -264,6 +272,7 @@ func (s *sim) adopt(g *group, m *machine) {
 	m.group, m.id = g, int32(len(s.machines)) //nolint:gosec // bounded by memory
 	m.subject = mix(uint64(g.id)) ^ g.made
 	m.domain = s.domainOf(g, g.made)
+	m.place = s.place(g, m, m.anew)
 	g.made++
 	g.machines = append(g.machines, m)
 	s.machines = append(s.machines, m)

@@ -1,0 +1,187 @@
+package pool
+
+import (
+	"iter"
+	"slices"
+	"time"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+)
+
+// Member is what the limits of an UpdatePolicy read of a Machine.
+type Member struct {
+	Name string
+	// Set is the MachineSet that owns it, and New says that this is the one of the present template.
+	Set string
+	New bool
+	// Deleting says that it is being deleted, Updating that it is being updated in place, and Failed
+	// that this update failed finally.
+	Deleting, Updating, Failed bool
+	// Available says that it is available and not being updated. Soaks is since when; zero if it has
+	// not to soak: an update in place has soaked when it ends.
+	Available bool
+	Soaks     time.Time
+	// Began is since when it is being created or updated; zero if its update has not begun.
+	Began time.Time
+	// Place is its place in the order of the UpdatePolicy.
+	Place Place
+}
+
+// memberOf describes a Machine. newest is the MachineSet of the present template; nil for none.
+func memberOf(m *clusterv1.Machine, newest *clusterv1.MachineSet, order *Order) Member {
+	v := Member{
+		Name: m.Name, New: newest != nil && Owns(newest, m), Deleting: isDeleting(m),
+		Updating: IsUpdating(m), Failed: hasFailedUpdate(m), Began: changingSince(m),
+	}
+	v.Available = !v.Updating && conditions.IsTrue(m, clusterv1.MachineAvailableCondition)
+	if order.IsSet() {
+		v.Place = order.Place(m.Labels, m.Spec.FailureDomain)
+	}
+	since := conditions.GetLastTransitionTime(m, clusterv1.MachineAvailableCondition)
+	moved := v.New && m.CreationTimestamp.Before(&newest.CreationTimestamp)
+	if v.Available && !moved && since != nil {
+		v.Soaks = since.Time
+	}
+	return v
+}
+
+// isBusy reports whether a Member of an old MachineSet is being changed.
+func (m Member) isBusy() bool { return m.Deleting || m.Updating && !m.Failed }
+
+// Observation is what the Members of a group tell the limits.
+type Observation struct {
+	// Progress has no Replicas, Touched, InFlight and Turn: these depend on the plan.
+	Progress Progress
+	// Updating is how many Members of old MachineSets are being updated.
+	Updating int32
+	// undone are the Members of the new MachineSet that are neither done nor being deleted.
+	undone []Member
+	// queue is nil without a strict order.
+	queue *queue
+}
+
+// Observe measures what Members tell. Those of MachineSets that the group does not control are left
+// out. began is when the rollout began; zero while there is none.
+func (l Limits) Observe(members iter.Seq[Member], began, now time.Time) Observation {
+	o := observer{limits: &l, now: now}
+	var waiting []Member
+	var machines int32
+	for m := range members {
+		machines++
+		switch {
+		case m.New:
+			o.fresh(m)
+			continue
+		case m.Updating && !m.Failed:
+			o.Updating++
+		}
+		if l.Order.strict() {
+			waiting = append(waiting, m)
+		}
+	}
+	o.queue = l.Order.queue(waiting, machines)
+	slices.Sort(o.Progress.Failed)
+	slices.Sort(o.Progress.Overdue)
+	if l.GroupDeadline > 0 && !began.IsZero() {
+		o.Progress.Late = !o.before(began.Add(l.GroupDeadline))
+	}
+	return o.Observation
+}
+
+// observer gathers an Observation.
+type observer struct {
+	limits *Limits
+	now    time.Time
+	Observation
+}
+
+// fresh looks at a Member of the new MachineSet.
+func (o *observer) fresh(m Member) {
+	switch {
+	case m.Deleting:
+		return
+	case m.Failed:
+		o.undone = append(o.undone, m)
+		o.Progress.Failed = append(o.Progress.Failed, m.Name)
+		return
+	case m.Available:
+		if o.limits.Soak == 0 || m.Soaks.IsZero() || !o.before(m.Soaks.Add(o.limits.Soak)) {
+			o.Progress.Done++
+		} else {
+			o.undone = append(o.undone, m)
+		}
+		return
+	}
+	o.undone = append(o.undone, m)
+	if !m.Began.IsZero() && o.limits.MachineDeadline > 0 &&
+		!o.before(m.Began.Add(o.limits.MachineDeadline)) {
+		o.Progress.Overdue = append(o.Progress.Overdue, m.Name)
+	}
+}
+
+// before reports whether a time is still to come, and notes to look again then.
+func (o *observer) before(t time.Time) bool {
+	if !o.now.Before(t) {
+		return false
+	}
+	if o.Progress.Wake.IsZero() || t.Before(o.Progress.Wake) {
+		o.Progress.Wake = t
+	}
+	return true
+}
+
+// observe measures what the Machines of the group tell.
+func (d *draft) observe() Observation {
+	limits := *d.group.Limits
+	limits.Order = Order{} // The queue of a kept group leaves some Machines out.
+	var newest *clusterv1.MachineSet
+	if d.newest != nil {
+		newest = d.newest.Desired
+	}
+	members := func(yield func(Member) bool) {
+		for _, m := range d.group.Machines {
+			isNew := newest != nil && Owns(newest, m)
+			counts := isNew || IsUpdating(m) && d.group.owner(m) != ""
+			if counts && !yield(memberOf(m, newest, d.group.order())) {
+				return
+			}
+		}
+	}
+	o := limits.Observe(members, d.began(newest), d.group.Now)
+	o.queue = d.queue()
+	return o
+}
+
+// began is when the rollout began: the later of the creation of the new MachineSet and the time
+// since which the MachineDeployment reports a rollout. It is zero while none is reported.
+func (d *draft) began(newest *clusterv1.MachineSet) time.Time {
+	md := d.group.MachineDeployment
+	since := conditions.GetLastTransitionTime(md, clusterv1.RollingOutCondition)
+	if !conditions.IsTrue(md, clusterv1.RollingOutCondition) || since == nil || newest == nil {
+		return time.Time{}
+	}
+	if created := newest.CreationTimestamp.Time; created.After(since.Time) {
+		return created
+	}
+	return since.Time
+}
+
+// hasFailedUpdate reports whether the update in place of a Machine failed finally.
+func hasFailedUpdate(m *clusterv1.Machine) bool {
+	return IsUpdating(m) && conditions.GetReason(m, clusterv1.MachineUpdatingCondition) ==
+		clusterv1.MachineInPlaceUpdateFailedReason
+}
+
+// changingSince is since when a new Machine is being created or updated; zero if its update has not
+// begun.
+func changingSince(m *clusterv1.Machine) time.Time {
+	if !IsUpdating(m) {
+		return m.CreationTimestamp.Time
+	}
+	since := conditions.GetLastTransitionTime(m, clusterv1.MachineUpdatingCondition)
+	if since == nil || !conditions.IsTrue(m, clusterv1.MachineUpdatingCondition) {
+		return time.Time{}
+	}
+	return since.Time
+}
