@@ -132,7 +132,7 @@ func faulty() map[string]struct {
 		},
 		"replaces kept Machines": {
 			edited(func(g *pool.Group) { g.Keep = false }, nil),
-			scenario{replicas: 2, surge: 1, keep: true}, "the policy keeps Machines",
+			scenario{replicas: 2, unavailable: 1, keep: true}, "the policy keeps Machines",
 		},
 		"does not name the Machines that return": {
 			edited(nil, func(_ pool.Group, p *pool.Plan) {

@@ -21,6 +21,8 @@ import (
 //     and deleted only while more exist. Deletion begins with Machines that somebody asked to delete
 //     and with those that need remediation, then with the oldest MachineSets. No Machine moves
 //     meanwhile.
+//   - A MachineSet controller creates no Machine while the group has spec.replicas: the plan that asked
+//     for it did not know of a Machine that has just moved away.
 //   - Old MachineSets create no Machines. Until an old MachineSet is known to have read that, it may
 //     still create what it has been missing: nothing is created elsewhere, and no Machine leaves it.
 //   - An old MachineSet with Machines that nobody planned deletes none: it is parked, and the next
@@ -32,6 +34,7 @@ import (
 //     ends first. But if the template is reverted to the one that the Machine had, and its update has
 //     not begun, it goes back first. That costs nothing: it is unavailable already.
 //   - No Machine moves to a template with an older Kubernetes version than its kubelet's.
+//   - No Machine begins to move while another MachineSet may still move some by an earlier plan.
 //   - A pause stops moves. It never turns them into deletions.
 //
 // All numbers come from one list of Machines, in which each Machine has one owner. So a Machine is
@@ -172,7 +175,7 @@ func (d *draft) keepOld(i int, h headcount, deleted int32, r room, c Coverage) r
 		s = s.note(Note{Reason: ReasonReplicasLowered})
 	case d.mayMove() && d.surplus <= 0 && d.settled(s, h):
 		var moves int32
-		moves, r = r.take(h, c.Answer == AnswerYes && s.Eligible)
+		moves, r = r.take(h.atMost(d.mayBegin(s, h)), c.Answer == AnswerYes && s.Eligible)
 		s.Return = d.returning(s.Name)
 		moves += int32(len(s.Return)) // #nosec G115 -- a number of Machines
 		if moves > 0 {

@@ -12,6 +12,9 @@ const (
 	// ReasonCreationDisabled: Machines are missing, and the annotation
 	// cluster.x-k8s.io/disable-machine-create forbids to create them.
 	ReasonCreationDisabled Reason = "CreationDisabled"
+	// ReasonGroupComplete: Machines are missing in the MachineSet and none in its group, whose Machines
+	// are kept. They have just moved to another MachineSet; the MachineDeployment counts them there.
+	ReasonGroupComplete Reason = "GroupComplete"
 	// ReasonMovesPending: the surplus consists of Machines that have moved here and that the
 	// MachineDeployment has not counted so far.
 	ReasonMovesPending Reason = "MovesPending"
@@ -32,12 +35,13 @@ type Scaling struct {
 	// Target is the MachineSet to which Machines move; empty unless Action is Update.
 	Target string
 	// Reason is ReasonMissing, ReasonSurplus, Reason(ReasonMove), ReasonUpToDate, ReasonCreationDisabled,
-	// ReasonMovesPending or ReasonParked.
+	// ReasonGroupComplete, ReasonMovesPending or ReasonParked.
 	Reason Reason
 }
 
 // Scale compares the number of Machines with spec.replicas. Machines in deletion count as Machines.
-// It returns an error if spec.replicas is not set.
+// Where Machines are kept, it creates no more than the group lacks. It returns an error if
+// spec.replicas is not set.
 func (f SetFacts) Scale() (Scaling, error) {
 	set := f.MachineSet
 	if set.Spec.Replicas == nil {
@@ -48,7 +52,7 @@ func (f SetFacts) Scale() (Scaling, error) {
 		if set.Annotations[clusterv1.DisableMachineCreateAnnotation] == "true" {
 			return Scaling{Action: Keep, Reason: ReasonCreationDisabled}, nil
 		}
-		return Scaling{Action: Create, Count: -surplus, Reason: ReasonMissing}, nil
+		return f.create(-surplus), nil
 	}
 	counted := surplus
 	if Receives(set) {
@@ -70,6 +74,25 @@ func (f SetFacts) Scale() (Scaling, error) {
 		return Scaling{Action: Update, Count: counted, Target: target, Reason: Reason(ReasonMove)}, nil
 	}
 	return Scaling{Action: Delete, Count: counted, Reason: ReasonSurplus}, nil
+}
+
+// CountsGroup reports whether Scale depends on the Machines of the whole group: Machines are kept, and
+// some are missing in the MachineSet. One that has just moved away is missing there and not in the
+// group.
+func (f SetFacts) CountsGroup() bool {
+	return f.Policy.RepairByUpdate && f.Deployment != nil &&
+		len(f.Machines) < int(deref(f.MachineSet.Spec.Replicas))
+}
+
+// create is the Scaling for a MachineSet that lacks Machines.
+func (f SetFacts) create(missing int) Scaling {
+	if f.CountsGroup() {
+		missing = min(missing, int(deref(f.Deployment.Spec.Replicas))-len(f.Group))
+	}
+	if missing <= 0 {
+		return Scaling{Action: Keep, Reason: ReasonGroupComplete}
+	}
+	return Scaling{Action: Create, Count: missing, Reason: ReasonMissing}
 }
 
 // Receives reports whether a MachineSet accepts Machines of others.
