@@ -185,6 +185,7 @@ var explorations = map[string]scenario{
 	"scale":                  {replicas: 2, surge: 1, unavailable: 1, covered: upwards, scales: []int8{1, 3}, faults: faults{scales: 2}},
 	"changes":                {replicas: 2, surge: 1, unavailable: 1, covered: upwards, faults: faults{changes: 1, reverts: 1}},
 	"changes, replace":       {replicas: 2, surge: 1, unavailable: 1, faults: faults{changes: 1, reverts: 2}},
+	"changes and races":      {replicas: 2, surge: 1, unavailable: 1, faults: faults{changes: 1, reverts: 1, races: 1}},
 	"changes and crashes":    {replicas: 2, unavailable: 1, covered: upwards, faults: faults{reverts: 1, races: 1, crashes: 1}},
 	"pause":                  {replicas: 2, surge: 1, unavailable: 1, covered: upwards, scales: []int8{0, 3}, faults: faults{pauses: 1, scales: 1}},
 	"pause before":           {replicas: 2, surge: 1, notBegun: true, scales: []int8{0, 3}, faults: faults{pauses: 2, scales: 2, changes: 1}},

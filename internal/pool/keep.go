@@ -134,8 +134,7 @@ func (d *draft) movingFirst(old []Sizes) []Sizes {
 // that a controller which has read the one has read the other.
 func (d *draft) settled(s Sizes, h headcount) bool {
 	set := d.old[s.Name].Current
-	return !set.DeletionTimestamp.IsZero() || s.Replicas <= h.all &&
-		set.Status.ObservedGeneration >= set.Generation
+	return !set.DeletionTimestamp.IsZero() || s.Replicas <= h.all && !isUnread(set)
 }
 
 // others returns the names of the other MachineSets of the group, sorted.

@@ -17,7 +17,7 @@ func mayStillMove(set *clusterv1.MachineSet, machines []*clusterv1.Machine) bool
 	owned := MachineCounts(set, machines).Machines
 	target := set.Annotations[clusterv1.MachineSetMoveMachinesToMachineSetAnnotation]
 	told := target != "" && target != set.Name && deref(set.Spec.Replicas) < owned
-	return owned > 0 && (told || set.Status.ObservedGeneration < set.Generation)
+	return owned > 0 && (told || isUnread(set))
 }
 
 // stillMoves is mayStillMove for any MachineSet of the group but the one with the name except.
