@@ -24,6 +24,9 @@ func (e *explorer) byRules(v view, id uint8) ([]operation, error) {
 			f.Machines = append(f.Machines, m)
 		}
 	}
+	if e.blind {
+		f.Group = f.Machines
+	}
 	remediation, err := f.Remediate()
 	if err != nil {
 		return nil, fmt.Errorf("remediating: %w", err)

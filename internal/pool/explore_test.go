@@ -203,6 +203,7 @@ var explorations = map[string]scenario{
 	"keep, reverts, races":   {replicas: 2, unavailable: 2, keep: true, covered: upwards, faults: faults{reverts: 1, races: 1}},
 	"keep, changes, races":   {replicas: 3, unavailable: 1, keep: true, covered: upwards, faults: faults{changes: 1, reverts: 1, races: 1}},
 	"keep, reverts, away":    {replicas: 3, unavailable: 2, keep: true, covered: upwards, faults: faults{reverts: 1, outages: 1, deletes: 1}},
+	"keep, reverts, scale":   {replicas: 3, unavailable: 2, keep: true, covered: upwards, scales: []int8{2}, faults: faults{reverts: 1, scales: 1, pauses: 1}},
 	"keep, reverts, hangs":   {replicas: 2, unavailable: 2, keep: true, covered: upwards, faults: faults{reverts: 1, changes: 1, hangs: 1}},
 	"limits, canary":         {replicas: 3, surge: 1, bounds: bounds{canary: 1}, faults: faults{crashes: 1, races: 1}},
 	"limits, canary, down":   {replicas: 3, unavailable: 2, bounds: bounds{canary: 1}, faults: faults{crashes: 1, races: 1}},

@@ -32,7 +32,8 @@ import (
 //   - Unavailable Machines move first: the update may repair them, and they cost no availability.
 //   - A Machine that is marked for an update does not move, even if the template changes: its update
 //     ends first. But if the template is reverted to the one that the Machine had, and its update has
-//     not begun, it goes back first. That costs nothing: it is unavailable already.
+//     not begun, it goes back first. That costs nothing: it is unavailable already. Neither a pause nor
+//     Machines that are too many delay it; its MachineSet deletes none meanwhile.
 //   - No Machine moves to a template with an older Kubernetes version than its kubelet's.
 //   - No Machine begins to move while another MachineSet may still move some by an earlier plan.
 //   - A pause stops moves. It never turns them into deletions.
@@ -169,19 +170,21 @@ func (d *draft) keepOld(i int, h headcount, deleted int32, r room, c Coverage) r
 	s.Acknowledged = d.finishing(s.Name)
 	// A Machine may still arrive by an earlier plan. Without the mark another one is deleted for it.
 	s.ReceiveFrom = d.others(s.Name)
+	if d.settled(s, h) {
+		s.Return = d.returning(s.Name)
+	}
+	moves := int32(len(s.Return)) // #nosec G115 -- a number of Machines
+	if d.mayMove() && d.surplus <= 0 && d.settled(s, h) {
+		var more int32
+		more, r = r.take(h.atMost(d.mayBegin(s, h)), c.Answer == AnswerYes && s.Eligible)
+		moves += more
+	}
 	switch {
+	case moves > 0:
+		s.MoveTo, s.Target = d.newest.Desired.Name, h.alive-moves
+		s = s.note(Note{Reason: ReasonMove, MachineSet: s.MoveTo})
 	case deleted > 0:
 		s = s.note(Note{Reason: ReasonReplicasLowered})
-	case d.mayMove() && d.surplus <= 0 && d.settled(s, h):
-		var moves int32
-		moves, r = r.take(h.atMost(d.mayBegin(s, h)), c.Answer == AnswerYes && s.Eligible)
-		s.Return = d.returning(s.Name)
-		moves += int32(len(s.Return)) // #nosec G115 -- a number of Machines
-		if moves > 0 {
-			s.MoveTo = d.newest.Desired.Name
-			s.Target -= moves
-			s = s.note(Note{Reason: ReasonMove, MachineSet: s.MoveTo})
-		}
 	}
 	s.Acknowledged = slices.DeleteFunc(s.Acknowledged, func(name string) bool {
 		return slices.Contains(s.Return, name)
@@ -200,8 +203,10 @@ func (d *draft) finishing(name string) []string {
 	return PendingMoves(&clusterv1.MachineSet{ObjectMeta: named(name)}, d.group.Machines)
 }
 
-func (d *draft) mayMove() bool {
-	return d.newest != nil && !d.paused() && !d.rollout.OnDelete && d.rollout.InPlaceUpdates
+func (d *draft) mayMove() bool { return d.mayReturn() && !d.paused() }
+
+func (d *draft) mayReturn() bool {
+	return d.newest != nil && !d.rollout.OnDelete && d.rollout.InPlaceUpdates
 }
 
 // keepNewest sets the target of the new MachineSet: what is missing is created, and deleted

@@ -1,6 +1,7 @@
 package pool_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -54,10 +55,57 @@ func TestScaleOfKeptGroup(t *testing.T) {
 	f := factsOf(msSet(1), a)
 	f.Deployment, f.Policy.RepairByUpdate = &clusterv1.MachineDeployment{}, true
 	if f.CountsGroup() {
-		t.Error("a MachineSet that lacks nothing needs the group")
+		t.Error("a MachineSet that has what it asks for needs the group")
 	}
 	if f = factsOf(msSet(2), a); f.CountsGroup() {
 		t.Error("a MachineSet without a MachineDeployment needs a group")
+	}
+}
+
+// TestSurplusOfKeptGroup: where Machines are kept, a MachineSet deletes no more than its group has too
+// many, for example because the policy is newer than the plan.
+func TestSurplusOfKeptGroup(t *testing.T) {
+	t.Parallel()
+	a, b, c := msMachine("a"), msMachine("b"), msMachine("c")
+	gone, other := msMachine("gone", inDeletion(time.Hour)), msMachine("other")
+	deletes := func(n int) pool.Scaling {
+		return pool.Scaling{Action: pool.Delete, Count: n, Reason: pool.ReasonSurplus}
+	}
+	for name, test := range map[string]struct {
+		replicas     int32
+		owned, group []*clusterv1.Machine
+		want         pool.Scaling
+	}{
+		"none is too many": {
+			3, []*clusterv1.Machine{a, b, c}, nil, pool.Scaling{Action: pool.Keep, Reason: pool.ReasonGroupComplete},
+		},
+		"another one is in deletion": {
+			3, []*clusterv1.Machine{a, b, c}, []*clusterv1.Machine{gone},
+			pool.Scaling{Action: pool.Keep, Reason: pool.ReasonGroupComplete},
+		},
+		"some are too many":    {3, []*clusterv1.Machine{a, b, c}, []*clusterv1.Machine{other}, deletes(1)},
+		"all are too many":     {1, []*clusterv1.Machine{a, b, c}, nil, deletes(2)},
+		"one is in deletion":   {2, []*clusterv1.Machine{a, b, gone}, nil, deletes(1)},
+		"one more is too many": {1, []*clusterv1.Machine{a, b, gone}, nil, deletes(2)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := factsOf(msSet(1), test.owned...)
+			f.Deployment, f.Group = &clusterv1.MachineDeployment{}, append(slices.Clone(test.owned), test.group...)
+			f.Deployment.Spec.Replicas = &test.replicas
+			f.Policy.RepairByUpdate = true
+			got, err := f.Scale()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := gocmp.Diff(test.want, got); diff != "" {
+				t.Errorf("the scaling differs (-want +got):\n%s", diff)
+			}
+			f.Policy.RepairByUpdate = false
+			if got, err = f.Scale(); err != nil || got != deletes(2) {
+				t.Errorf("without a policy: %+v, %v", got, err)
+			}
+		})
 	}
 }
 
