@@ -171,7 +171,7 @@ var rules = []rule{
 	{pkg: "internal/pool/machineset", kind: effects, imports: `
 		api/v1alpha1 internal/capi internal/contract internal/pool internal/pool/objects
 	`},
-	{pkg: "internal/pool/objects", kind: effects, imports: `internal/contract internal/keyed`},
+	{pkg: "internal/pool/objects", kind: effects, imports: `api/v1alpha1 internal/contract internal/keyed`},
 	{pkg: "internal/port", kind: pure, imports: `internal/inplace internal/inplace/cover`},
 	{pkg: "internal/port/porttest", kind: effects, imports: `
 		api/v1alpha1 internal/inplace internal/port pkg/version

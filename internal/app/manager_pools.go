@@ -45,12 +45,13 @@ func (b *builder) addMachineDeployments(ctx context.Context) error {
 
 // addMachineSets adds the controller of MachineSets: ours.
 func (b *builder) addMachineSets(ctx context.Context) error {
+	crds := b.policies()
 	options := machineset.Options{
 		Client: b.mgr.GetClient(), APIReader: b.mgr.GetAPIReader(), ClusterCache: b.clusterCache,
 		PreflightChecks: b.checked.preflightChecks, Now: time.Now, WatchFilter: b.WatchFilter,
+		Policies: setPolicies(b.mgr.GetClient(), crds), PoliciesExist: crds.check,
 		StatusInterval: statusInterval,
 	}
-	options.Policies = setPolicies(b.mgr.GetClient(), b.policies())
 	return machineset.SetUp(ctx, b.mgr, options, concurrency(b.Concurrency.MachineSet))
 }
 

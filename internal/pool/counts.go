@@ -22,6 +22,9 @@ type Counts struct {
 	// place.
 	Available int32
 	UpToDate  int32
+	// Unread says that the MachineSet asks for all its Machines, and that its controller has not read
+	// that. It may still give up Machines by an earlier spec.
+	Unread bool
 }
 
 // StatusCounts returns the counters in the status of set, which its controller wrote some time ago.
@@ -35,7 +38,7 @@ func StatusCounts(set *clusterv1.MachineSet) Counts {
 
 // MachineCounts counts the Machines that set owns, with the rules by which the MachineSet
 // controller fills its status: a Machine that is being updated in place is neither available nor up
-// to date.
+// to date. But a Machine in deletion is not available, although its condition may not show that yet.
 func MachineCounts(set *clusterv1.MachineSet, machines []*clusterv1.Machine) Counts {
 	var c Counts
 	for _, m := range machines {
@@ -46,7 +49,7 @@ func MachineCounts(set *clusterv1.MachineSet, machines []*clusterv1.Machine) Cou
 		if IsUpdating(m) {
 			continue
 		}
-		if conditions.IsTrue(m, clusterv1.MachineAvailableCondition) {
+		if !isDeleting(m) && conditions.IsTrue(m, clusterv1.MachineAvailableCondition) {
 			c.Available++
 		}
 		if conditions.IsTrue(m, clusterv1.MachineUpToDateCondition) {
@@ -59,14 +62,21 @@ func MachineCounts(set *clusterv1.MachineSet, machines []*clusterv1.Machine) Cou
 // SafeCounts combines the counters of the status with those of the Machines that were read. Either
 // may be older than the other. The result takes the larger number of Machines, so that maxSurge
 // holds, and the smaller numbers of available and up-to-date ones, so that maxUnavailable holds.
-// They agree as soon as both are current.
+// They agree as soon as both are current. It adds Unread.
 func SafeCounts(set *clusterv1.MachineSet, machines []*clusterv1.Machine) Counts {
 	status, counted := StatusCounts(set), MachineCounts(set, machines)
-	return Counts{
+	c := Counts{
 		Machines:  max(status.Machines, counted.Machines),
 		Available: min(status.Available, counted.Available),
 		UpToDate:  min(status.UpToDate, counted.UpToDate),
 	}
+	c.Unread = c.Machines > 0 && c.Machines <= deref(set.Spec.Replicas) && isUnread(set)
+	return c
+}
+
+// isUnread reports whether the controller of a MachineSet has not read its spec.
+func isUnread(set *clusterv1.MachineSet) bool {
+	return set.Status.ObservedGeneration < set.Generation
 }
 
 // Owns reports whether set is the controller of m. It compares group, kind and name, as upstream

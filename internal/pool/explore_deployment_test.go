@@ -70,6 +70,10 @@ func (e *explorer) ours(v view) decided {
 		return d
 	}
 	got, want := operations(v, exact, nil), e.stock(v)
+	if exact.Moving {
+		// Stock deletes a MachineSet to which another one may still move Machines.
+		want = slices.DeleteFunc(want, func(o operation) bool { return o.kind == cleanSet })
+	}
 	for i := range got {
 		// Stock forgets which moves it has counted, and may count them twice.
 		if o := &got[i]; o.kind == writeSet && (o.set != v.md.template || v.md.paused) {
@@ -138,7 +142,7 @@ func operations(v view, p pool.Plan, machines []*clusterv1.Machine) []operation 
 	end := operation{kind: finish}
 	_, _ = fmt.Sscan(p.Revision, &end.revision)
 	list = append(list, end)
-	if v.md.paused || !pool.Complete(&clusterv1.MachineDeployment{
+	if v.md.paused || p.Moving || !pool.Complete(&clusterv1.MachineDeployment{
 		Spec: clusterv1.MachineDeploymentSpec{Replicas: new(int32(v.md.replicas))},
 	}, v.deploymentStatus()) {
 		return list

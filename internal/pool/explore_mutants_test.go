@@ -132,7 +132,12 @@ func faulty() map[string]struct {
 		},
 		"replaces kept Machines": {
 			edited(func(g *pool.Group) { g.Keep = false }, nil),
-			scenario{replicas: 2, surge: 1, keep: true}, "the policy keeps Machines",
+			scenario{replicas: 2, surge: 1, keep: true}, "the rollout has ended", // MachineSets do not obey.
+		},
+		"does not look at the group": {
+			sound, scenario{
+				replicas: 2, unavailable: 2, keep: true, blind: true, covered: upwards, faults: faults{reverts: 1, races: 1},
+			}, "there are 3 Machines",
 		},
 		"does not name the Machines that return": {
 			edited(nil, func(_ pool.Group, p *pool.Plan) {

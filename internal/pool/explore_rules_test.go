@@ -12,7 +12,7 @@ import (
 // byRules is view.reconcileSet by the rules of this package, without status. The two must agree.
 func (e *explorer) byRules(v view, id uint8) ([]operation, error) {
 	g := e.group(v)
-	f := pool.SetFacts{Deployment: g.MachineDeployment, MachinesRead: true, Now: g.Now}
+	f := pool.SetFacts{Deployment: g.MachineDeployment, MachinesRead: true, Group: g.Machines, Now: g.Now}
 	f.Policy = pool.SetPolicy{RepairByUpdate: e.keep, HoldUpdating: e.keep}
 	for _, set := range g.MachineSets {
 		if set.Name == setName(id) {
@@ -23,6 +23,9 @@ func (e *explorer) byRules(v view, id uint8) ([]operation, error) {
 		if pool.Owns(f.MachineSet, m) {
 			f.Machines = append(f.Machines, m)
 		}
+	}
+	if e.blind {
+		f.Group = f.Machines
 	}
 	remediation, err := f.Remediate()
 	if err != nil {

@@ -154,8 +154,10 @@ type scenario struct {
 	scales []int8
 	// notBegun says that the template has not changed yet.
 	notBegun bool
-	// alone turns the comparison with stock off.
+	// alone turns the comparison with stock off, blind hides the Machines of other MachineSets from
+	// MachineSets.
 	alone  bool
+	blind  bool
 	faults faults
 	bounds
 }

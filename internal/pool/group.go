@@ -107,6 +107,9 @@ type Plan struct {
 	// Allowance is what the limits of the UpdatePolicy leave. Its Reason is empty if they hold no
 	// Machine back.
 	Allowance Allowance
+	// Moving says that a MachineSet may still move Machines by an earlier plan. Then no MachineSet may be
+	// deleted: the Machines that move to it would be deleted with it.
+	Moving bool
 	// Wake is when the limits must be looked at again although nothing happens; zero for never.
 	Wake time.Time
 }
@@ -445,7 +448,7 @@ func (d *draft) plan(coverage map[string]Coverage) Plan {
 	p := Plan{
 		Missing: d.missing, Revision: d.revision,
 		Acknowledged: counted, Updating: d.rollout.Updating,
-		Allowance: d.allowance, Wake: d.wake,
+		Allowance: d.allowance, Wake: d.wake, Moving: d.stillMoves(""),
 	}
 	if d.newest != nil {
 		d.newest.apply(d.rollout.New)

@@ -185,15 +185,15 @@ func (f SetFacts) hasArrived(m *clusterv1.Machine) bool {
 }
 
 // arriving returns the Machines of an old MachineSet that go to the new one because an updater has
-// updated them, sorted, and the room that is left.
-func (d *draft) arriving(set string, c Coverage, r room) ([]string, room) {
+// updated them, at most most, sorted, and the room that is left.
+func (d *draft) arriving(set string, c Coverage, r room, most int32) ([]string, room) {
 	if c.Answer != AnswerHandedOver {
 		return nil, r
 	}
 	var names []string
 	for _, m := range d.owned(&clusterv1.MachineSet{ObjectMeta: named(set)}) {
 		free := !isDeleting(m) && !IsUpdating(m) && !d.kubeletAhead(m)
-		if free && r.unavailable > 0 && slices.Contains(c.Arrived, m.Name) {
+		if free && r.unavailable > 0 && len(names) < int(most) && slices.Contains(c.Arrived, m.Name) {
 			names = append(names, m.Name)
 			r.unavailable--
 		}

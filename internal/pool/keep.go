@@ -21,6 +21,8 @@ import (
 //     and deleted only while more exist. Deletion begins with Machines that somebody asked to delete
 //     and with those that need remediation, then with the oldest MachineSets. No Machine moves
 //     meanwhile.
+//   - A MachineSet controller creates no Machine while the group has spec.replicas: the plan that asked
+//     for it did not know of a Machine that has just moved away.
 //   - Old MachineSets create no Machines. Until an old MachineSet is known to have read that, it may
 //     still create what it has been missing: nothing is created elsewhere, and no Machine leaves it.
 //   - An old MachineSet with Machines that nobody planned deletes none: it is parked, and the next
@@ -30,8 +32,10 @@ import (
 //   - Unavailable Machines move first: the update may repair them, and they cost no availability.
 //   - A Machine that is marked for an update does not move, even if the template changes: its update
 //     ends first. But if the template is reverted to the one that the Machine had, and its update has
-//     not begun, it goes back first. That costs nothing: it is unavailable already.
+//     not begun, it goes back first. That costs nothing: it is unavailable already. Neither a pause nor
+//     Machines that are too many delay it; its MachineSet deletes none meanwhile.
 //   - No Machine moves to a template with an older Kubernetes version than its kubelet's.
+//   - No Machine begins to move while another MachineSet may still move some by an earlier plan.
 //   - A pause stops moves. It never turns them into deletions.
 //
 // All numbers come from one list of Machines, in which each Machine has one owner. So a Machine is
@@ -131,8 +135,7 @@ func (d *draft) movingFirst(old []Sizes) []Sizes {
 // that a controller which has read the one has read the other.
 func (d *draft) settled(s Sizes, h headcount) bool {
 	set := d.old[s.Name].Current
-	return !set.DeletionTimestamp.IsZero() || s.Replicas <= h.all &&
-		set.Status.ObservedGeneration >= set.Generation
+	return !set.DeletionTimestamp.IsZero() || s.Replicas <= h.all && !isUnread(set)
 }
 
 // others returns the names of the other MachineSets of the group, sorted.
@@ -167,21 +170,24 @@ func (d *draft) keepOld(i int, h headcount, deleted int32, r room, c Coverage) r
 	s.Acknowledged = d.finishing(s.Name)
 	// A Machine may still arrive by an earlier plan. Without the mark another one is deleted for it.
 	s.ReceiveFrom = d.others(s.Name)
+	if d.settled(s, h) {
+		s.Return = d.returning(s.Name)
+	}
+	var begin int32
+	if d.mayMove() && d.surplus <= 0 && d.settled(s, h) {
+		most := d.mayBegin(s, h)
+		begin, r = r.take(h.atMost(most), c.Answer == AnswerYes && s.Eligible)
+		var arriving []string
+		arriving, r = d.arriving(s.Name, c, r, most)
+		s.Return = slices.Sorted(slices.Values(append(s.Return, arriving...)))
+	}
+	moves := begin + int32(len(s.Return)) // #nosec G115 -- a number of Machines
 	switch {
+	case moves > 0:
+		s.MoveTo, s.Target = d.newest.Desired.Name, h.alive-moves
+		s = s.note(Note{Reason: ReasonMove, MachineSet: s.MoveTo})
 	case deleted > 0:
 		s = s.note(Note{Reason: ReasonReplicasLowered})
-	case d.mayMove() && d.surplus <= 0 && d.settled(s, h):
-		var moves int32
-		moves, r = r.take(h, c.Answer == AnswerYes && s.Eligible)
-		var arriving []string
-		arriving, r = d.arriving(s.Name, c, r)
-		s.Return = slices.Sorted(slices.Values(append(d.returning(s.Name), arriving...)))
-		moves += int32(len(s.Return)) // #nosec G115 -- a number of Machines
-		if moves > 0 {
-			s.MoveTo = d.newest.Desired.Name
-			s.Target -= moves
-			s = s.note(Note{Reason: ReasonMove, MachineSet: s.MoveTo})
-		}
 	}
 	s.Acknowledged = slices.DeleteFunc(s.Acknowledged, func(name string) bool {
 		return slices.Contains(s.Return, name)
@@ -200,8 +206,10 @@ func (d *draft) finishing(name string) []string {
 	return PendingMoves(&clusterv1.MachineSet{ObjectMeta: named(name)}, d.group.Machines)
 }
 
-func (d *draft) mayMove() bool {
-	return d.newest != nil && !d.paused() && !d.rollout.OnDelete && d.rollout.InPlaceUpdates
+func (d *draft) mayMove() bool { return d.mayReturn() && !d.paused() }
+
+func (d *draft) mayReturn() bool {
+	return d.newest != nil && !d.rollout.OnDelete && d.rollout.InPlaceUpdates
 }
 
 // keepNewest sets the target of the new MachineSet: what is missing is created, and deleted

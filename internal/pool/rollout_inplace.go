@@ -69,7 +69,7 @@ func (r Rollout) dropSurge() Rollout {
 // is being updated in place, or a Machine of New is not up to date or available yet. So a Machine
 // of New that never becomes available stops the rollout.
 func (r Rollout) busy() bool {
-	if r.New.Replicas != r.New.Counts.Machines {
+	if r.New.Replicas != r.New.Counts.Machines || r.unread() {
 		return true
 	}
 	for _, s := range r.Old {

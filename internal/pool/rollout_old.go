@@ -1,6 +1,9 @@
 package pool
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 func compareNames(a, b string) int { return strings.Compare(a, b) }
 
@@ -11,10 +14,13 @@ func compareNames(a, b string) int { return strings.Compare(a, b) }
 // that a broken template does not reach all Machines. It takes unavailable replicas first, from the
 // oldest MachineSet to the newest.
 //
+// It takes none while a MachineSet may still give up Machines by an earlier plan, which did not know of
+// a template that has become current again. Stock does.
+//
 // Note: Old is sorted by age only if something can be scaled down, as in stock. BreakDeadlock
 // depends on the order.
 func (r Rollout) ScaleOld() Rollout {
-	if r.sum(replicas) == 0 {
+	if r.sum(replicas) == 0 || r.unread() {
 		return r
 	}
 	minAvailable := r.MinAvailable()
@@ -131,7 +137,12 @@ func (r Rollout) scaling() bool {
 			return true
 		}
 	}
-	return false
+	return r.unread()
+}
+
+// unread reports whether a MachineSet may give up Machines although it asks for all that it has.
+func (r Rollout) unread() bool {
+	return r.New.Counts.Unread || slices.ContainsFunc(r.Old, func(s Sizes) bool { return s.Counts.Unread })
 }
 
 // ScaleOldOnDelete is ScaleOld for the strategy OnDelete: it drops replicas whose Machines people

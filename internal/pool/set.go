@@ -15,6 +15,9 @@ type SetFacts struct {
 	// Machines are those that MachineSet controls, in any order. They count only if MachinesRead.
 	Machines     []*clusterv1.Machine
 	MachinesRead bool
+	// Group are those of all MachineSets of Deployment, in any order, those in deletion included.
+	// Scale requires them if CountsGroup.
+	Group []*clusterv1.Machine
 	// BootstrapTemplateMissing and InfrastructureTemplateMissing say that a template of spec was
 	// not found.
 	BootstrapTemplateMissing, InfrastructureTemplateMissing bool

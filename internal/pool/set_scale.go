@@ -12,6 +12,9 @@ const (
 	// ReasonCreationDisabled: Machines are missing, and the annotation
 	// cluster.x-k8s.io/disable-machine-create forbids to create them.
 	ReasonCreationDisabled Reason = "CreationDisabled"
+	// ReasonGroupComplete: the MachineSet lacks Machines, or has too many, and its group, whose Machines
+	// are kept, does not. The next plan of the MachineDeployment counts them where they are.
+	ReasonGroupComplete Reason = "GroupComplete"
 	// ReasonMovesPending: the surplus consists of Machines that have moved here and that the
 	// MachineDeployment has not counted so far.
 	ReasonMovesPending Reason = "MovesPending"
@@ -32,12 +35,13 @@ type Scaling struct {
 	// Target is the MachineSet to which Machines move; empty unless Action is Update.
 	Target string
 	// Reason is ReasonMissing, ReasonSurplus, Reason(ReasonMove), ReasonUpToDate, ReasonCreationDisabled,
-	// ReasonMovesPending or ReasonParked.
+	// ReasonGroupComplete, ReasonMovesPending or ReasonParked.
 	Reason Reason
 }
 
 // Scale compares the number of Machines with spec.replicas. Machines in deletion count as Machines.
-// It returns an error if spec.replicas is not set.
+// Where Machines are kept, it creates no more than the group lacks, and deletes no more than the group
+// has too many. It returns an error if spec.replicas is not set.
 func (f SetFacts) Scale() (Scaling, error) {
 	set := f.MachineSet
 	if set.Spec.Replicas == nil {
@@ -48,7 +52,7 @@ func (f SetFacts) Scale() (Scaling, error) {
 		if set.Annotations[clusterv1.DisableMachineCreateAnnotation] == "true" {
 			return Scaling{Action: Keep, Reason: ReasonCreationDisabled}, nil
 		}
-		return Scaling{Action: Create, Count: -surplus, Reason: ReasonMissing}, nil
+		return f.create(-surplus), nil
 	}
 	counted := surplus
 	if Receives(set) {
@@ -69,7 +73,48 @@ func (f SetFacts) Scale() (Scaling, error) {
 	case target != "":
 		return Scaling{Action: Update, Count: counted, Target: target, Reason: Reason(ReasonMove)}, nil
 	}
-	return Scaling{Action: Delete, Count: counted, Reason: ReasonSurplus}, nil
+	return f.remove(counted), nil
+}
+
+// CountsGroup reports whether Scale depends on the Machines of the whole group: Machines are kept, and
+// the MachineSet lacks some or has too many. The plan of the MachineDeployment may be older than a move,
+// or than the policy.
+func (f SetFacts) CountsGroup() bool {
+	return f.Policy.RepairByUpdate && f.Deployment != nil &&
+		len(f.Machines) != int(deref(f.MachineSet.Spec.Replicas))
+}
+
+// create is the Scaling for a MachineSet that lacks Machines.
+func (f SetFacts) create(missing int) Scaling {
+	if f.CountsGroup() {
+		missing = min(missing, int(deref(f.Deployment.Spec.Replicas))-len(f.Group))
+	}
+	if missing <= 0 {
+		return Scaling{Action: Keep, Reason: ReasonGroupComplete}
+	}
+	return Scaling{Action: Create, Count: missing, Reason: ReasonMissing}
+}
+
+// remove is the Scaling for a MachineSet that has too many Machines. Those in deletion count first.
+func (f SetFacts) remove(surplus int) Scaling {
+	if f.CountsGroup() {
+		spare := countAlive(f.Group) - int(deref(f.Deployment.Spec.Replicas))
+		surplus = min(surplus, len(f.Machines)-countAlive(f.Machines)+max(spare, 0))
+	}
+	if surplus <= 0 {
+		return Scaling{Action: Keep, Reason: ReasonGroupComplete}
+	}
+	return Scaling{Action: Delete, Count: surplus, Reason: ReasonSurplus}
+}
+
+// countAlive returns how many Machines are not being deleted.
+func countAlive(machines []*clusterv1.Machine) (n int) {
+	for _, m := range machines {
+		if !isDeleting(m) {
+			n++
+		}
+	}
+	return n
 }
 
 // Receives reports whether a MachineSet accepts Machines of others.

@@ -108,7 +108,7 @@ func (f SetFacts) target() string {
 // returning returns the names of the Machines of an old MachineSet that may go back to the new one,
 // sorted.
 func (d *draft) returning(set string) []string {
-	if !d.mayMove() {
+	if !d.mayReturn() {
 		return nil
 	}
 	var names []string

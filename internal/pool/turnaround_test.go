@@ -71,7 +71,9 @@ func leaving(m *clusterv1.Machine, from, to string) {
 
 // reverted is a kept group whose three Machines have moved to a new MachineSet when the template is
 // reverted. It returns the MachineSets that they left and where they are.
-func reverted(t *testing.T, stages [3]stage) (w *world, first, second string) {
+func reverted(
+	t *testing.T, stages [3]stage, edits ...func(*clusterv1.MachineDeployment),
+) (w *world, first, second string) {
 	t.Helper()
 	w = settledGroup(t, true)
 	w.covered["v1.30.0"] = pool.AnswerUnknown
@@ -96,6 +98,9 @@ func reverted(t *testing.T, stages [3]stage) (w *world, first, second string) {
 		w.report(set)
 	}
 	toVersion("v1.30.0")(w.md)
+	for _, edit := range edits {
+		edit(w.md)
+	}
 	w.reconcile(t)
 	return w, first, second
 }
@@ -157,6 +162,34 @@ func TestRevert(t *testing.T) {
 			}
 			checkReturns(t, w, f, scaling.Count, test.going)
 		})
+	}
+}
+
+// TestRevertAndEdit: neither a pause nor fewer replicas keep Machines from going back. None is deleted
+// where it could go back.
+func TestRevertAndEdit(t *testing.T) {
+	t.Parallel()
+	for name, edit := range map[string]func(*clusterv1.MachineDeployment){
+		"pause": func(md *clusterv1.MachineDeployment) { md.Spec.Paused = new(true) },
+		"scale": func(md *clusterv1.MachineDeployment) { md.Spec.Replicas = new(int32(1)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, first, second := reverted(t, [3]stage{hasBegun, waits, waits}, edit)
+			f := w.facts(w.sets[second])
+			f.Policy.RepairByUpdate = true
+			scaling, err := f.Scale()
+			if err != nil || scaling.Count != 2 || scaling.Target != first {
+				t.Errorf("scaling %+v, %v", scaling, err)
+			}
+			checkReturns(t, w, f, scaling.Count, []int{1, 2})
+		})
+	}
+	w, _, second := reverted(t, [3]stage{hasBegun, hasBegun, hasBegun}, func(md *clusterv1.MachineDeployment) {
+		md.Spec.Replicas = new(int32(1))
+	})
+	if n := *w.sets[second].Spec.Replicas; n != 1 {
+		t.Errorf("%d Machines stay where none can go back, want 1", n)
 	}
 }
 

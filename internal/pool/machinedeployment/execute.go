@@ -126,7 +126,7 @@ func messages(notes []pool.Note) string {
 // cleanUp deletes the old MachineSets of a complete rollout. One that somebody has changed since it
 // was read is left for the next run.
 func (r *run) cleanUp(ctx context.Context) error {
-	if r.paused() || !pool.Complete(r.md, r.completion()) {
+	if r.paused() || r.executed.Moving || !pool.Complete(r.md, r.completion()) {
 		return nil
 	}
 	for _, set := range pool.Cleanable(r.executed.old, r.machines) {

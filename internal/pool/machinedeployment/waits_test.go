@@ -239,3 +239,35 @@ func TestRelevant(t *testing.T) {
 		})
 	}
 }
+
+// TestKeepsTargets: an empty old MachineSet stays while another one may still move Machines to it,
+// because it has not read the newest plan.
+func TestKeepsTargets(t *testing.T) {
+	t.Parallel()
+	w := scenario{begin: nothing, change: nothing}.run(t)
+	w.settle()
+	newest := w.sets()[0]
+	old := newest.DeepCopy()
+	old.Name, old.UID, old.ResourceVersion = "md-old", "old", ""
+	old.Spec.Template.Spec.Version, old.Spec.Replicas = "v1.32.0", new(int32(0))
+	old.Status = clusterv1.MachineSetStatus{ObservedGeneration: old.Generation}
+	w.Put(old)
+	observe := func(generation int64) {
+		set := w.sets()[0]
+		set.Status.ObservedGeneration = generation
+		if err := w.Inner.Status().Update(t.Context(), set); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, read := range []bool{false, true} {
+		generation := newest.Generation - 1
+		if read {
+			generation++
+		}
+		observe(generation)
+		w.mustReconcile()
+		if deleted := !w.sets()[1].DeletionTimestamp.IsZero(); deleted != read {
+			t.Errorf("the MachineSet has read the plan: %t, and the old one is deleted: %t", read, deleted)
+		}
+	}
+}

@@ -54,7 +54,11 @@ func (r *Reconciler) watch(
 		WithOptions(options).
 		WithEventFilter(predicates.ResourceHasFilterLabel(scheme, log, r.WatchFilter))
 	if r.Keeps != nil {
-		b.WatchesRawSource(r.policies(mgr.GetCache()))
+		policies := objects.PolicyWatch{
+			Reader: r.Client, Exist: r.PoliciesExist, Filter: r.WatchFilter,
+			NewList: func() client.ObjectList { return &clusterv1.MachineDeploymentList{} },
+		}
+		b.WatchesRawSource(policies.Source(mgr.GetCache()))
 	}
 	r.controller, err = b.Build(ctx, r)
 	if err != nil {

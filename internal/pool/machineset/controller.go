@@ -59,6 +59,9 @@ type Options struct {
 	// nil means that there are none. An error ends the reconcile before anything is done to
 	// Machines.
 	Policies Policies
+	// PoliciesExist reports whether UpdatePolicies are installed. Policies requires it. Once it says
+	// yes, they are watched.
+	PoliciesExist func() (bool, error)
 	// StatusInterval is the least time between two writes of a status of which the second may wait,
 	// see [pool.SetStatusMayWait]; 0 means that none waits.
 	StatusInterval time.Duration
@@ -110,8 +113,11 @@ func New(o Options, parts Parts) *Reconciler {
 
 // SetUp adds the controller to a manager.
 func SetUp(ctx context.Context, mgr ctrl.Manager, o Options, options controller.Options) error {
-	if o.Client == nil || o.APIReader == nil || o.ClusterCache == nil || o.Now == nil {
+	switch {
+	case o.Client == nil || o.APIReader == nil || o.ClusterCache == nil || o.Now == nil:
 		return errors.New("machineset: client, API reader, cluster cache and clock are required")
+	case o.Policies != nil && o.PoliciesExist == nil:
+		return errors.New("machineset: Policies requires PoliciesExist")
 	}
 	machines := schema.GroupResource{Group: clusterv1.GroupVersion.Group, Resource: "machines"}
 	deleter, err := capicontroller.NewClientWithDeleteResponse(
@@ -142,7 +148,7 @@ func (r *Reconciler) watch(
 	if err != nil {
 		return nil, fmt.Errorf("mapping MachineDeployments to MachineSets: %w", err)
 	}
-	c, err := capicontroller.NewControllerManagedBy(mgr, log).
+	b := capicontroller.NewControllerManagedBy(mgr, log).
 		For(&clusterv1.MachineSet{}, builder.WithPredicates(objects.Changes(setFacts))).
 		Owns(&clusterv1.Machine{}, objects.Changes(machineFacts)).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.SetsOfOrphan),
@@ -154,8 +160,15 @@ func (r *Reconciler) watch(
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(ofCluster),
 			predicates.ClusterPausedTransitions(scheme, log),
 			predicates.ResourceHasFilterLabel(scheme, log, r.WatchFilter)).
-		WatchesRawSource(r.ClusterCache.GetClusterSource(controllerName, ofCluster)).
-		Build(ctx, r)
+		WatchesRawSource(r.ClusterCache.GetClusterSource(controllerName, ofCluster))
+	if r.Policies != nil {
+		policies := objects.PolicyWatch{
+			Reader: r.Client, Exist: r.PoliciesExist, Filter: r.WatchFilter,
+			NewList: func() client.ObjectList { return &clusterv1.MachineSetList{} },
+		}
+		b.WatchesRawSource(policies.Source(mgr.GetCache()))
+	}
+	c, err := b.Build(ctx, r)
 	if err != nil {
 		return nil, fmt.Errorf("adding the controller %s: %w", controllerName, err)
 	}

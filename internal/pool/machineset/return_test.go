@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/pool"
 )
 
@@ -198,5 +199,42 @@ func TestProof(t *testing.T) {
 		if m := w.moved(); pool.MayReturn(m, "b", "a") {
 			t.Errorf("%s: Machine %s could go back: %v", name, client.ObjectKeyFromObject(m), m.Annotations)
 		}
+	}
+}
+
+// TestRevertMeetsMove: a MachineSet moves a Machine by a plan that a revert has just withdrawn. It
+// creates none in its place, because the group of kept Machines lacks none. It creates one as soon as
+// the group does.
+func TestRevertMeetsMove(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	keeps(w)
+	deployment := get(w, "d", &clusterv1.MachineDeployment{})
+	edit(w, deployment, func(d *clusterv1.MachineDeployment) { d.Spec.Replicas = new(int32(2)) })
+	for _, name := range []string{"a", "b"} {
+		edit(w, w.set(name), func(s *clusterv1.MachineSet) {
+			s.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(deployment, capi.MachineDeploymentKind)}
+		})
+	}
+	w.settle("a")
+	edit(w, w.set("a"), func(s *clusterv1.MachineSet) {
+		*s.Spec.Replicas = 2
+		delete(s.Annotations, clusterv1.MachineSetMoveMachinesToMachineSetAnnotation)
+	})
+	w.settle("a")
+	if n := len(w.machines()); n != 2 {
+		t.Errorf("a revert leads to %d Machines", n)
+	}
+	stranger := w.moved().DeepCopy()
+	if err := w.Inner.Delete(t.Context(), w.moved()); err != nil {
+		t.Fatal(err)
+	}
+	edit(w, w.moved(), func(m *clusterv1.Machine) { m.Finalizers = nil })
+	stranger.Name, stranger.ResourceVersion, stranger.UID = "stranger", "", ""
+	stranger.OwnerReferences[0].UID = "of another group"
+	w.Put(stranger)
+	w.settle("a")
+	if n := len(w.machines()); n != 3 {
+		t.Errorf("a group that lacks a Machine gets none: %d Machines, one of which is another's", n)
 	}
 }
