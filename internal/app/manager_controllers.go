@@ -143,7 +143,7 @@ func (b *builder) machineControllers(ctx context.Context) []part {
 				Client: patches.NewClient(c, &clusterv1.Machine{}), APIReader: apiReader, ClusterCache: b.clusterCache, RuntimeClient: b.runtimeClient, WatchFilterValue: b.WatchFilter,
 				RemoteConditionsGracePeriod: b.ConditionsGracePeriod,
 				AdditionalSyncMachineLabels: b.checked.labels, AdditionalSyncMachineAnnotations: b.checked.annotations,
-			}).SetupWithManager(ctx, machineManager{b.mgr}, concurrency(n.Machine))
+			}).SetupWithManager(ctx, newMachineManager(b.mgr), concurrency(n.Machine))
 		}},
 		{name: "MachineSet", add: func() error {
 			return b.addMachineSets(ctx)
