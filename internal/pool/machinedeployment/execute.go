@@ -62,6 +62,16 @@ func (r *run) applySet(ctx context.Context, plan pool.SetPlan) (*clusterv1.Machi
 	if plan.Current == nil {
 		return r.createSet(ctx, plan, desired)
 	}
+	// The names of Machines that need no counting any more leave with the next change.
+	if kept := pool.WithCounted(desired, plan.Current); kept != nil {
+		unchanged, err := r.applier.ChangesNothing(manager, kept, plan.Current)
+		if err != nil {
+			return nil, fmt.Errorf("comparing MachineSet %s: %w", plan.Current.Name, err)
+		}
+		if unchanged {
+			return plan.Current.DeepCopy(), nil
+		}
+	}
 	err := r.applier.ApplyIfChanged(ctx, manager, desired, plan.Current)
 	gone := apierrors.IsConflict(err) || apierrors.IsNotFound(err)
 	if gone && !plan.Current.DeletionTimestamp.IsZero() {

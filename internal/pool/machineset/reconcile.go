@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -57,6 +58,9 @@ type Run struct {
 	Listed   bool
 	// BootstrapMissing and InfrastructureMissing are set for templates that do not exist.
 	BootstrapMissing, InfrastructureMissing bool
+	// wrote tells that the run has created or moved Machines, or started their updates: the next run
+	// follows at once, and counts anew.
+	wrote bool
 	// Blocked are the messages of the preflight checks that kept the run from creating Machines.
 	Blocked []string
 	// Policy is the zero value for stock's behavior.
@@ -308,6 +312,10 @@ func (r *Run) statusWait(before *clusterv1.MachineSet) time.Duration {
 	if !r.Set.DeletionTimestamp.IsZero() {
 		return 0
 	}
+	changesAgain := r.wrote || slices.ContainsFunc(r.Machines, pool.IsMovePending)
+	if changesAgain && r.pace.Join(r.Set.UID, r.Now()) {
+		return betweenRuns
+	}
 	return r.pace.Wait(r.Set.UID, pool.SetStatusMayWait(before, r.Set), r.Now())
 }
 
@@ -332,6 +340,7 @@ func (r *Run) await(kind capicontroller.GroupVersionKindType, resourceVersion st
 }
 
 func (r *Run) awaitMachine(m *clusterv1.Machine) {
+	r.wrote = true
 	r.await(capicontroller.StructuredObject(clusterv1.GroupVersion, "Machine"), m.ResourceVersion)
 }
 

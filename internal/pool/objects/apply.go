@@ -65,26 +65,51 @@ func (a *Applier) Apply(ctx context.Context, manager string, desired client.Obje
 func (a *Applier) ApplyIfChanged(
 	ctx context.Context, manager string, desired, original client.Object,
 ) error {
+	c, err := a.compare(manager, desired, original)
+	if err != nil {
+		return err
+	}
+	if c.same {
+		return replace(a.client.Scheme(), original, desired)
+	}
+	return a.apply(ctx, manager, desired, c.intent, c.wanted)
+}
+
+// ChangesNothing reports whether [Applier.ApplyIfChanged] would send no request.
+func (a *Applier) ChangesNothing(manager string, desired, original client.Object) (bool, error) {
+	c, err := a.compare(manager, desired, original)
+	return c.same, err
+}
+
+// comparison is an intent beside what is remembered.
+type comparison struct {
+	intent *unstructured.Unstructured
+	wanted digest
+	// same says that the intent would change nothing.
+	same bool
+}
+
+func (a *Applier) compare(manager string, desired, original client.Object) (comparison, error) {
 	scheme := a.client.Scheme()
 	intent, err := intentOf(scheme, desired)
 	if err != nil {
-		return err
+		return comparison{}, err
 	}
 	wanted, err := intentDigest(intent)
 	if err != nil {
-		return err
+		return comparison{}, err
 	}
 	before, ok, err := fingerprint(scheme, original, manager, intent)
 	if err != nil {
-		return err
+		return comparison{}, err
 	}
 	id, now := identify(manager, intent), a.now()
 	known, remembered := a.memory.Get(id, now)
-	if ok && remembered && known == (settled{wanted, before}) {
+	same := ok && remembered && known == (settled{wanted, before})
+	if same {
 		a.memory.Put(id, known, now, lifetime)
-		return replace(scheme, original, desired)
 	}
-	return a.apply(ctx, manager, desired, intent, wanted)
+	return comparison{intent, wanted, same}, nil
 }
 
 func identify(manager string, intent *unstructured.Unstructured) applied {
