@@ -6,13 +6,17 @@ import (
 	"fmt"
 	"reflect"
 	"sync"
+	"time"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+
+	"github.com/windlass-dev/windlass/internal/keyed"
 )
 
 // Client is a client for one reconciler. Requests about other kinds than that of the reconciler,
@@ -23,6 +27,9 @@ type Client struct {
 	// reconcile identifies the reconcile that a request belongs to; empty means none.
 	reconcile func(context.Context) types.UID
 
+	// newest has what reconciles have written last, until the cache shows it.
+	newest keyed.Memory[client.ObjectKey, client.Object]
+
 	mu       sync.Mutex
 	sessions map[types.UID]*session
 }
@@ -30,7 +37,8 @@ type Client struct {
 // session is what one reconcile has read and written of its object. Only the goroutine of the
 // reconcile uses it.
 type session struct {
-	key client.ObjectKey
+	client *Client
+	key    client.ObjectKey
 	// object is what the reconciler reads first, and changes until it writes it. before is a copy as
 	// it was read.
 	object, before client.Object
@@ -56,37 +64,42 @@ func New(
 	}
 }
 
-// Get reads an object. Where this reconcile has written a newer version, it returns that one.
+// Get reads an object. Where a reconcile has written a newer version, it returns that one.
 func (c *Client) Get(
 	ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption,
 ) error {
-	if err := c.Client.Get(ctx, key, object, options...); err != nil {
+	err := c.Client.Get(ctx, key, object, options...)
+	if reflect.TypeOf(object) != c.kind {
 		return err //nolint:wrapcheck // It is this method.
 	}
-	if reflect.TypeOf(object) != c.kind {
-		return nil
+	if err != nil {
+		if apierrors.IsNotFound(err) {
+			c.newest.Forget(key)
+		}
+		return err //nolint:wrapcheck // It is this method.
 	}
-	s := c.begin(ctx, key, object)
-	if s != nil && s.key == key && s.written != nil && isOlder(object, s.written) {
-		replace(object, s.written)
+	if written, ok := c.newest.Get(key, time.Time{}); ok {
+		if isOlder(object, written) {
+			replace(object, written)
+		} else {
+			c.newest.Forget(key)
+		}
 	}
+	c.begin(ctx, key, object)
 	return nil
 }
 
 // begin returns the session of a reconcile. The first object that a reconcile reads begins it. The
 // end of the context, which is that of the reconcile, ends it.
-func (c *Client) begin(
-	ctx context.Context, key client.ObjectKey, object client.Object,
-) *session {
+func (c *Client) begin(ctx context.Context, key client.ObjectKey, object client.Object) {
 	id := c.reconcile(ctx)
 	if id == "" {
-		return nil
+		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s, ok := c.sessions[id]
-	if !ok {
-		s = &session{key: key, object: object, before: copyOf(object)}
+	if _, ok := c.sessions[id]; !ok {
+		s := &session{client: c, key: key, object: object, before: copyOf(object)}
 		c.sessions[id] = s
 		context.AfterFunc(ctx, func() {
 			c.mu.Lock()
@@ -94,7 +107,6 @@ func (c *Client) begin(
 			delete(c.sessions, id)
 		})
 	}
-	return s
 }
 
 // sessionOf returns the session that an object belongs to; nil if there is none.
@@ -128,8 +140,9 @@ func (c *Client) Patch(
 		replace(object, s.written)
 		return nil
 	}
-	err = c.Client.Patch(ctx, object, client.RawPatch(types.MergePatchType, data), options...)
-	s.record(object, err)
+	answer := s.empty()
+	err = c.Client.Patch(ctx, answer, client.RawPatch(types.MergePatchType, data), options...)
+	s.record(answer, object, err)
 	return err //nolint:wrapcheck // It is this method.
 }
 
@@ -193,9 +206,10 @@ func (w statusWriter) Patch(
 		replace(object, s.written)
 		return nil
 	}
+	answer := s.empty()
 	err = w.SubResourceWriter.Patch(
-		ctx, object, client.RawPatch(types.MergePatchType, data), options...)
-	s.record(object, err)
+		ctx, answer, client.RawPatch(types.MergePatchType, data), options...)
+	s.record(answer, object, err)
 	return err //nolint:wrapcheck // It is this method.
 }
 
@@ -215,11 +229,23 @@ func (s *session) forget() {
 	}
 }
 
-// record remembers the answer to a write.
-func (s *session) record(answer client.Object, err error) {
+// empty returns an object for an answer. In any other object, fields would stay that the answer does
+// not have.
+func (s *session) empty() client.Object {
+	object, _ := reflect.New(s.client.kind.Elem()).Interface().(client.Object) // The kind is one.
+	object.GetObjectKind().SetGroupVersionKind(s.before.GetObjectKind().GroupVersionKind())
+	object.SetNamespace(s.key.Namespace)
+	object.SetName(s.key.Name)
+	return object
+}
+
+// record remembers the answer to a write, and copies it to the caller's object.
+func (s *session) record(answer, object client.Object, err error) {
 	s.written = nil
 	if err == nil {
-		s.written = copyOf(answer)
+		s.written = answer
+		s.client.newest.Put(s.key, answer, time.Time{}, keyed.Forever)
+		replace(object, answer)
 	}
 }
 

@@ -222,8 +222,20 @@ func TestReadsOwnWrites(t *testing.T) {
 	if err := c.Get(next, client.ObjectKeyFromObject(stale), got); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(stale, got); diff != "" {
-		t.Errorf("another reconcile must read from the cache (-want +got):\n%s", diff)
+	if diff := cmp.Diff(w.read(t), got); diff != "" {
+		t.Errorf("another reconcile must read what the last one has written (-want +got):\n%s", diff)
+	}
+	other := w.read(t)
+	other.Labels = map[string]string{"newer": ""}
+	if err := w.api.Inner.Update(t.Context(), other); err != nil {
+		t.Fatal(err)
+	}
+	other.DeepCopyInto(stale)
+	if err := c.Get(next, client.ObjectKeyFromObject(stale), got); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(other, got); diff != "" {
+		t.Errorf("a newer version in the cache must be read (-want +got):\n%s", diff)
 	}
 }
 
