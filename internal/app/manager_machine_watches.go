@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -17,111 +18,149 @@ import (
 	"github.com/windlass-dev/windlass/internal/pool"
 )
 
-// machineManager is the manager for Cluster API's Machine controller. That controller watches
-// MachineSets and MachineDeployments and reconciles all Machines of a group at each event, also when
-// only the group's status changed, which every change of a Machine causes: the reconciles grow with
-// the square of the group. It also leaves a second between two reconciles of a Machine, so that a
-// step of a move keeps it from the update that follows. Here it gets only the updates that it reads,
-// and updates that begin a move or belong to one a little later, see urgencyOf. Informers and stores
-// are those of the manager; there is no second cache.
-type machineManager struct {
+// eventManager is a manager for one of Cluster API's controllers, which gets fewer events. Informers
+// and stores are those of the manager; there is no second cache.
+type eventManager struct {
 	manager.Manager
+	rules eventRules
+}
+
+// eventRules say which updates a controller gets.
+type eventRules struct {
+	// urgency of an update.
+	urgency func(before, after any) urgency
+	// delay is how much later an update comes that is urgent soon, and key names what it enqueues:
+	// meanwhile no other update with the same key is passed on that is not urgent either.
+	delay func(after any) time.Duration
+	key   func(after any) string
 	// later calls a function after some time.
 	later func(time.Duration, func())
 }
 
-func newMachineManager(m manager.Manager) machineManager {
-	return machineManager{m, func(d time.Duration, f func()) { time.AfterFunc(d, f) }}
-}
+func afterFunc(d time.Duration, f func()) { time.AfterFunc(d, f) }
 
 // GetCache returns the manager's cache, whose informers are narrowed.
-func (m machineManager) GetCache() cache.Cache { return machineCache{m.Manager.GetCache(), m.later} }
+func (m eventManager) GetCache() cache.Cache { return eventCache{m.Manager.GetCache(), m.rules} }
 
-// machineCache narrows the informers of Machines, their groups, and their infrastructure and
-// bootstrap configs, which are unstructured.
-type machineCache struct {
+type eventCache struct {
 	cache.Cache
-	later func(time.Duration, func())
+	rules eventRules
 }
 
 // GetInformer returns the cache's informer, with handlers that get updates by their urgency.
-func (c machineCache) GetInformer(
+func (c eventCache) GetInformer(
 	ctx context.Context, object client.Object, options ...cache.InformerGetOption,
 ) (cache.Informer, error) {
 	informer, err := c.Cache.GetInformer(ctx, object, options...)
-	switch object.(type) {
-	case *clusterv1.Machine, *clusterv1.MachineSet, *clusterv1.MachineDeployment,
-		*unstructured.Unstructured:
-		if err == nil {
-			informer = machineInformer{informer, c.later}
-		}
+	if err != nil {
+		return nil, err //nolint:wrapcheck // It is this method.
 	}
-	return informer, err //nolint:wrapcheck // It is this method.
+	return eventInformer{informer, c.rules}, nil
 }
 
-// machineInformer is an informer whose handlers get updates by their urgency. Additions and
-// deletions are passed on. It has no store: the Machine controller waits for no write of these kinds.
-type machineInformer struct {
+// eventInformer is an informer whose handlers get updates by their urgency. Additions and deletions
+// are passed on. It has no store: the controllers of eventManagers wait for no writes.
+type eventInformer struct {
 	cache.Informer
-	later func(time.Duration, func())
+	rules eventRules
 }
 
 // AddEventHandler adds a handler.
-func (i machineInformer) AddEventHandler(
+func (i eventInformer) AddEventHandler(
 	handler toolscache.ResourceEventHandler,
 ) (toolscache.ResourceEventHandlerRegistration, error) {
-	//nolint:wrapcheck // It is this method.
-	return i.Informer.AddEventHandler(machineHandler{handler, i.later})
+	return i.Informer.AddEventHandler(i.rules.narrow(handler)) //nolint:wrapcheck // It is this method.
 }
 
 // AddEventHandlerWithResyncPeriod adds a handler.
-func (i machineInformer) AddEventHandlerWithResyncPeriod(
+func (i eventInformer) AddEventHandlerWithResyncPeriod(
 	handler toolscache.ResourceEventHandler, period time.Duration,
 ) (toolscache.ResourceEventHandlerRegistration, error) {
 	//nolint:wrapcheck // It is this method.
-	return i.Informer.AddEventHandlerWithResyncPeriod(machineHandler{handler, i.later}, period)
+	return i.Informer.AddEventHandlerWithResyncPeriod(i.rules.narrow(handler), period)
 }
 
 // AddEventHandlerWithOptions adds a handler.
-func (i machineInformer) AddEventHandlerWithOptions(
+func (i eventInformer) AddEventHandlerWithOptions(
 	handler toolscache.ResourceEventHandler, options toolscache.HandlerOptions,
 ) (toolscache.ResourceEventHandlerRegistration, error) {
 	//nolint:wrapcheck // It is this method.
-	return i.Informer.AddEventHandlerWithOptions(machineHandler{handler, i.later}, options)
+	return i.Informer.AddEventHandlerWithOptions(i.rules.narrow(handler), options)
 }
 
-type machineHandler struct {
+func (e eventRules) narrow(handler toolscache.ResourceEventHandler) toolscache.ResourceEventHandler {
+	return &eventHandler{ResourceEventHandler: handler, rules: e}
+}
+
+type eventHandler struct {
 	toolscache.ResourceEventHandler
-	later func(time.Duration, func())
+	rules eventRules
+	// waiting has the keys of updates that come later.
+	waiting sync.Map
 }
 
 // OnUpdate passes an update on at once, later, or never.
-func (h machineHandler) OnUpdate(before, after any) {
-	switch urgencyOf(before, after) {
+func (h *eventHandler) OnUpdate(before, after any) {
+	switch h.rules.urgency(before, after) {
 	case now:
 		h.ResourceEventHandler.OnUpdate(before, after)
 	case soon:
-		h.later(eventDelay, func() { h.ResourceEventHandler.OnUpdate(before, after) })
+		key := h.rules.key(after)
+		if _, waits := h.waiting.LoadOrStore(key, true); waits {
+			return
+		}
+		h.rules.later(h.rules.delay(after), func() {
+			h.waiting.Delete(key)
+			h.ResourceEventHandler.OnUpdate(before, after)
+		})
 	case never:
 	}
 }
 
-// eventDelay is longer than the time from the change of a MachineDeployment to the first update in
-// place of a Machine.
-const eventDelay = 2 * time.Second
-
-// urgency tells when the Machine controller has to look at Machines after an update.
+// urgency tells when a controller has to reconcile after an update.
 type urgency int
 
 const (
 	never urgency = iota
-	// soon is after eventDelay. Until then the update shows in conditions of Machines only.
+	// soon is after a delay. Until then the update shows only in conditions.
 	soon
 	now
 )
 
-// urgencyOf is now for objects of other types, too.
-func urgencyOf(before, after any) urgency {
+// machineEvents are those for Cluster API's Machine controller. It watches MachineSets and
+// MachineDeployments and reconciles all Machines of a group at each event, also when only the group's
+// status changed, which every change of a Machine causes: the reconciles grow with the square of the
+// group. It also leaves a second between two reconciles of a Machine, so that an event of a move keeps
+// it from the update that follows.
+func machineEvents() eventRules {
+	return eventRules{urgency: machineUrgency, delay: machineDelay, key: keyOf, later: afterFunc}
+}
+
+const (
+	// rolloutDelay is longer than the time from the change of a MachineDeployment to the first update
+	// in place of a Machine.
+	rolloutDelay = 2 * time.Second
+	// moveDelay is longer than most moves. What ends a move is urgent.
+	moveDelay = statusInterval
+)
+
+func machineDelay(after any) time.Duration {
+	if _, ok := after.(*clusterv1.MachineDeployment); ok {
+		return rolloutDelay
+	}
+	return moveDelay
+}
+
+func keyOf(o any) string {
+	object, ok := o.(client.Object)
+	if !ok {
+		return ""
+	}
+	return client.ObjectKeyFromObject(object).String()
+}
+
+// machineUrgency is now for objects of other types, too.
+func machineUrgency(before, after any) urgency {
 	switch b := after.(type) {
 	case *clusterv1.MachineSet, *clusterv1.MachineDeployment:
 		return groupUrgency(before, after)

@@ -25,6 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
@@ -80,7 +81,9 @@ type machineWatches struct {
 
 // narrow is a manager's narrowed one. Delayed updates are passed on at once.
 func (w *machineWatches) narrow(m manager.Manager) manager.Manager {
-	return machineManager{m, func(_ time.Duration, pass func()) { w.delayed++; pass() }}
+	e := machineEvents()
+	e.later = func(_ time.Duration, pass func()) { w.delayed++; pass() }
+	return eventManager{m, e}
 }
 
 // late reports whether the last update was delayed.
@@ -350,7 +353,7 @@ func TestMachineWatchesMove(t *testing.T) {
 		if _, ok := test.after.(*clusterv1.Machine); ok {
 			before = &clusterv1.Machine{}
 		}
-		if got := urgencyOf(before, test.after); got != test.want {
+		if got := machineUrgency(before, test.after); got != test.want {
 			t.Errorf("%s: urgency %d, want %d", test.name, got, test.want)
 		}
 	}
@@ -420,4 +423,38 @@ func namesGroup(function *ast.FuncDecl) bool {
 		return !found
 	})
 	return found
+}
+
+// TestEventsWait: an update that may wait comes later, and no other one of the same object until then.
+func TestEventsWait(t *testing.T) {
+	t.Parallel()
+	var passed []string
+	var timers []func()
+	rules := machineEvents()
+	rules.later = func(d time.Duration, pass func()) {
+		if d != rolloutDelay {
+			t.Errorf("a rollout waits for %s", d)
+		}
+		timers = append(timers, pass)
+	}
+	handler := rules.narrow(toolscache.ResourceEventHandlerFuncs{UpdateFunc: func(_, after any) {
+		md, _ := after.(*clusterv1.MachineDeployment)
+		passed = append(passed, md.Name+" "+md.Spec.Template.Spec.Version)
+	}})
+	md := func(name, version string) *clusterv1.MachineDeployment {
+		o := &clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		o.Spec.Template.Spec.Version = version
+		return o
+	}
+	handler.OnUpdate(md("a", "1"), md("a", "2"))
+	handler.OnUpdate(md("a", "2"), md("a", "3"))
+	handler.OnUpdate(md("b", "1"), md("b", "2"))
+	for _, pass := range timers {
+		pass()
+	}
+	handler.OnUpdate(md("a", "3"), md("a", "4"))
+	timers[len(timers)-1]()
+	if diff := cmp.Diff([]string{"a 2", "b 2", "a 4"}, passed); diff != "" {
+		t.Errorf("updates (-want +got):\n%s", diff)
+	}
 }
