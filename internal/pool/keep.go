@@ -110,10 +110,7 @@ func (d *draft) movingFirst(old []Sizes) []Sizes {
 	if !d.mayMove() {
 		return old
 	}
-	moving := func(s Sizes) bool {
-		target := d.old[s.Name].Current.Annotations[clusterv1.MachineSetMoveMachinesToMachineSetAnnotation]
-		return target != "" && target != s.Name && s.Replicas < d.headcount(s.Name).alive
-	}
+	moving := func(s Sizes) bool { return d.isMoving(s, d.headcount(s.Name)) }
 	slices.SortStableFunc(old, func(a, b Sizes) int {
 		switch x, y := moving(a), moving(b); {
 		case x == y:
@@ -124,6 +121,12 @@ func (d *draft) movingFirst(old []Sizes) []Sizes {
 		return 1
 	})
 	return old
+}
+
+// isMoving reports whether an old MachineSet was told to move Machines that it still has.
+func (d *draft) isMoving(s Sizes, h headcount) bool {
+	target := d.old[s.Name].Current.Annotations[clusterv1.MachineSetMoveMachinesToMachineSetAnnotation]
+	return target != "" && target != s.Name && s.Replicas < h.alive
 }
 
 // settled reports whether an old MachineSet creates no more Machines: it asks for no more than it
@@ -170,7 +173,11 @@ func (d *draft) keepOld(i int, h headcount, deleted int32, r room, c Coverage) r
 	switch {
 	case deleted > 0:
 		s = s.note(Note{Reason: ReasonReplicasLowered})
-	case d.mayMove() && d.surplus <= 0 && d.settled(s, h):
+	case d.mayMove() && d.surplus <= 0 && (d.settled(s, h) || d.isMoving(s, h)):
+		if !d.settled(s, h) {
+			// An earlier plan, which found it settled, has chosen how many. More wait.
+			h = h.atMost(h.alive - s.Replicas)
+		}
 		var moves int32
 		moves, r = r.take(h, c.Answer == AnswerYes && s.Eligible)
 		s.Return = d.returning(s.Name)
@@ -264,6 +271,13 @@ func (d *draft) headcount(name string) headcount {
 			h.well++
 		}
 	}
+	return h
+}
+
+// atMost returns h with at most n Machines that may move; unavailable ones go first.
+func (h headcount) atMost(n int32) headcount {
+	h.sick = min(h.sick, n)
+	h.well = min(h.well, n-h.sick)
 	return h
 }
 

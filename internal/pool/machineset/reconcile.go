@@ -312,11 +312,13 @@ func (r *Run) statusWait(before *clusterv1.MachineSet) time.Duration {
 	if !r.Set.DeletionTimestamp.IsZero() {
 		return 0
 	}
-	changesAgain := r.wrote || slices.ContainsFunc(r.Machines, pool.IsMovePending)
+	// A new MachineSet that waits for Machines gets them next.
+	isNew := before.Status.ObservedGeneration == 0 && pool.Receives(r.Set)
+	changesAgain := isNew || r.wrote || slices.ContainsFunc(r.Machines, pool.IsMovePending)
 	if changesAgain && r.pace.Join(r.Set.UID, r.Now()) {
 		return betweenRuns
 	}
-	return r.pace.Wait(r.Set.UID, pool.SetStatusMayWait(before, r.Set), r.Now())
+	return r.pace.Wait(r.Set.UID, pool.SetStatusMayWait(before, r.Set, r.isCurrent()), r.Now())
 }
 
 // recount returns when counters must be computed again without an event; 0 means no time.
