@@ -18,8 +18,8 @@ import (
 	"github.com/windlass-dev/windlass/internal/pool"
 )
 
-// eventManager is a manager for one of Cluster API's controllers, which gets fewer events. Informers
-// and stores are those of the manager; there is no second cache.
+// eventManager is a manager for one of Cluster API's controllers, which gets fewer events.
+// Informers and stores are those of the manager; there is no second cache.
 type eventManager struct {
 	manager.Manager
 	rules eventRules
@@ -29,8 +29,8 @@ type eventManager struct {
 type eventRules struct {
 	// urgency of an update.
 	urgency func(before, after any) urgency
-	// delay is how much later an update comes that is urgent soon, and key names what it enqueues:
-	// meanwhile no other update with the same key is passed on that is not urgent either.
+	// delay is how much later an update comes that is urgent soon. key names what it enqueues: an
+	// update with the same key that is urgent soon adds nothing meanwhile.
 	delay func(after any) time.Duration
 	key   func(after any) string
 	// later calls a function after some time.
@@ -88,7 +88,9 @@ func (i eventInformer) AddEventHandlerWithOptions(
 	return i.Informer.AddEventHandlerWithOptions(i.rules.narrow(handler), options)
 }
 
-func (e eventRules) narrow(handler toolscache.ResourceEventHandler) toolscache.ResourceEventHandler {
+func (e eventRules) narrow(
+	handler toolscache.ResourceEventHandler,
+) toolscache.ResourceEventHandler {
 	return &eventHandler{ResourceEventHandler: handler, rules: e}
 }
 
@@ -128,27 +130,28 @@ const (
 )
 
 // machineEvents are those for Cluster API's Machine controller. It watches MachineSets and
-// MachineDeployments and reconciles all Machines of a group at each event, also when only the group's
-// status changed, which every change of a Machine causes: the reconciles grow with the square of the
-// group. It also leaves a second between two reconciles of a Machine, so that an event of a move keeps
-// it from the update that follows.
+// MachineDeployments and reconciles all Machines of a group at each event, also when only the
+// group's status changed, which every change of a Machine causes: the reconciles grow with the
+// square of the group. It also leaves a second between two reconciles of a Machine, so that an event
+// of a move keeps it from the update that follows.
 func machineEvents() eventRules {
 	return eventRules{urgency: machineUrgency, delay: machineDelay, key: keyOf, later: afterFunc}
 }
 
 const (
-	// rolloutDelay is longer than the time from the change of a MachineDeployment to the first update
-	// in place of a Machine.
+	// rolloutDelay is longer than the time from the change of a MachineDeployment to the first
+	// update in place of a Machine. It is also how late an update may begin because the cache has
+	// shown the pending hook before the mark on the infrastructure.
 	rolloutDelay = 2 * time.Second
-	// moveDelay is longer than most moves. What ends a move is urgent.
+	// moveDelay is longer than most moves. The pending hook, which ends a move, is urgent.
 	moveDelay = statusInterval
 )
 
 func machineDelay(after any) time.Duration {
-	if _, ok := after.(*clusterv1.MachineDeployment); ok {
-		return rolloutDelay
+	if _, ok := after.(*clusterv1.Machine); ok {
+		return moveDelay
 	}
-	return moveDelay
+	return rolloutDelay
 }
 
 func keyOf(o any) string {
@@ -183,24 +186,31 @@ func machineUrgency(before, after any) urgency {
 // of an object that is marked for an update in place, because that is part of a move.
 func isExternalUrgent(before, after map[string]any) bool {
 	changed := func(path ...string) bool {
-		a, _, _ := unstructured.NestedFieldNoCopy(before, path...) //nolint:errcheck // An object has such fields or none.
-		b, _, _ := unstructured.NestedFieldNoCopy(after, path...)  //nolint:errcheck // see above
-		return !equality.Semantic.DeepEqual(a, b)
+		return !equality.Semantic.DeepEqual(nested(before, path...), nested(after, path...))
 	}
-	_, marked, _ := unstructured.NestedFieldNoCopy( //nolint:errcheck // see above
-		after, "metadata", "annotations", clusterv1.UpdateInProgressAnnotation)
+	mark := nested(after, "metadata", "annotations", clusterv1.UpdateInProgressAnnotation)
 	return changed("status") || changed("metadata", "deletionTimestamp") ||
-		changed("metadata", "ownerReferences") || !marked && changed("spec")
+		changed("metadata", "ownerReferences") || mark == nil && changed("spec")
 }
 
-// groupUrgency tells when a change of a MachineSet or MachineDeployment can change what Cluster API's
-// Machine controller does with a Machine of it. TestMachineControllerReads pins the functions of
-// v1.14.2 from which the list is taken:
+// nested returns a field of an object; nil if it has none.
+func nested(object map[string]any, path ...string) any {
+	value, found, err := unstructured.NestedFieldNoCopy(object, path...)
+	if err != nil || !found {
+		return nil
+	}
+	return value
+}
+
+// groupUrgency tells when a change of a MachineSet or MachineDeployment can change what Cluster
+// API's Machine controller does with a Machine of it. TestMachineControllerReads pins the functions
+// of v1.14.2 from which the list is taken:
 //   - the template, and when a rollout is due, for the condition UpToDate;
 //   - the revision, for the taint of outdated nodes;
-//   - the labels, which name the MachineDeployment of a MachineSet, and which --watch-filter selects by;
-//   - the condition Paused, because the controller ignores the events by which a Cluster is paused and
-//     resumed: its Machines learn of both from the conditions of their groups;
+//   - the labels, which name the MachineDeployment of a MachineSet, and which --watch-filter selects
+//     by;
+//   - the condition Paused, because the controller ignores the events by which a Cluster is paused
+//     and resumed: its Machines learn of both from the conditions of their groups;
 //   - the identity, and the beginning of a deletion.
 //
 // It does not read replicas, other annotations and the rest of the status. A change of a
