@@ -138,13 +138,17 @@ func (d *draft) settled(s Sizes, h headcount) bool {
 		set.Status.ObservedGeneration >= set.Generation
 }
 
-// others returns the names of the other MachineSets of the group, sorted.
+// others returns the names of the other MachineSets of the group, sorted: also that of the new one
+// that the plan creates.
 func (d *draft) others(name string) []string {
 	var names []string
 	for _, set := range d.group.MachineSets {
 		if set.Name != name {
 			names = append(names, set.Name)
 		}
+	}
+	if d.newest != nil && d.newest.Current == nil {
+		names = append(names, d.newest.Desired.Name)
 	}
 	slices.Sort(names)
 	return names

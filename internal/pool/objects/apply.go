@@ -8,6 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
@@ -35,7 +37,11 @@ type applied struct {
 }
 
 // settled is an intent, and the object as it was after the intent was applied.
-type settled struct{ intent, object digest }
+type settled struct {
+	intent, object digest
+	uid            types.UID
+	version        string
+}
 
 // NewApplier returns an Applier that remembers nothing. now is the clock by which it forgets.
 func NewApplier(c client.Client, now func() time.Time) *Applier {
@@ -60,8 +66,8 @@ func (a *Applier) Apply(ctx context.Context, manager string, desired client.Obje
 
 // ApplyIfChanged is [Applier.Apply] for an object that exists. original is the object as the
 // caller's cache has it. Where the intent would change nothing, because it was applied before and
-// the object's part in the answer is the same, it sends no request, and desired becomes a copy of
-// original.
+// the object's part in the answer is the same, or because original is older than the answer, it
+// sends no request, and desired becomes a copy of original.
 func (a *Applier) ApplyIfChanged(
 	ctx context.Context, manager string, desired, original client.Object,
 ) error {
@@ -105,7 +111,8 @@ func (a *Applier) compare(manager string, desired, original client.Object) (comp
 	}
 	id, now := identify(manager, intent), a.now()
 	known, remembered := a.memory.Get(id, now)
-	same := ok && remembered && known == (settled{wanted, before})
+	same := ok && remembered && known.intent == wanted &&
+		(known.object == before || known.isNewerThan(original))
 	if same {
 		a.memory.Put(id, known, now, lifetime)
 	}
@@ -133,9 +140,16 @@ func (a *Applier) apply(
 	}
 	after, ok, err := fingerprint(scheme, desired, manager, intent)
 	if err == nil && ok {
-		a.memory.Put(id, settled{wanted, after}, a.now(), lifetime)
+		known := settled{wanted, after, desired.GetUID(), desired.GetResourceVersion()}
+		a.memory.Put(id, known, a.now(), lifetime)
 	}
 	return err
+}
+
+// isNewerThan reports whether a cache does not show yet what was applied.
+func (s settled) isNewerThan(original client.Object) bool {
+	order, err := resourceversion.CompareResourceVersion(original.GetResourceVersion(), s.version)
+	return err == nil && order < 0 && original.GetUID() == s.uid
 }
 
 // replace makes target a copy of object, which may have another Go type for the same kind.
