@@ -148,7 +148,7 @@ const (
 )
 
 func machineDelay(after any) time.Duration {
-	if _, ok := after.(*clusterv1.Machine); ok {
+	if m, ok := after.(*clusterv1.Machine); ok && moves(m) {
 		return moveDelay
 	}
 	return rolloutDelay
@@ -162,14 +162,23 @@ func keyOf(o any) string {
 	return client.ObjectKeyFromObject(object).String()
 }
 
-// machineUrgency is now for objects of other types, too.
+// moves reports whether a Machine waits until its MachineSet starts the update. Until then nothing is
+// to be done for it.
+func moves(m *clusterv1.Machine) bool {
+	return m.DeletionTimestamp.IsZero() && pool.AwaitsUpdate(m)
+}
+
+// machineUrgency is now for objects of other types, too. The status of a Machine is the controller's
+// own but for conditions of others, which it only sums up. It waits for the event of its own write
+// after a change of the condition Paused alone.
 func machineUrgency(before, after any) urgency {
 	switch b := after.(type) {
 	case *clusterv1.MachineSet, *clusterv1.MachineDeployment:
 		return groupUrgency(before, after)
 	case *clusterv1.Machine:
-		// Nothing is to be done for the Machine until its MachineSet starts the update.
-		if b.DeletionTimestamp.IsZero() && pool.AwaitsUpdate(b) {
+		a, ok := before.(*clusterv1.Machine)
+		if moves(b) || ok && a.ResourceVersion != b.ResourceVersion && sameMetadata(a, b) &&
+			!pausedChanged(a.Status.Conditions, b.Status.Conditions) {
 			return soon
 		}
 	case *unstructured.Unstructured:

@@ -240,8 +240,8 @@ func TestMachineWatches(t *testing.T) {
 	labelled := &clusterv1.Machine{ObjectMeta: *machines[0].(*clusterv1.Machine).ObjectMeta.DeepCopy()} //nolint:errcheck // newGroup makes Machines.
 	labelled.ResourceVersion += "1"
 	labelled.Status.Phase = "Running"
-	if n := narrow.update(t, machines[0], labelled); n != 1 || narrow.late() {
-		t.Errorf("a Machine's status enqueued %d Machines, or was delayed", n)
+	if n := narrow.update(t, machines[0], labelled); n != 1 || !narrow.late() {
+		t.Errorf("a Machine's status enqueued %d Machines, or at once", n)
 	}
 	informer, err := narrow.cache.FakeInformerFor(t.Context(), ms)
 	if err != nil {
@@ -340,7 +340,19 @@ func TestMachineWatchesMove(t *testing.T) {
 		{"a Machine that moves and is deleted", machine(func(m *clusterv1.Machine) {
 			m.DeletionTimestamp = &epoch
 		}), now},
-		{"a Machine that does not move", &clusterv1.Machine{}, now},
+		{"a resync of a Machine", &clusterv1.Machine{}, now},
+		{"the status of a Machine", &clusterv1.Machine{
+			ObjectMeta: metav1.ObjectMeta{ResourceVersion: "2"},
+		}, soon},
+		{"the condition Paused of a Machine", &clusterv1.Machine{
+			ObjectMeta: metav1.ObjectMeta{ResourceVersion: "2"},
+			Status: clusterv1.MachineStatus{Conditions: []metav1.Condition{{
+				Type: clusterv1.PausedCondition, Status: metav1.ConditionFalse,
+			}}},
+		}, now},
+		{"the spec of a Machine", &clusterv1.Machine{
+			ObjectMeta: metav1.ObjectMeta{ResourceVersion: "2", Generation: 2},
+		}, now},
 		{"labels of an object", external(nil, "metadata", "labels", "a"), soon},
 		{"annotations of an object", external(marked), soon},
 		{"spec of an object", external(nil, "spec", "a"), now},

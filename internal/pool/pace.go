@@ -2,6 +2,7 @@ package pool
 
 import (
 	"slices"
+	"strconv"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -68,7 +69,7 @@ func saysSame(a, b metav1.Condition) bool {
 // generation that an old MachineSet has observed. It counts Machines itself, too, and takes the safer
 // number. So counters wait unless they allow it something:
 //   - Replicas wait if they rise by a move.
-//   - UpToDate waits until it covers all Machines.
+//   - UpToDate waits until it covers all Machines of the MachineDeployment.
 //   - Ready and Available never wait.
 //   - The generation waits for a MachineSet that Machines move to.
 //
@@ -82,7 +83,7 @@ func SetStatusMayWait(before, after *clusterv1.MachineSet, current bool) bool {
 		!sameCount(a.AvailableReplicas, b.AvailableReplicas),
 		!sameCount(a.Replicas, b.Replicas) && !(receives && rises(a.Replicas, b.Replicas)),
 		!sameCount(a.UpToDateReplicas, b.UpToDateReplicas) &&
-			(a.UpToDateReplicas == nil || sameCount(b.UpToDateReplicas, after.Spec.Replicas)):
+			(a.UpToDateReplicas == nil || deref(b.UpToDateReplicas) == groupReplicas(after)):
 		return false
 	}
 	return slices.EqualFunc(lasting(a.Conditions), lasting(b.Conditions), saysSame)
@@ -93,6 +94,24 @@ func sameCount(a, b *int32) bool {
 		return a == b
 	}
 	return *a == *b
+}
+
+// groupReplicas is how many Machines the MachineDeployment of a MachineSet wants.
+func groupReplicas(set *clusterv1.MachineSet) int32 {
+	n, err := strconv.ParseInt(set.Annotations[clusterv1.DesiredReplicasAnnotation], 10, 32)
+	if err != nil {
+		return deref(set.Spec.Replicas)
+	}
+	return int32(n)
+}
+
+// IsRolling reports whether Machines of a MachineSet come or go in a rollout. current says that it
+// has the template of its MachineDeployment.
+func IsRolling(set *clusterv1.MachineSet, current bool) bool {
+	if !current {
+		return max(deref(set.Spec.Replicas), deref(set.Status.Replicas)) > 0
+	}
+	return deref(set.Status.AvailableReplicas) != groupReplicas(set)
 }
 
 func rises(a, b *int32) bool { return a != nil && b != nil && *a < *b }

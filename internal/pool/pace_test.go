@@ -106,8 +106,12 @@ func TestSetStatusMayWait(t *testing.T) {
 		"fewer up to date": {func(s *clusterv1.MachineSet) { s.Status.UpToDateReplicas = new(int32(0)) }, true},
 		"more up to date":  {func(s *clusterv1.MachineSet) { s.Status.UpToDateReplicas = new(int32(2)) }, true},
 		"all up to date":   {func(s *clusterv1.MachineSet) { s.Status.UpToDateReplicas = new(int32(3)) }, false},
-		"a first counter":  {func(s *clusterv1.MachineSet) { s.Status.AvailableReplicas = new(int32(0)) }, false},
-		"the generation":   {func(s *clusterv1.MachineSet) { s.Status.ObservedGeneration = 2 }, false},
+		"all of this MachineSet, not of the group": {func(s *clusterv1.MachineSet) {
+			s.Annotations = map[string]string{clusterv1.DesiredReplicasAnnotation: "4"}
+			s.Status.UpToDateReplicas = new(int32(3))
+		}, true},
+		"a first counter": {func(s *clusterv1.MachineSet) { s.Status.AvailableReplicas = new(int32(0)) }, false},
+		"the generation":  {func(s *clusterv1.MachineSet) { s.Status.ObservedGeneration = 2 }, false},
 		"the status of a condition about a step": {func(s *clusterv1.MachineSet) {
 			conditions.Set(s, condition("MachinesReady", "True", ""))
 		}, true},
@@ -128,5 +132,30 @@ func TestSetStatusMayWait(t *testing.T) {
 				t.Error("the generation of an old MachineSet may wait")
 			}
 		})
+	}
+}
+
+func TestIsRolling(t *testing.T) {
+	set := func(replicas, available int32, wanted string) *clusterv1.MachineSet {
+		s := &clusterv1.MachineSet{}
+		s.Annotations = map[string]string{clusterv1.DesiredReplicasAnnotation: wanted}
+		s.Spec.Replicas, s.Status.AvailableReplicas = new(replicas), new(available)
+		return s
+	}
+	for name, tt := range map[string]struct {
+		set     *clusterv1.MachineSet
+		current bool
+		want    bool
+	}{
+		"at rest":                       {set(3, 3, "3"), true, false},
+		"more Machines are to come":     {set(2, 2, "3"), true, true},
+		"a Machine is not available":    {set(3, 2, "3"), true, true},
+		"without the size of the group": {set(3, 3, ""), true, false},
+		"an old one with Machines":      {set(1, 1, "3"), false, true},
+		"an old one without Machines":   {set(0, 0, "3"), false, false},
+	} {
+		if got := pool.IsRolling(tt.set, tt.current); got != tt.want {
+			t.Errorf("%s: rolling %t, want %t", name, got, tt.want)
+		}
 	}
 }

@@ -32,6 +32,8 @@ import (
 const (
 	// betweenRuns is the least time between two runs while Machines move.
 	betweenRuns = 100 * time.Millisecond
+	// machinesPerStep is how many Machines lengthen the time between two runs by betweenRuns.
+	machinesPerStep = 10
 	// conflictRetry gives the cache time to show what another writer has written.
 	conflictRetry = time.Second
 	// restoredRetry is after a repair of managed fields: nothing watches the repaired objects.
@@ -227,12 +229,23 @@ func (r *Run) reconcile(ctx context.Context) (ctrl.Result, error) {
 // while Machines move, each MachineSet waits for what the MachineDeployment and the other one do
 // next. When a MachineDeployment changes, its Machines change first, and cause a run before the
 // first move.
+//
+// In a rollout that replaces Machines, the next step waits for this MachineSet. A run costs more if
+// there are more Machines: the time between two runs grows with them, up to that second.
 func (r *Run) hasten() {
-	begins := r.Deployment != nil &&
-		r.Deployment.Generation != r.Deployment.Status.ObservedGeneration
-	if r.StatusInterval > 0 && (begins || pool.Receives(r.Set) || pool.Sends(r.Set)) {
-		r.controller.DeferNextReconcileForObject(r.Set, r.Now().Add(betweenRuns))
+	if r.StatusInterval <= 0 || r.Deployment == nil {
+		return
 	}
+	begins := r.Deployment.Generation != r.Deployment.Status.ObservedGeneration
+	after := betweenRuns
+	if !begins && !pool.Receives(r.Set) && !pool.Sends(r.Set) {
+		if !pool.IsRolling(r.Set, r.isCurrent()) {
+			return
+		}
+		n := max(orZero(r.Set.Spec.Replicas), orZero(r.Set.Status.Replicas))
+		after = min(betweenRuns*time.Duration(1+n/machinesPerStep), time.Second)
+	}
+	r.controller.DeferNextReconcileForObject(r.Set, r.Now().Add(after))
 }
 
 // finish writes status and what else has changed in the MachineSet.
