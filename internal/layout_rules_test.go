@@ -161,7 +161,7 @@ var rules = []rule{
 		api/v1alpha1 internal/capi internal/inplace internal/inplace/request internal/keyed
 		internal/status
 	`},
-	{pkg: "internal/patches", kind: effects, imports: ``},
+	{pkg: "internal/patches", kind: effects, imports: `internal/keyed`},
 	{pkg: "internal/peer", kind: effects, imports: ``},
 	{pkg: "internal/pool", kind: pure, imports: `api/v1alpha1`},
 	{pkg: "internal/pool/machinedeployment", kind: effects, imports: `

@@ -120,7 +120,7 @@ func (b *builder) addControllers(ctx context.Context) error {
 		{name: "Cluster", add: func() error {
 			return (&cluster.Reconciler{
 				Client: patches.NewClient(c, apiReader, &clusterv1.Cluster{}), APIReader: apiReader, ClusterCache: b.clusterCache, WatchFilterValue: b.WatchFilter, RemoteConnectionGracePeriod: b.ConnectionGracePeriod,
-			}).SetupWithManager(ctx, b.mgr, concurrency(n.Cluster))
+			}).SetupWithManager(ctx, eventManager{b.mgr, clusterEvents()}, concurrency(n.Cluster))
 		}},
 	}
 	for _, p := range append(parts, b.machineControllers(ctx)...) {
@@ -143,7 +143,7 @@ func (b *builder) machineControllers(ctx context.Context) []part {
 				Client: patches.NewClient(c, apiReader, &clusterv1.Machine{}), APIReader: apiReader, ClusterCache: b.clusterCache, RuntimeClient: b.runtimeClient, WatchFilterValue: b.WatchFilter,
 				RemoteConditionsGracePeriod: b.ConditionsGracePeriod,
 				AdditionalSyncMachineLabels: b.checked.labels, AdditionalSyncMachineAnnotations: b.checked.annotations,
-			}).SetupWithManager(ctx, machineManager{b.mgr}, concurrency(n.Machine))
+			}).SetupWithManager(ctx, eventManager{b.mgr, machineEvents()}, concurrency(n.Machine))
 		}},
 		{name: "MachineSet", add: func() error {
 			return b.addMachineSets(ctx)

@@ -2,119 +2,260 @@ package app
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	toolscache "k8s.io/client-go/tools/cache"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/windlass-dev/windlass/internal/pool"
 )
 
-// machineManager is the manager for Cluster API's Machine controller. That controller watches
-// MachineSets and MachineDeployments and reconciles all Machines of a group at each event, also when
-// only the group's status changed, which every change of a Machine causes: the reconciles grow with
-// the square of the group. Here it gets only the updates that it reads, see concernsMachines.
+// eventManager is a manager for one of Cluster API's controllers, which gets fewer events.
 // Informers and stores are those of the manager; there is no second cache.
-type machineManager struct{ manager.Manager }
+type eventManager struct {
+	manager.Manager
+	rules eventRules
+}
 
-// GetCache returns the manager's cache, whose informers of groups are narrowed.
-func (m machineManager) GetCache() cache.Cache { return machineCache{m.Manager.GetCache()} }
+// eventRules say which updates a controller gets.
+type eventRules struct {
+	// urgency of an update.
+	urgency func(before, after any) urgency
+	// delay is how much later an update comes that is urgent soon. key names what it enqueues: an
+	// update with the same key that is urgent soon adds nothing meanwhile.
+	delay func(after any) time.Duration
+	key   func(after any) string
+	// later calls a function after some time.
+	later func(time.Duration, func())
+}
 
-// machineCache narrows the informers of groups. Informers of all other kinds are those of the cache,
-// which the Machine controller also watches infrastructure machines and bootstrap configs with.
-type machineCache struct{ cache.Cache }
+func afterFunc(d time.Duration, f func()) { time.AfterFunc(d, f) }
 
-// GetInformer returns the cache's informer. That of MachineSets or MachineDeployments calls its
-// handlers for an update only if concernsMachines.
-func (c machineCache) GetInformer(
+// GetCache returns the manager's cache, whose informers are narrowed.
+func (m eventManager) GetCache() cache.Cache { return eventCache{m.Manager.GetCache(), m.rules} }
+
+type eventCache struct {
+	cache.Cache
+	rules eventRules
+}
+
+// GetInformer returns the cache's informer, with handlers that get updates by their urgency.
+func (c eventCache) GetInformer(
 	ctx context.Context, object client.Object, options ...cache.InformerGetOption,
 ) (cache.Informer, error) {
 	informer, err := c.Cache.GetInformer(ctx, object, options...)
-	switch object.(type) {
-	case *clusterv1.MachineSet, *clusterv1.MachineDeployment:
-		if err == nil {
-			informer = groupInformer{informer}
-		}
+	if err != nil {
+		return nil, err //nolint:wrapcheck // It is this method.
 	}
-	return informer, err //nolint:wrapcheck // It is this method.
+	return eventInformer{informer, c.rules}, nil
 }
 
-// groupInformer is an informer whose handlers get only the updates that concern Machines. Additions
-// and deletions are passed on. It has no store: the Machine controller waits for no write of a group.
-type groupInformer struct{ cache.Informer }
+// eventInformer is an informer whose handlers get updates by their urgency. Additions and deletions
+// are passed on. It has no store: the controllers of eventManagers wait for no writes.
+type eventInformer struct {
+	cache.Informer
+	rules eventRules
+}
 
 // AddEventHandler adds a handler.
-func (i groupInformer) AddEventHandler(
+func (i eventInformer) AddEventHandler(
 	handler toolscache.ResourceEventHandler,
 ) (toolscache.ResourceEventHandlerRegistration, error) {
-	return i.Informer.AddEventHandler(groupHandler{handler}) //nolint:wrapcheck // It is this method.
+	return i.Informer.AddEventHandler(i.rules.narrow(handler)) //nolint:wrapcheck // It is this method.
 }
 
-// AddEventHandlerWithResyncPeriod adds a handler. Resyncs change nothing, so they are not passed on.
-func (i groupInformer) AddEventHandlerWithResyncPeriod(
+// AddEventHandlerWithResyncPeriod adds a handler.
+func (i eventInformer) AddEventHandlerWithResyncPeriod(
 	handler toolscache.ResourceEventHandler, period time.Duration,
 ) (toolscache.ResourceEventHandlerRegistration, error) {
 	//nolint:wrapcheck // It is this method.
-	return i.Informer.AddEventHandlerWithResyncPeriod(groupHandler{handler}, period)
+	return i.Informer.AddEventHandlerWithResyncPeriod(i.rules.narrow(handler), period)
 }
 
 // AddEventHandlerWithOptions adds a handler.
-func (i groupInformer) AddEventHandlerWithOptions(
+func (i eventInformer) AddEventHandlerWithOptions(
 	handler toolscache.ResourceEventHandler, options toolscache.HandlerOptions,
 ) (toolscache.ResourceEventHandlerRegistration, error) {
 	//nolint:wrapcheck // It is this method.
-	return i.Informer.AddEventHandlerWithOptions(groupHandler{handler}, options)
+	return i.Informer.AddEventHandlerWithOptions(i.rules.narrow(handler), options)
 }
 
-type groupHandler struct {
+func (e eventRules) narrow(
+	handler toolscache.ResourceEventHandler,
+) toolscache.ResourceEventHandler {
+	return &eventHandler{ResourceEventHandler: handler, rules: e}
+}
+
+type eventHandler struct {
 	toolscache.ResourceEventHandler
+	rules eventRules
+	// waiting has the keys of updates that come later.
+	waiting sync.Map
 }
 
-// OnUpdate passes an update on if it concerns the Machines of the group.
-func (h groupHandler) OnUpdate(before, after any) {
-	if concernsMachines(before, after) {
+// OnUpdate passes an update on at once, later, or never.
+func (h *eventHandler) OnUpdate(before, after any) {
+	switch h.rules.urgency(before, after) {
+	case now:
 		h.ResourceEventHandler.OnUpdate(before, after)
+	case soon:
+		key := h.rules.key(after)
+		if _, waits := h.waiting.LoadOrStore(key, true); waits {
+			return
+		}
+		h.rules.later(h.rules.delay(after), func() {
+			h.waiting.Delete(key)
+			h.ResourceEventHandler.OnUpdate(before, after)
+		})
+	case never:
 	}
 }
 
-// concernsMachines reports whether a change of a MachineSet or MachineDeployment can change what
-// Cluster API's Machine controller does with a Machine of it. TestMachineControllerReads pins the
-// functions of v1.14.2 from which the list is taken:
+// urgency tells when a controller has to reconcile after an update.
+type urgency int
+
+const (
+	never urgency = iota
+	// soon is after a delay. Until then the update shows only in conditions.
+	soon
+	now
+)
+
+// machineEvents are those for Cluster API's Machine controller. It watches MachineSets and
+// MachineDeployments and reconciles all Machines of a group at each event, also when only the
+// group's status changed, which every change of a Machine causes: the reconciles grow with the
+// square of the group. It also leaves a second between two reconciles of a Machine, so that an event
+// of a move keeps it from the update that follows.
+func machineEvents() eventRules {
+	return eventRules{urgency: machineUrgency, delay: machineDelay, key: keyOf, later: afterFunc}
+}
+
+const (
+	// rolloutDelay is longer than the time from the change of a MachineDeployment to the first
+	// update in place of a Machine. It is also how late an update may begin because the cache has
+	// shown the pending hook before the mark on the infrastructure.
+	rolloutDelay = 2 * time.Second
+	// moveDelay is longer than most moves. The pending hook, which ends a move, is urgent.
+	moveDelay = statusInterval
+)
+
+func machineDelay(after any) time.Duration {
+	if m, ok := after.(*clusterv1.Machine); ok && moves(m) {
+		return moveDelay
+	}
+	return rolloutDelay
+}
+
+func keyOf(o any) string {
+	object, ok := o.(client.Object)
+	if !ok {
+		return ""
+	}
+	return client.ObjectKeyFromObject(object).String()
+}
+
+// moves reports whether a Machine waits until its MachineSet starts the update. Until then nothing is
+// to be done for it.
+func moves(m *clusterv1.Machine) bool {
+	return m.DeletionTimestamp.IsZero() && pool.AwaitsUpdate(m)
+}
+
+// machineUrgency is now for objects of other types, too. The status of a Machine is the controller's
+// own but for conditions of others, which it only sums up. It waits for the event of its own write
+// after a change of the condition Paused alone.
+func machineUrgency(before, after any) urgency {
+	switch b := after.(type) {
+	case *clusterv1.MachineSet, *clusterv1.MachineDeployment:
+		return groupUrgency(before, after)
+	case *clusterv1.Machine:
+		a, ok := before.(*clusterv1.Machine)
+		if moves(b) || ok && a.ResourceVersion != b.ResourceVersion && sameMetadata(a, b) &&
+			!pausedChanged(a.Status.Conditions, b.Status.Conditions) {
+			return soon
+		}
+	case *unstructured.Unstructured:
+		a, ok := before.(*unstructured.Unstructured)
+		if ok && !isExternalUrgent(a.Object, b.Object) {
+			return soon
+		}
+	}
+	return now
+}
+
+// isExternalUrgent reports whether the update of an infrastructure machine or a bootstrap config can
+// change what the Machine controller does: labels and annotations cannot, and neither can the spec
+// of an object that is marked for an update in place, because that is part of a move.
+func isExternalUrgent(before, after map[string]any) bool {
+	changed := func(path ...string) bool {
+		return !equality.Semantic.DeepEqual(nested(before, path...), nested(after, path...))
+	}
+	mark := nested(after, "metadata", "annotations", clusterv1.UpdateInProgressAnnotation)
+	return changed("status") || changed("metadata", "deletionTimestamp") ||
+		changed("metadata", "ownerReferences") || mark == nil && changed("spec")
+}
+
+// nested returns a field of an object; nil if it has none.
+func nested(object map[string]any, path ...string) any {
+	value, found, err := unstructured.NestedFieldNoCopy(object, path...)
+	if err != nil || !found {
+		return nil
+	}
+	return value
+}
+
+// groupUrgency tells when a change of a MachineSet or MachineDeployment can change what Cluster
+// API's Machine controller does with a Machine of it. TestMachineControllerReads pins the functions
+// of v1.14.2 from which the list is taken:
 //   - the template, and when a rollout is due, for the condition UpToDate;
 //   - the revision, for the taint of outdated nodes;
-//   - the labels, which name the MachineDeployment of a MachineSet, and which --watch-filter selects by;
-//   - the condition Paused, because the controller ignores the events by which a Cluster is paused and
-//     resumed: its Machines learn of both from the conditions of their groups;
+//   - the labels, which name the MachineDeployment of a MachineSet, and which --watch-filter selects
+//     by;
+//   - the condition Paused, because the controller ignores the events by which a Cluster is paused
+//     and resumed: its Machines learn of both from the conditions of their groups;
 //   - the identity, and the beginning of a deletion.
 //
-// It does not read replicas, other annotations and the rest of the status. Objects of other types
-// always concern Machines.
-func concernsMachines(before, after any) bool {
+// It does not read replicas, other annotations and the rest of the status. A change of a
+// MachineDeployment that begins a rollout is passed on after the first Machines have moved.
+func groupUrgency(before, after any) urgency {
 	switch b := after.(type) {
 	case *clusterv1.MachineSet:
 		a, ok := before.(*clusterv1.MachineSet)
-		return !ok || metadataConcerns(a, b) ||
+		if !ok || metadataConcerns(a, b) || revisionChanged(a, b) ||
 			pausedChanged(a.Status.Conditions, b.Status.Conditions) ||
-			!equality.Semantic.DeepEqual(&a.Spec.Template, &b.Spec.Template)
+			!equality.Semantic.DeepEqual(&a.Spec.Template, &b.Spec.Template) {
+			return now
+		}
 	case *clusterv1.MachineDeployment:
 		a, ok := before.(*clusterv1.MachineDeployment)
-		return !ok || metadataConcerns(a, b) ||
-			pausedChanged(a.Status.Conditions, b.Status.Conditions) ||
-			!a.Spec.Rollout.After.Equal(&b.Spec.Rollout.After) ||
-			!equality.Semantic.DeepEqual(&a.Spec.Template, &b.Spec.Template)
+		switch {
+		case !ok || metadataConcerns(a, b) ||
+			pausedChanged(a.Status.Conditions, b.Status.Conditions):
+			return now
+		case revisionChanged(a, b) || !a.Spec.Rollout.After.Equal(&b.Spec.Rollout.After) ||
+			!equality.Semantic.DeepEqual(&a.Spec.Template, &b.Spec.Template):
+			return soon
+		}
 	}
-	return true
+	return never
 }
 
 func metadataConcerns(a, b client.Object) bool {
 	return a.GetUID() != b.GetUID() ||
 		a.GetDeletionTimestamp().IsZero() != b.GetDeletionTimestamp().IsZero() ||
-		a.GetAnnotations()[clusterv1.RevisionAnnotation] != b.GetAnnotations()[clusterv1.RevisionAnnotation] ||
 		!equality.Semantic.DeepEqual(a.GetLabels(), b.GetLabels())
+}
+
+func revisionChanged(a, b client.Object) bool {
+	return a.GetAnnotations()[clusterv1.RevisionAnnotation] !=
+		b.GetAnnotations()[clusterv1.RevisionAnnotation]
 }
 
 // pausedChanged compares the condition Paused. While a group is paused by itself, only the message

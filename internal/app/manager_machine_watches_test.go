@@ -9,6 +9,7 @@ import (
 	"go/format"
 	"go/parser"
 	"go/token"
+	"maps"
 	"net/http"
 	"os/exec"
 	"path/filepath"
@@ -21,10 +22,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/core/reconcilers/machine"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -71,11 +75,28 @@ func (q *countingQueue) take() int {
 type machineWatches struct {
 	queue *countingQueue
 	cache *informertest.FakeInformers
+	// delayed counts handlers whose update was delayed since the last call of late.
+	delayed int
+}
+
+// narrow is a manager's narrowed one. Delayed updates are passed on at once.
+func (w *machineWatches) narrow(m manager.Manager) manager.Manager {
+	e := machineEvents()
+	e.later = func(_ time.Duration, pass func()) { w.delayed++; pass() }
+	return eventManager{m, e}
+}
+
+// late reports whether the last update was delayed.
+func (w *machineWatches) late() bool {
+	n := w.delayed
+	w.delayed = 0
+	return n > 0
 }
 
 // newMachineWatches starts the controller with the manager that narrow returns.
 func newMachineWatches(
-	t *testing.T, objects []client.Object, narrow func(manager.Manager) manager.Manager,
+	t *testing.T, objects []client.Object,
+	narrow func(*machineWatches, manager.Manager) manager.Manager,
 ) *machineWatches {
 	t.Helper()
 	scheme, err := newScheme()
@@ -109,7 +130,7 @@ func newMachineWatches(
 	err = (&machine.Reconciler{
 		Client: c, APIReader: c, ClusterCache: clustercache.NewFakeEmptyClusterCache(),
 		RemoteConditionsGracePeriod: minConditionsGracePeriod,
-	}).SetupWithManager(t.Context(), narrow(mgr), controller.Options{
+	}).SetupWithManager(t.Context(), narrow(w, mgr), controller.Options{
 		SkipNameValidation: new(true),
 		NewQueue: func(_ string, limiter workqueue.TypedRateLimiter[reconcile.Request],
 		) workqueue.TypedRateLimitingInterface[reconcile.Request] {
@@ -150,6 +171,8 @@ func (w *machineWatches) update(t *testing.T, before, after client.Object) int {
 }
 
 const groupSize = 20
+
+var epoch = metav1.NewTime(time.Unix(0, 0))
 
 // newGroup returns a MachineDeployment, its MachineSet, and the Machines of it.
 func newGroup() (*clusterv1.MachineDeployment, *clusterv1.MachineSet, []client.Object) {
@@ -205,20 +228,20 @@ func (w *machineWatches) changeStatuses(t *testing.T, md *clusterv1.MachineDeplo
 func TestMachineWatches(t *testing.T) {
 	t.Parallel()
 	md, ms, machines := newGroup()
-	narrow := newMachineWatches(t, machines, func(m manager.Manager) manager.Manager { return machineManager{m} })
+	narrow := newMachineWatches(t, machines, (*machineWatches).narrow)
 	if n := narrow.changeStatuses(t, md, ms); n != 0 {
 		t.Errorf("40 changes of statuses enqueued %d Machines", n)
 	}
-	own := newMachineWatches(t, machines, func(m manager.Manager) manager.Manager { return m })
+	own := newMachineWatches(t, machines,
+		func(_ *machineWatches, m manager.Manager) manager.Manager { return m })
 	if n := own.changeStatuses(t, md, ms); n != 40*groupSize {
 		t.Errorf("40 changes of statuses enqueued %d Machines with the manager's own cache", n)
 	}
-	// The kinds that the controller also watches are not narrowed.
 	labelled := &clusterv1.Machine{ObjectMeta: *machines[0].(*clusterv1.Machine).ObjectMeta.DeepCopy()} //nolint:errcheck // newGroup makes Machines.
 	labelled.ResourceVersion += "1"
 	labelled.Status.Phase = "Running"
-	if n := narrow.update(t, machines[0], labelled); n != 1 {
-		t.Errorf("a Machine's status enqueued %d Machines", n)
+	if n := narrow.update(t, machines[0], labelled); n != 1 || !narrow.late() {
+		t.Errorf("a Machine's status enqueued %d Machines, or at once", n)
 	}
 	informer, err := narrow.cache.FakeInformerFor(t.Context(), ms)
 	if err != nil {
@@ -235,17 +258,16 @@ func TestMachineWatches(t *testing.T) {
 func TestMachineWatchesPass(t *testing.T) {
 	t.Parallel()
 	md, ms, machines := newGroup()
-	w := newMachineWatches(t, machines, func(m manager.Manager) manager.Manager { return machineManager{m} })
+	w := newMachineWatches(t, machines, (*machineWatches).narrow)
 	paused := func(status metav1.ConditionStatus, message string) []metav1.Condition {
 		return []metav1.Condition{{Type: clusterv1.PausedCondition, Status: status, Message: message}}
 	}
 	own := "MachineSet has the cluster.x-k8s.io/paused annotation"
 	ms.Status.Conditions, md.Status.Conditions = paused(metav1.ConditionTrue, own), paused(metav1.ConditionTrue, own)
-	now := metav1.NewTime(time.Unix(0, 0))
 	common := map[string]func(o client.Object, template *clusterv1.MachineTemplateSpec, conditions *[]metav1.Condition){
 		"identity": func(o client.Object, _ *clusterv1.MachineTemplateSpec, _ *[]metav1.Condition) { o.SetUID("new") },
 		"deletion begins": func(o client.Object, _ *clusterv1.MachineTemplateSpec, _ *[]metav1.Condition) {
-			o.SetDeletionTimestamp(&now)
+			o.SetDeletionTimestamp(&epoch)
 		},
 		"labels": func(o client.Object, _ *clusterv1.MachineTemplateSpec, _ *[]metav1.Condition) {
 			o.SetLabels(map[string]string{clusterv1.WatchLabel: "us", clusterv1.MachineDeploymentNameLabel: "md"})
@@ -271,22 +293,86 @@ func TestMachineWatchesPass(t *testing.T) {
 		set.ResourceVersion, deployment.ResourceVersion = "2", "2"
 		change(set, &set.Spec.Template, &set.Status.Conditions)
 		change(deployment, &deployment.Spec.Template, &deployment.Status.Conditions)
-		if n := w.update(t, ms, set); n != groupSize {
-			t.Errorf("MachineSet, %s: %d Machines", name, n)
+		if n := w.update(t, ms, set); n != groupSize || w.late() {
+			t.Errorf("MachineSet, %s: %d Machines, or delayed", name, n)
 		}
-		if n := w.update(t, md, deployment); n != groupSize {
-			t.Errorf("MachineDeployment, %s: %d Machines", name, n)
+		rollout := name == "template" || name == "revision"
+		if n, late := w.update(t, md, deployment), w.late(); n != groupSize || late != rollout {
+			t.Errorf("MachineDeployment, %s: %d Machines, delayed=%t", name, n, late)
 		}
 	}
 	due := md.DeepCopy()
-	due.ResourceVersion, due.Spec.Rollout.After = "2", now
-	if n := w.update(t, md, due); n != groupSize {
-		t.Errorf("rollout.after: %d Machines", n)
+	due.ResourceVersion, due.Spec.Rollout.After = "2", epoch
+	if n := w.update(t, md, due); n != groupSize || !w.late() {
+		t.Errorf("rollout.after: %d Machines, or at once", n)
+	}
+}
+
+// TestMachineWatchesMove has the steps of a move enqueue a Machine later, and what begins and ends
+// its update at once.
+func TestMachineWatchesMove(t *testing.T) {
+	t.Parallel()
+	marked := map[string]string{clusterv1.UpdateInProgressAnnotation: ""}
+	machine := func(change func(*clusterv1.Machine)) *clusterv1.Machine {
+		m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Annotations: maps.Clone(marked)}}
+		change(m)
+		return m
+	}
+	external := func(annotations map[string]string, path ...string) *unstructured.Unstructured {
+		o := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{}}}
+		if len(path) > 0 {
+			if err := unstructured.SetNestedField(o.Object, "x", path...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		o.SetAnnotations(annotations)
+		return o
+	}
+	for _, test := range []struct {
+		name  string
+		after any
+		want  urgency
+	}{
+		{"a Machine that moves", machine(func(*clusterv1.Machine) {}), soon},
+		{"a Machine whose update begins", machine(func(m *clusterv1.Machine) {
+			m.Annotations[runtimev1.PendingHooksAnnotation] = "UpdateMachine"
+		}), now},
+		{"a Machine that moves and is deleted", machine(func(m *clusterv1.Machine) {
+			m.DeletionTimestamp = &epoch
+		}), now},
+		{"a resync of a Machine", &clusterv1.Machine{}, now},
+		{"the status of a Machine", &clusterv1.Machine{
+			ObjectMeta: metav1.ObjectMeta{ResourceVersion: "2"},
+		}, soon},
+		{"the condition Paused of a Machine", &clusterv1.Machine{
+			ObjectMeta: metav1.ObjectMeta{ResourceVersion: "2"},
+			Status: clusterv1.MachineStatus{Conditions: []metav1.Condition{{
+				Type: clusterv1.PausedCondition, Status: metav1.ConditionFalse,
+			}}},
+		}, now},
+		{"the spec of a Machine", &clusterv1.Machine{
+			ObjectMeta: metav1.ObjectMeta{ResourceVersion: "2", Generation: 2},
+		}, now},
+		{"labels of an object", external(nil, "metadata", "labels", "a"), soon},
+		{"annotations of an object", external(marked), soon},
+		{"spec of an object", external(nil, "spec", "a"), now},
+		{"spec of an object that is marked", external(marked, "spec", "a"), soon},
+		{"status of an object that is marked", external(marked, "status", "a"), now},
+		{"owners of an object", external(nil, "metadata", "ownerReferences"), now},
+		{"deletion of an object", external(marked, "metadata", "deletionTimestamp"), now},
+	} {
+		var before any = external(nil)
+		if _, ok := test.after.(*clusterv1.Machine); ok {
+			before = &clusterv1.Machine{}
+		}
+		if got := machineUrgency(before, test.after); got != test.want {
+			t.Errorf("%s: urgency %d, want %d", test.name, got, test.want)
+		}
 	}
 }
 
 // TestMachineControllerReads pins the functions of Cluster API's Machine controller that are given a MachineSet or MachineDeployment. When it fails
-// after an update of Cluster API, see what they read now, correct concernsMachines, and write the new digests here.
+// after an update of Cluster API, see what they read now, correct groupUrgency, and write the new digests here.
 func TestMachineControllerReads(t *testing.T) {
 	t.Parallel()
 	dir, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/cluster-api").Output()
@@ -349,4 +435,38 @@ func namesGroup(function *ast.FuncDecl) bool {
 		return !found
 	})
 	return found
+}
+
+// TestEventsWait: an update that may wait comes later, and no other one of the same object until then.
+func TestEventsWait(t *testing.T) {
+	t.Parallel()
+	var passed []string
+	var timers []func()
+	rules := machineEvents()
+	rules.later = func(d time.Duration, pass func()) {
+		if d != rolloutDelay {
+			t.Errorf("a rollout waits for %s", d)
+		}
+		timers = append(timers, pass)
+	}
+	handler := rules.narrow(toolscache.ResourceEventHandlerFuncs{UpdateFunc: func(_, after any) {
+		md, _ := after.(*clusterv1.MachineDeployment)
+		passed = append(passed, md.Name+" "+md.Spec.Template.Spec.Version)
+	}})
+	md := func(name, version string) *clusterv1.MachineDeployment {
+		o := &clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		o.Spec.Template.Spec.Version = version
+		return o
+	}
+	handler.OnUpdate(md("a", "1"), md("a", "2"))
+	handler.OnUpdate(md("a", "2"), md("a", "3"))
+	handler.OnUpdate(md("b", "1"), md("b", "2"))
+	for _, pass := range timers {
+		pass()
+	}
+	handler.OnUpdate(md("a", "3"), md("a", "4"))
+	timers[len(timers)-1]()
+	if diff := cmp.Diff([]string{"a 2", "b 2", "a 4"}, passed); diff != "" {
+		t.Errorf("updates (-want +got):\n%s", diff)
+	}
 }

@@ -23,7 +23,7 @@ const deploymentEvents = "machinedeployment-controller"
 
 // statusInterval is how late the status of a group may be about the steps of a rollout. A Machine takes
 // several such steps in a few seconds, and each write of the group's status causes one of the Cluster's.
-const statusInterval = 5 * time.Second
+const statusInterval = 10 * time.Second
 
 // addMachineDeployments adds the controller of MachineDeployments: ours.
 func (b *builder) addMachineDeployments(ctx context.Context) error {

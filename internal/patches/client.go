@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"sync"
+	"time"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+
+	"github.com/windlass-dev/windlass/internal/keyed"
 )
 
 // Client is a client for one reconciler. Requests about other kinds than that of the reconciler,
@@ -26,16 +29,18 @@ type Client struct {
 	// reconcile identifies the reconcile that a request belongs to; empty means none.
 	reconcile func(context.Context) types.UID
 
+	// newest has what reconciles have written last, until the cache shows it.
+	newest keyed.Memory[client.ObjectKey, client.Object]
+
 	mu       sync.Mutex
 	sessions map[types.UID]*session
-	// recent has the last answer to a write of each object, until a read finds that the cache has it.
-	recent map[client.ObjectKey]client.Object
 }
 
 // session is what one reconcile has read and written of its object. Only the goroutine of the
 // reconcile uses it.
 type session struct {
-	key client.ObjectKey
+	client *Client
+	key    client.ObjectKey
 	// object is what the reconciler reads first, and changes until it writes it. before is a copy as
 	// it was read.
 	object, before client.Object
@@ -61,7 +66,7 @@ func New(
 ) *Client {
 	return &Client{
 		Client: c, live: live, kind: reflect.TypeOf(kind), reconcile: reconcile,
-		sessions: map[types.UID]*session{}, recent: map[client.ObjectKey]client.Object{},
+		sessions: map[types.UID]*session{},
 	}
 }
 
@@ -97,15 +102,13 @@ func (c *Client) wasRefused(ctx context.Context, key client.ObjectKey) bool {
 // update makes an object of the cache a copy of the last answer to a write of it, if that is newer. It
 // forgets an answer that the cache has.
 func (c *Client) update(key client.ObjectKey, object client.Object, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	answer, ok := c.recent[key]
+	written, ok := c.newest.Get(key, time.Time{})
 	switch {
 	case !ok:
-	case err == nil && isOlder(object, answer):
-		replace(object, answer)
+	case err == nil && isOlder(object, written):
+		replace(object, written)
 	case err == nil || apierrors.IsNotFound(err):
-		delete(c.recent, key)
+		c.newest.Forget(key)
 	}
 }
 
@@ -121,7 +124,7 @@ func (c *Client) begin(ctx context.Context, key client.ObjectKey, object client.
 	if _, ok := c.sessions[id]; ok {
 		return
 	}
-	c.sessions[id] = &session{key: key, object: object, before: copyOf(object)}
+	c.sessions[id] = &session{client: c, key: key, object: object, before: copyOf(object)}
 	context.AfterFunc(ctx, func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -160,8 +163,9 @@ func (c *Client) Patch(
 		replace(object, s.written)
 		return nil
 	}
-	err = c.Client.Patch(ctx, object, client.RawPatch(types.MergePatchType, data), options...)
-	c.record(s, object, err)
+	answer := s.empty()
+	err = c.Client.Patch(ctx, answer, client.RawPatch(types.MergePatchType, data), options...)
+	s.record(answer, object, err)
 	return err //nolint:wrapcheck // It is this method.
 }
 
@@ -225,9 +229,10 @@ func (w statusWriter) Patch(
 		replace(object, s.written)
 		return nil
 	}
+	answer := s.empty()
 	err = w.SubResourceWriter.Patch(
-		ctx, object, client.RawPatch(types.MergePatchType, data), options...)
-	w.client.record(s, object, err)
+		ctx, answer, client.RawPatch(types.MergePatchType, data), options...)
+	s.record(answer, object, err)
 	return err //nolint:wrapcheck // It is this method.
 }
 
@@ -247,16 +252,25 @@ func (s *session) forget() {
 	}
 }
 
-// record remembers the answer to a write.
-func (c *Client) record(s *session, answer client.Object, err error) {
+// empty returns an object for an answer. In any other object, fields would stay that the answer does
+// not have.
+func (s *session) empty() client.Object {
+	object, _ := reflect.New(s.client.kind.Elem()).Interface().(client.Object) // The kind is one.
+	object.GetObjectKind().SetGroupVersionKind(s.before.GetObjectKind().GroupVersionKind())
+	object.SetNamespace(s.key.Namespace)
+	object.SetName(s.key.Name)
+	return object
+}
+
+// record remembers the answer to a write, and copies it to the caller's object.
+func (s *session) record(answer, object client.Object, err error) {
 	s.written, s.refused = nil, apierrors.IsConflict(err)
 	if err != nil {
 		return
 	}
-	s.written = copyOf(answer)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.recent[s.key] = s.written
+	s.written = answer
+	s.client.newest.Put(s.key, answer, time.Time{}, keyed.Forever)
+	replace(object, answer)
 }
 
 // repeats reports whether a merge patch would change nothing in what the API server has returned to

@@ -7,6 +7,7 @@ import (
 
 	gocmp "github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -302,5 +303,29 @@ func TestKeepWithoutNewest(t *testing.T) {
 	w.reconcile(t)
 	if len(w.plan.Sets()) != 0 {
 		t.Errorf("a paused group without MachineSets has the plan %+v", w.plan)
+	}
+}
+
+// TestKeepStaysWithItsPlan: while an old MachineSet has not observed that it has to give a Machine,
+// the plan stays, and grows by no other Machine.
+func TestKeepStaysWithItsPlan(t *testing.T) {
+	t.Parallel()
+	w := settledGroup(t, true)
+	w.covered["v1.31.0"] = pool.AnswerNo
+	toVersion("v1.31.0")(w.md)
+	w.settle(t)
+	w.covered["v1.31.0"] = pool.AnswerYes
+	w.reconcile(t)
+	for _, test := range []struct{ unavailable, observed, want int64 }{{1, 1, 2}, {2, 1, 2}, {2, 2, 1}} {
+		old := w.setOf("v1.30.0")
+		old.Generation, old.Status.ObservedGeneration = 2, test.observed
+		w.md.Spec.Rollout.Strategy.RollingUpdate.MaxUnavailable =
+			new(intstr.FromInt32(int32(test.unavailable)))
+		w.reconcile(t)
+		old = w.setOf("v1.30.0")
+		target := old.Annotations[clusterv1.MachineSetMoveMachinesToMachineSetAnnotation]
+		if int64(*old.Spec.Replicas) != test.want || target != w.setOf("v1.31.0").Name {
+			t.Errorf("%+v: the old MachineSet has %d replicas and gives to %s", test, *old.Spec.Replicas, target)
+		}
 	}
 }

@@ -114,10 +114,7 @@ func (d *draft) movingFirst(old []Sizes) []Sizes {
 	if !d.mayMove() {
 		return old
 	}
-	moving := func(s Sizes) bool {
-		target := d.old[s.Name].Current.Annotations[clusterv1.MachineSetMoveMachinesToMachineSetAnnotation]
-		return target != "" && target != s.Name && s.Replicas < d.headcount(s.Name).alive
-	}
+	moving := func(s Sizes) bool { return d.isMoving(s, d.headcount(s.Name)) }
 	slices.SortStableFunc(old, func(a, b Sizes) int {
 		switch x, y := moving(a), moving(b); {
 		case x == y:
@@ -130,6 +127,19 @@ func (d *draft) movingFirst(old []Sizes) []Sizes {
 	return old
 }
 
+// isMoving reports whether an old MachineSet was told to move Machines that it still has.
+func (d *draft) isMoving(s Sizes, h headcount) bool {
+	target := d.old[s.Name].Current.Annotations[clusterv1.MachineSetMoveMachinesToMachineSetAnnotation]
+	return target != "" && target != s.Name && s.Replicas < h.alive
+}
+
+// continues reports whether an old MachineSet still moves Machines to the new one by an earlier plan.
+func (d *draft) continues(s Sizes, h headcount) bool {
+	set := d.old[s.Name].Current
+	return d.newest != nil && d.isMoving(s, h) && d.newest.Desired.Name ==
+		set.Annotations[clusterv1.MachineSetMoveMachinesToMachineSetAnnotation]
+}
+
 // settled reports whether an old MachineSet creates no more Machines: it asks for no more than it
 // has, and its controller has read that. An apply that lowers spec.replicas forbids creation too, so
 // that a controller which has read the one has read the other.
@@ -138,13 +148,17 @@ func (d *draft) settled(s Sizes, h headcount) bool {
 	return !set.DeletionTimestamp.IsZero() || s.Replicas <= h.all && !isUnread(set)
 }
 
-// others returns the names of the other MachineSets of the group, sorted.
+// others returns the names of the other MachineSets of the group, sorted: also that of the new one
+// that the plan creates.
 func (d *draft) others(name string) []string {
 	var names []string
 	for _, set := range d.group.MachineSets {
 		if set.Name != name {
 			names = append(names, set.Name)
 		}
+	}
+	if d.newest != nil && d.newest.Current == nil {
+		names = append(names, d.newest.Desired.Name)
 	}
 	slices.Sort(names)
 	return names
@@ -170,15 +184,20 @@ func (d *draft) keepOld(i int, h headcount, deleted int32, r room, c Coverage) r
 	s.Acknowledged = d.finishing(s.Name)
 	// A Machine may still arrive by an earlier plan. Without the mark another one is deleted for it.
 	s.ReceiveFrom = d.others(s.Name)
-	if d.settled(s, h) {
+	settled := d.settled(s, h)
+	if settled || d.continues(s, h) {
 		s.Return = d.returning(s.Name)
 	}
 	var begin int32
-	if d.mayMove() && d.surplus <= 0 && d.settled(s, h) {
+	if d.mayMove() && d.surplus <= 0 && (settled || d.continues(s, h)) {
 		most := d.mayBegin(s, h)
+		if !settled {
+			// The earlier plan, which found it settled, has chosen how many. More wait.
+			most = min(most, max(h.alive-s.Replicas-int32(len(s.Return)), 0)) // #nosec G115 -- Machines
+		}
 		begin, r = r.take(h.atMost(most), c.Answer == AnswerYes && s.Eligible)
 		var arriving []string
-		arriving, r = d.arriving(s.Name, c, r, most)
+		arriving, r = d.arriving(s.Name, c, r, most-begin)
 		s.Return = slices.Sorted(slices.Values(append(s.Return, arriving...)))
 	}
 	moves := begin + int32(len(s.Return)) // #nosec G115 -- a number of Machines

@@ -134,4 +134,19 @@ func AcknowledgedMoves(set *clusterv1.MachineSet) []string {
 	return strings.Split(set.Annotations[clusterv1.AcknowledgedMoveAnnotation], ",")
 }
 
+// WithCounted returns desired with all moves that current has counted; nil if that is no other
+// annotation, or if no more Machines can arrive. A name that stays for longer than its Machine is
+// marked counts nothing: a Machine can come again only after another change of the MachineSet.
+func WithCounted(desired, current *clusterv1.MachineSet) *clusterv1.MachineSet {
+	counted := AcknowledgedMoves(current)
+	remaining := AcknowledgedMoves(desired)
+	isNew := func(name string) bool { return !slices.Contains(counted, name) }
+	if !Receives(desired) || len(remaining) >= len(counted) || slices.ContainsFunc(remaining, isNew) {
+		return nil
+	}
+	kept := desired.DeepCopy()
+	mark(kept, clusterv1.AcknowledgedMoveAnnotation, counted)
+	return kept
+}
+
 func named(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Name: name} }

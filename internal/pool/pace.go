@@ -2,6 +2,7 @@ package pool
 
 import (
 	"slices"
+	"strconv"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -63,23 +64,29 @@ func saysSame(a, b metav1.Condition) bool {
 	return a.Type == b.Type && a.Status == b.Status && a.Reason == b.Reason && a.Message == b.Message
 }
 
-// SetStatusMayWait is DeploymentStatusMayWait for a MachineSet. Its counters never wait, because
-// the MachineDeployment decides on them, and neither does the status of a condition: only messages,
-// versions, and the form of API v1beta1 do.
-func SetStatusMayWait(before, after *clusterv1.MachineSet) bool {
+// SetStatusMayWait is DeploymentStatusMayWait for a MachineSet. current says that the MachineSet has
+// the template of its MachineDeployment. The MachineDeployment decides on counters and on the
+// generation that an old MachineSet has observed. It counts Machines itself, too, and takes the safer
+// number. So counters wait unless they allow it something:
+//   - Replicas wait if they rise by a move.
+//   - UpToDate waits until it covers all Machines of the MachineDeployment.
+//   - Ready and Available never wait.
+//   - The generation waits for a MachineSet that Machines move to.
+//
+// The conditions that describe steps wait, and so do versions and the form of API v1beta1.
+func SetStatusMayWait(before, after *clusterv1.MachineSet, current bool) bool {
 	a, b := &before.Status, &after.Status
-	if a.ObservedGeneration != b.ObservedGeneration ||
-		!slices.EqualFunc(countsOf(a), countsOf(b), sameCount) {
+	receives := current && Receives(after)
+	switch {
+	case a.ObservedGeneration != b.ObservedGeneration && !receives,
+		!sameCount(a.ReadyReplicas, b.ReadyReplicas),
+		!sameCount(a.AvailableReplicas, b.AvailableReplicas),
+		!sameCount(a.Replicas, b.Replicas) && !(receives && rises(a.Replicas, b.Replicas)),
+		!sameCount(a.UpToDateReplicas, b.UpToDateReplicas) &&
+			(a.UpToDateReplicas == nil || deref(b.UpToDateReplicas) == groupReplicas(after)):
 		return false
 	}
-	return slices.EqualFunc(a.Conditions, b.Conditions, func(x, y metav1.Condition) bool {
-		return x.Type == y.Type && x.Status == y.Status && x.Reason == y.Reason &&
-			(x.Message == y.Message || slices.Contains(passing, x.Type))
-	})
-}
-
-func countsOf(s *clusterv1.MachineSetStatus) []*int32 {
-	return []*int32{s.Replicas, s.ReadyReplicas, s.AvailableReplicas, s.UpToDateReplicas}
+	return slices.EqualFunc(lasting(a.Conditions), lasting(b.Conditions), saysSame)
 }
 
 func sameCount(a, b *int32) bool {
@@ -88,3 +95,23 @@ func sameCount(a, b *int32) bool {
 	}
 	return *a == *b
 }
+
+// groupReplicas is how many Machines the MachineDeployment of a MachineSet wants.
+func groupReplicas(set *clusterv1.MachineSet) int32 {
+	n, err := strconv.ParseInt(set.Annotations[clusterv1.DesiredReplicasAnnotation], 10, 32)
+	if err != nil {
+		return deref(set.Spec.Replicas)
+	}
+	return int32(n)
+}
+
+// IsRolling reports whether Machines of a MachineSet come or go in a rollout. current says that it
+// has the template of its MachineDeployment.
+func IsRolling(set *clusterv1.MachineSet, current bool) bool {
+	if !current {
+		return max(deref(set.Spec.Replicas), deref(set.Status.Replicas)) > 0
+	}
+	return deref(set.Status.AvailableReplicas) != groupReplicas(set)
+}
+
+func rises(a, b *int32) bool { return a != nil && b != nil && *a < *b }

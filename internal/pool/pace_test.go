@@ -70,8 +70,14 @@ func TestDeploymentStatusMayWait(t *testing.T) {
 }
 
 func TestSetStatusMayWait(t *testing.T) {
+	receives := func(s *clusterv1.MachineSet) {
+		s.Annotations = map[string]string{
+			clusterv1.MachineSetReceiveMachinesFromMachineSetsAnnotation: "old",
+		}
+	}
 	updating := func() *clusterv1.MachineSet {
 		set := &clusterv1.MachineSet{}
+		set.Spec.Replicas, set.Status.UpToDateReplicas = new(int32(3)), new(int32(1))
 		set.Status.Replicas, set.Status.ReadyReplicas = new(int32(1)), new(int32(0))
 		conditions.Set(set, condition("MachinesReady", "False", "step 1"))
 		conditions.Set(set, condition("Deleting", "False", ""))
@@ -87,11 +93,30 @@ func TestSetStatusMayWait(t *testing.T) {
 		"versions": {func(s *clusterv1.MachineSet) {
 			s.Status.Versions = []clusterv1.StatusVersion{{Version: "v1.31.0", Replicas: 1}}
 		}, true},
-		"a counter":       {func(s *clusterv1.MachineSet) { s.Status.ReadyReplicas = new(int32(1)) }, false},
+		"a counter":     {func(s *clusterv1.MachineSet) { s.Status.ReadyReplicas = new(int32(1)) }, false},
+		"more Machines": {func(s *clusterv1.MachineSet) { s.Status.Replicas = new(int32(2)) }, false},
+		"a Machine moves here": {func(s *clusterv1.MachineSet) {
+			receives(s)
+			s.Status.Replicas, s.Status.ObservedGeneration = new(int32(2)), 2
+		}, true},
+		"a Machine leaves": {func(s *clusterv1.MachineSet) {
+			receives(s)
+			s.Status.Replicas = new(int32(0))
+		}, false},
+		"fewer up to date": {func(s *clusterv1.MachineSet) { s.Status.UpToDateReplicas = new(int32(0)) }, true},
+		"more up to date":  {func(s *clusterv1.MachineSet) { s.Status.UpToDateReplicas = new(int32(2)) }, true},
+		"all up to date":   {func(s *clusterv1.MachineSet) { s.Status.UpToDateReplicas = new(int32(3)) }, false},
+		"all of this MachineSet, not of the group": {func(s *clusterv1.MachineSet) {
+			s.Annotations = map[string]string{clusterv1.DesiredReplicasAnnotation: "4"}
+			s.Status.UpToDateReplicas = new(int32(3))
+		}, true},
 		"a first counter": {func(s *clusterv1.MachineSet) { s.Status.AvailableReplicas = new(int32(0)) }, false},
 		"the generation":  {func(s *clusterv1.MachineSet) { s.Status.ObservedGeneration = 2 }, false},
-		"the status of a condition": {func(s *clusterv1.MachineSet) {
+		"the status of a condition about a step": {func(s *clusterv1.MachineSet) {
 			conditions.Set(s, condition("MachinesReady", "True", ""))
+		}, true},
+		"the status of another condition": {func(s *clusterv1.MachineSet) {
+			conditions.Set(s, condition("Deleting", "True", ""))
 		}, false},
 		"another message": {func(s *clusterv1.MachineSet) {
 			conditions.Set(s, condition("Deleting", "False", "soon"))
@@ -100,9 +125,37 @@ func TestSetStatusMayWait(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			before, after := updating(), updating()
 			tt.change(after)
-			if got := pool.SetStatusMayWait(before, after); got != tt.want {
+			if got := pool.SetStatusMayWait(before, after, true); got != tt.want {
 				t.Errorf("may wait: %t, want %t", got, tt.want)
 			}
+			if got := pool.SetStatusMayWait(before, after, false); got && after.Status.ObservedGeneration == 2 {
+				t.Error("the generation of an old MachineSet may wait")
+			}
 		})
+	}
+}
+
+func TestIsRolling(t *testing.T) {
+	set := func(replicas, available int32, wanted string) *clusterv1.MachineSet {
+		s := &clusterv1.MachineSet{}
+		s.Annotations = map[string]string{clusterv1.DesiredReplicasAnnotation: wanted}
+		s.Spec.Replicas, s.Status.AvailableReplicas = new(replicas), new(available)
+		return s
+	}
+	for name, tt := range map[string]struct {
+		set     *clusterv1.MachineSet
+		current bool
+		want    bool
+	}{
+		"at rest":                       {set(3, 3, "3"), true, false},
+		"more Machines are to come":     {set(2, 2, "3"), true, true},
+		"a Machine is not available":    {set(3, 2, "3"), true, true},
+		"without the size of the group": {set(3, 3, ""), true, false},
+		"an old one with Machines":      {set(1, 1, "3"), false, true},
+		"an old one without Machines":   {set(0, 0, "3"), false, false},
+	} {
+		if got := pool.IsRolling(tt.set, tt.current); got != tt.want {
+			t.Errorf("%s: rolling %t, want %t", name, got, tt.want)
+		}
 	}
 }

@@ -277,3 +277,38 @@ func TestMoveAnnotations(t *testing.T) {
 		t.Errorf("a move (-want +got):\n%s", diff)
 	}
 }
+
+// TestWithCounted: names of Machines that are counted already may stay while more Machines can
+// arrive.
+func TestWithCounted(t *testing.T) {
+	set := func(receives, counted string) *clusterv1.MachineSet {
+		s := &clusterv1.MachineSet{}
+		s.Annotations = map[string]string{
+			clusterv1.MachineSetReceiveMachinesFromMachineSetsAnnotation: receives,
+			clusterv1.AcknowledgedMoveAnnotation:                         counted,
+		}
+		maps.DeleteFunc(s.Annotations, func(_, value string) bool { return value == "" })
+		return s
+	}
+	for name, tt := range map[string]struct {
+		desired, current *clusterv1.MachineSet
+		want             string
+	}{
+		"the last name leaves":               {set("old", ""), set("old", "a"), "a"},
+		"one of two leaves":                  {set("old", "b"), set("old", "a,b"), "a,b"},
+		"another Machine is counted":         {set("old", "b"), set("old", "a"), ""},
+		"one leaves, and another is counted": {set("old", "b"), set("old", "a,c"), ""},
+		"no more can arrive":                 {set("", ""), set("old", "a"), ""},
+		"nothing leaves":                     {set("old", "a"), set("old", "a"), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := ""
+			if kept := pool.WithCounted(tt.desired, tt.current); kept != nil {
+				got = kept.Annotations[clusterv1.AcknowledgedMoveAnnotation]
+			}
+			if got != tt.want {
+				t.Errorf("kept %q, want %q", got, tt.want)
+			}
+		})
+	}
+}

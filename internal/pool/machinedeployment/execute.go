@@ -62,7 +62,14 @@ func (r *run) applySet(ctx context.Context, plan pool.SetPlan) (*clusterv1.Machi
 	if plan.Current == nil {
 		return r.createSet(ctx, plan, desired)
 	}
-	err := r.applier.ApplyIfChanged(ctx, manager, desired, plan.Current)
+	waits, err := r.mayWait(desired, plan.Current)
+	if err != nil {
+		return nil, fmt.Errorf("comparing MachineSet %s: %w", plan.Current.Name, err)
+	}
+	if waits {
+		return plan.Current.DeepCopy(), nil
+	}
+	err = r.applier.ApplyIfChanged(ctx, manager, desired, plan.Current)
 	gone := apierrors.IsConflict(err) || apierrors.IsNotFound(err)
 	if gone && !plan.Current.DeletionTimestamp.IsZero() {
 		return nil, nil //nolint:nilnil // Both mean that there is nothing left to write.
@@ -78,6 +85,26 @@ func (r *run) applySet(ctx context.Context, plan pool.SetPlan) (*clusterv1.Machi
 	r.awaitCache(desired)
 	r.reportScaled(ctx, plan, desired)
 	return desired, nil
+}
+
+// mayWait reports whether the write of a MachineSet that Machines move to can be left to the next
+// one, which its arriving Machines, or the end of the rollout, cause: it would only take ownership of
+// the finalizer, or remove the names of Machines that need no counting any more.
+func (r *run) mayWait(desired, current *clusterv1.MachineSet) (bool, error) {
+	if !pool.Receives(desired) {
+		return false, nil
+	}
+	kept := desired.DeepCopy()
+	kept.Finalizers = nil
+	for _, variant := range []*clusterv1.MachineSet{pool.WithCounted(desired, current), kept} {
+		if variant == nil {
+			continue
+		}
+		if same, err := r.applier.ChangesNothing(manager, variant, current); same || err != nil {
+			return same, err
+		}
+	}
+	return false, nil
 }
 
 func (r *run) createSet(

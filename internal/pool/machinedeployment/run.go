@@ -24,8 +24,11 @@ const betweenRuns = 100 * time.Millisecond
 // conflictRetry gives the cache time to show what another writer has written.
 const conflictRetry = time.Second
 
-// machineSetType is what the cache has MachineSets as.
-var machineSetType = capicontroller.StructuredObject(clusterv1.GroupVersion, "MachineSet")
+// What the cache has MachineSets and MachineDeployments as.
+var (
+	machineSetType = capicontroller.StructuredObject(clusterv1.GroupVersion, "MachineSet")
+	deploymentType = capicontroller.StructuredObject(clusterv1.GroupVersion, "MachineDeployment")
+)
 
 // run is one reconcile of one MachineDeployment.
 type run struct {
@@ -204,8 +207,10 @@ func (r *run) restoreOwnership(ctx context.Context) (restored bool, err error) {
 }
 
 // awaitCache defers the next run until the cache shows a MachineSet as it was written.
-func (r *run) awaitCache(set *clusterv1.MachineSet) {
-	r.controller.DeferNextReconcileUntilCacheUpToDate(r.md, machineSetType, set.ResourceVersion)
+func (r *run) awaitCache(set *clusterv1.MachineSet) { r.await(machineSetType, set.ResourceVersion) }
+
+func (r *run) await(kind capicontroller.GroupVersionKindType, resourceVersion string) {
+	r.controller.DeferNextReconcileUntilCacheUpToDate(r.md, kind, resourceVersion)
 }
 
 // reconcileDelete deletes the MachineSets, and removes the finalizer when none is left.

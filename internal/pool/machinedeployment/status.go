@@ -64,6 +64,9 @@ func (r *run) finish(ctx context.Context, runErr error) (wait time.Duration, err
 	if err := objects.Save(ctx, r.Client, r.read, r.md); err != nil {
 		return 0, fmt.Errorf("writing MachineDeployment %s: %w", r.name(), err)
 	}
+	if r.md.ResourceVersion != r.read.ResourceVersion && r.md.DeletionTimestamp.IsZero() {
+		r.await(deploymentType, r.md.ResourceVersion)
+	}
 	return wait, nil
 }
 

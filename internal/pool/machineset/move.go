@@ -17,6 +17,10 @@ import (
 	"github.com/windlass-dev/windlass/internal/pool"
 )
 
+// movesPerRun is how many Machines one run moves at most. The events of these begin the next run.
+// Meanwhile the MachineDeployment counts them, and their updates begin.
+const movesPerRun = 10
+
 // MoveMachines gives up to count Machines to another MachineSet of the same MachineDeployment,
 // which updates them in place. That MachineSet must expect Machines from this one. It deletes a
 // Machine that a MachineHealthCheck wants remediated, because the other MachineSet creates a new
@@ -43,6 +47,7 @@ func (r *Run) MoveMachines(ctx context.Context, targetName string, count int) er
 	if err != nil {
 		return err
 	}
+	departures = departures[:min(len(departures), movesPerRun)]
 	log := ctrl.LoggerFrom(ctx)
 	log.Info("Scaling down by moving Machines", "replicas", *r.Set.Spec.Replicas,
 		"machineCount", len(r.Machines), "moving", count, "target", target.Name)

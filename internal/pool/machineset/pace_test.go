@@ -55,3 +55,34 @@ func TestStatusWaits(t *testing.T) {
 		}
 	}
 }
+
+// TestStatusJoins: while Machines move, statuses wait for the run that follows the last step, for a
+// second at most.
+func TestStatusJoins(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		scenario   func(w *world) []string
+		move, then []string
+	}{
+		"move": {moves, []string{"patch Machine", "apply TestMachine", "apply TestConfig", "patch-status MachineSet"},
+			[]string{"patch-status MachineSet"}},
+		"counted": {counted,
+			[]string{"apply TestMachine", "apply TestConfig", "apply Machine", "patch Machine", "patch-status MachineSet"}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			sets := tt.scenario(w)
+			w.r.StatusInterval = 5 * time.Second
+			w.r.pace = &objects.Pace{Least: time.Second, Interval: w.r.StatusInterval}
+			w.Take()
+			if diff := cmp.Diff(tt.move, w.settle(sets...)); diff != "" {
+				t.Errorf("writes (-want +got):\n%s", diff)
+			}
+			w.now = w.now.Add(time.Second)
+			if diff := cmp.Diff(tt.then, w.settle(sets...)); diff != "" {
+				t.Errorf("writes after a second (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

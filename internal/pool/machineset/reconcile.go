@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,6 +32,8 @@ import (
 const (
 	// betweenRuns is the least time between two runs while Machines move.
 	betweenRuns = 100 * time.Millisecond
+	// machinesPerStep is how many Machines lengthen the time between two runs by betweenRuns.
+	machinesPerStep = 10
 	// conflictRetry gives the cache time to show what another writer has written.
 	conflictRetry = time.Second
 	// restoredRetry is after a repair of managed fields: nothing watches the repaired objects.
@@ -57,6 +60,9 @@ type Run struct {
 	Listed   bool
 	// BootstrapMissing and InfrastructureMissing are set for templates that do not exist.
 	BootstrapMissing, InfrastructureMissing bool
+	// wrote tells that the run has created or moved Machines, or started their updates: the next run
+	// follows at once, and counts anew.
+	wrote bool
 	// Blocked are the messages of the preflight checks that kept the run from creating Machines.
 	Blocked []string
 	// Policy is the zero value for stock's behavior.
@@ -223,12 +229,23 @@ func (r *Run) reconcile(ctx context.Context) (ctrl.Result, error) {
 // while Machines move, each MachineSet waits for what the MachineDeployment and the other one do
 // next. When a MachineDeployment changes, its Machines change first, and cause a run before the
 // first move.
+//
+// In a rollout that replaces Machines, the next step waits for this MachineSet. A run costs more if
+// there are more Machines: the time between two runs grows with them, up to that second.
 func (r *Run) hasten() {
-	begins := r.Deployment != nil &&
-		r.Deployment.Generation != r.Deployment.Status.ObservedGeneration
-	if r.StatusInterval > 0 && (begins || pool.Receives(r.Set) || pool.Sends(r.Set)) {
-		r.controller.DeferNextReconcileForObject(r.Set, r.Now().Add(betweenRuns))
+	if r.StatusInterval <= 0 || r.Deployment == nil {
+		return
 	}
+	begins := r.Deployment.Generation != r.Deployment.Status.ObservedGeneration
+	after := betweenRuns
+	if !begins && !pool.Receives(r.Set) && !pool.Sends(r.Set) {
+		if !pool.IsRolling(r.Set, r.isCurrent()) {
+			return
+		}
+		n := max(orZero(r.Set.Spec.Replicas), orZero(r.Set.Status.Replicas))
+		after = min(betweenRuns*time.Duration(1+n/machinesPerStep), time.Second)
+	}
+	r.controller.DeferNextReconcileForObject(r.Set, r.Now().Add(after))
 }
 
 // finish writes status and what else has changed in the MachineSet.
@@ -308,7 +325,13 @@ func (r *Run) statusWait(before *clusterv1.MachineSet) time.Duration {
 	if !r.Set.DeletionTimestamp.IsZero() {
 		return 0
 	}
-	return r.pace.Wait(r.Set.UID, pool.SetStatusMayWait(before, r.Set), r.Now())
+	// A new MachineSet that waits for Machines gets them next.
+	isNew := before.Status.ObservedGeneration == 0 && pool.Receives(r.Set)
+	changesAgain := isNew || r.wrote || slices.ContainsFunc(r.Machines, pool.IsMovePending)
+	if changesAgain && r.pace.Join(r.Set.UID, r.Now()) {
+		return betweenRuns
+	}
+	return r.pace.Wait(r.Set.UID, pool.SetStatusMayWait(before, r.Set, r.isCurrent()), r.Now())
 }
 
 // recount returns when counters must be computed again without an event; 0 means no time.
@@ -332,6 +355,7 @@ func (r *Run) await(kind capicontroller.GroupVersionKindType, resourceVersion st
 }
 
 func (r *Run) awaitMachine(m *clusterv1.Machine) {
+	r.wrote = true
 	r.await(capicontroller.StructuredObject(clusterv1.GroupVersion, "Machine"), m.ResourceVersion)
 }
 

@@ -8,6 +8,8 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windlass-dev/windlass/internal/pool"
 )
 
 // The scenarios prepare a world, and return the MachineSets to reconcile.
@@ -211,5 +213,34 @@ func TestMove(t *testing.T) {
 			object.GetLabels()["l"] != "1" || object.GetAnnotations()["note"] != "1" {
 			t.Errorf("%s: %v", kind, object.Object)
 		}
+	}
+}
+
+// TestMovesInParts: a MachineSet gives a few Machines at a time, so that their updates begin while the
+// others move.
+func TestMovesInParts(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	moves(w)
+	edit(w, w.set("a"), func(s *clusterv1.MachineSet) { *s.Spec.Replicas = movesPerRun + 3 })
+	delete(w.set("a").Annotations, clusterv1.MachineSetMoveMachinesToMachineSetAnnotation)
+	w.settle("a")
+	for _, m := range w.machines() {
+		editStatus(w, &m, func(m *clusterv1.Machine) { m.Status.NodeRef.Name = m.Name })
+	}
+	edit(w, w.set("a"), func(s *clusterv1.MachineSet) { *s.Spec.Replicas = 0 })
+	moved := func() (n int) {
+		if err := w.reconcile("a"); err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range w.machines() {
+			if pool.IsMovePending(&m) {
+				n++
+			}
+		}
+		return n
+	}
+	if first, all := moved(), moved(); first != movesPerRun || all != movesPerRun+3 {
+		t.Errorf("%d and then %d Machines have moved, want %d and %d", first, all, movesPerRun, movesPerRun+3)
 	}
 }

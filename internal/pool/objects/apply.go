@@ -8,6 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
@@ -35,7 +37,11 @@ type applied struct {
 }
 
 // settled is an intent, and the object as it was after the intent was applied.
-type settled struct{ intent, object Digest }
+type settled struct {
+	intent, object Digest
+	uid            types.UID
+	version        string
+}
 
 // NewApplier returns an Applier that remembers nothing. now is the clock by which it forgets.
 func NewApplier(c client.Client, now func() time.Time) *Applier {
@@ -60,31 +66,57 @@ func (a *Applier) Apply(ctx context.Context, manager string, desired client.Obje
 
 // ApplyIfChanged is [Applier.Apply] for an object that exists. original is the object as the
 // caller's cache has it. Where the intent would change nothing, because it was applied before and
-// the object's part in the answer is the same, it sends no request, and desired becomes a copy of
-// original.
+// the object's part in the answer is the same, or because original is older than the answer, it
+// sends no request, and desired becomes a copy of original.
 func (a *Applier) ApplyIfChanged(
 	ctx context.Context, manager string, desired, original client.Object,
 ) error {
+	c, err := a.compare(manager, desired, original)
+	if err != nil {
+		return err
+	}
+	if c.same {
+		return replace(a.client.Scheme(), original, desired)
+	}
+	return a.apply(ctx, manager, desired, c.intent, c.wanted)
+}
+
+// ChangesNothing reports whether [Applier.ApplyIfChanged] would send no request.
+func (a *Applier) ChangesNothing(manager string, desired, original client.Object) (bool, error) {
+	c, err := a.compare(manager, desired, original)
+	return c.same, err
+}
+
+// comparison is an intent beside what is remembered.
+type comparison struct {
+	intent *unstructured.Unstructured
+	wanted Digest
+	// same says that the intent would change nothing.
+	same bool
+}
+
+func (a *Applier) compare(manager string, desired, original client.Object) (comparison, error) {
 	scheme := a.client.Scheme()
 	intent, err := intentOf(scheme, desired)
 	if err != nil {
-		return err
+		return comparison{}, err
 	}
 	wanted, err := intentDigest(intent)
 	if err != nil {
-		return err
+		return comparison{}, err
 	}
 	before, ok, err := fingerprint(scheme, original, manager, intent)
 	if err != nil {
-		return err
+		return comparison{}, err
 	}
 	id, now := identify(manager, intent), a.now()
 	known, remembered := a.memory.Get(id, now)
-	if ok && remembered && known == (settled{wanted, before}) {
+	same := ok && remembered && known.intent == wanted &&
+		(known.object == before || known.isNewerThan(original))
+	if same {
 		a.memory.Put(id, known, now, Lifetime)
-		return replace(scheme, original, desired)
 	}
-	return a.apply(ctx, manager, desired, intent, wanted)
+	return comparison{intent, wanted, same}, nil
 }
 
 func identify(manager string, intent *unstructured.Unstructured) applied {
@@ -108,9 +140,16 @@ func (a *Applier) apply(
 	}
 	after, ok, err := fingerprint(scheme, desired, manager, intent)
 	if err == nil && ok {
-		a.memory.Put(id, settled{wanted, after}, a.now(), Lifetime)
+		known := settled{wanted, after, desired.GetUID(), desired.GetResourceVersion()}
+		a.memory.Put(id, known, a.now(), Lifetime)
 	}
 	return err
+}
+
+// isNewerThan reports whether a cache does not show yet what was applied.
+func (s settled) isNewerThan(original client.Object) bool {
+	order, err := resourceversion.CompareResourceVersion(original.GetResourceVersion(), s.version)
+	return err == nil && order < 0 && original.GetUID() == s.uid
 }
 
 // replace makes target a copy of object, which may have another Go type for the same kind.

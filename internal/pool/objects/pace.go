@@ -15,6 +15,8 @@ type Pace struct {
 	// nobody acts on the second one. Interval is not shorter; 0 means that nothing waits.
 	Least, Interval time.Duration
 	written         keyed.Memory[types.UID, time.Time]
+	// joined has the first status since the last write that was left to the next reconcile.
+	joined keyed.Memory[types.UID, time.Time]
 }
 
 // Wait returns how long a status has to wait; 0 means that it is due. passing tells that nobody
@@ -34,9 +36,20 @@ func (p *Pace) Wait(uid types.UID, passing bool, now time.Time) time.Duration {
 	return max(0, interval-now.Sub(last))
 }
 
+// Join reports whether a status that the next reconcile changes again can be left to that one: for
+// less than Least since the first one that was.
+func (p *Pace) Join(uid types.UID, now time.Time) bool {
+	if p.Interval <= 0 {
+		return false
+	}
+	since, _ := p.joined.GetOrPut(uid, now, now, p.Interval)
+	return now.Sub(since) < p.Least
+}
+
 // Wrote remembers that the status was written.
 func (p *Pace) Wrote(uid types.UID, now time.Time) {
 	if p.Interval > 0 {
+		p.joined.Forget(uid)
 		p.written.Put(uid, now, now, p.Interval)
 	}
 }

@@ -34,7 +34,27 @@ func TestPace(t *testing.T) {
 	}
 	var none objects.Pace
 	none.Wrote("u", now)
-	if got := none.Wait("u", true, now); got != 0 {
-		t.Errorf("without an interval: wait %s", got)
+	if got := none.Wait("u", true, now); got != 0 || none.Join("u", now) {
+		t.Errorf("without an interval: wait %s, or join", got)
+	}
+}
+
+// TestPaceJoins: statuses that the next reconcile changes again join that one, for a second at most.
+func TestPaceJoins(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	p := &objects.Pace{Least: time.Second, Interval: 5 * time.Second}
+	for _, step := range []struct {
+		after time.Duration
+		want  bool
+	}{
+		{0, true}, {500 * time.Millisecond, true}, {time.Second, false}, {time.Second, true},
+	} {
+		now = now.Add(step.after)
+		if got := p.Join("u", now); got != step.want {
+			t.Errorf("after %s: join %t, want %t", step.after, got, step.want)
+		}
+		if !step.want {
+			p.Wrote("u", now)
+		}
 	}
 }

@@ -1,0 +1,67 @@
+package app
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+)
+
+// TestClusterUrgency: the Cluster controller gets its own summary of workers not at all, and statuses
+// in the middle of a rollout later.
+func TestClusterUrgency(t *testing.T) {
+	t.Parallel()
+	cluster := func(change func(*clusterv1.Cluster)) *clusterv1.Cluster {
+		c := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Name: "c", ResourceVersion: "1"}}
+		conditions.Set(c, metav1.Condition{Type: clusterv1.ClusterRollingOutCondition, Status: "False"})
+		if change != nil {
+			c.ResourceVersion = "2"
+			change(c)
+		}
+		return c
+	}
+	group := func(change func(*clusterv1.MachineDeployment)) *clusterv1.MachineDeployment {
+		md := &clusterv1.MachineDeployment{}
+		md.Spec.ClusterName, md.Spec.Replicas = "c", new(int32(2))
+		change(md)
+		return md
+	}
+	rolling := func(md *clusterv1.MachineDeployment) {}
+	for _, test := range []struct {
+		name          string
+		before, after any
+		want          urgency
+	}{
+		{"a resync", cluster(nil), cluster(nil), now},
+		{"workers in the Cluster's status", cluster(nil), cluster(func(c *clusterv1.Cluster) {
+			c.Status.Workers = &clusterv1.WorkersStatus{Replicas: new(int32(1))}
+			conditions.Set(c, metav1.Condition{Type: clusterv1.ClusterRollingOutCondition, Status: "True"})
+		}), never},
+		{"another condition", cluster(nil), cluster(func(c *clusterv1.Cluster) {
+			conditions.Set(c, metav1.Condition{Type: clusterv1.ClusterInfrastructureReadyCondition, Status: "True"})
+		}), now},
+		{"the Cluster's phase", cluster(nil), cluster(func(c *clusterv1.Cluster) { c.Status.Phase = "x" }), now},
+		{"the Cluster's spec", cluster(nil), cluster(func(c *clusterv1.Cluster) { c.Generation = 2 }), now},
+		{"the Cluster's labels", cluster(nil), cluster(func(c *clusterv1.Cluster) {
+			c.Labels = map[string]string{"a": "b"}
+		}), now},
+		{"a counter of a group in a rollout", group(rolling), group(func(md *clusterv1.MachineDeployment) {
+			md.Status.ReadyReplicas = new(int32(1))
+		}), soon},
+		{"a group's spec", group(rolling), group(func(md *clusterv1.MachineDeployment) {
+			md.Generation = 2
+		}), now},
+		{"the generation that a group has observed", group(rolling), group(func(md *clusterv1.MachineDeployment) {
+			md.Status.ObservedGeneration = 2
+		}), now},
+		{"another kind", &clusterv1.Machine{}, &clusterv1.Machine{}, now},
+	} {
+		if got := clusterUrgency(test.before, test.after); got != test.want {
+			t.Errorf("%s: urgency %d, want %d", test.name, got, test.want)
+		}
+	}
+	if got := clusterEvents().key(group(rolling)); got != "/c" {
+		t.Errorf("the key is %q, want the Cluster", got)
+	}
+}
