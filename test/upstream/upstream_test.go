@@ -196,3 +196,19 @@ func long(t *testing.T) {
 		t.Skip("set WINDLASS_LONG=1")
 	}
 }
+
+// TestSeeds: the seeds of the random sequences that failed are printed, each once.
+func TestSeeds(t *testing.T) {
+	t.Parallel()
+	r := &report{results: map[testID]string{
+		{"machinedeployment", "Test_RollingUpdateSequences"}:                                "fail",
+		{"machinedeployment", "Test_RollingUpdateSequences/in_place,_random(42)"}:           "fail",
+		{"machinedeployment", "Test_RollingUpdateSequences/in_place,_random(42)/one"}:       "fail",
+		{"machinedeployment", "Test_RollingUpdateSequences/regular,_3_replicas,_random(0)"}: "fail",
+		{"machinedeployment", "Test_OnDeleteSequences/regular,_random(7)"}:                  "fail",
+		{"machinedeployment", "Test_OnDeleteSequences/regular,_random(8)"}:                  "pass",
+	}}
+	if got, want := r.seeds(), []string{"42", "7"}; !slices.Equal(got, want) {
+		t.Errorf("seeds %q, want %q", got, want)
+	}
+}
