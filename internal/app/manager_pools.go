@@ -37,10 +37,27 @@ func (b *builder) addMachineDeployments(ctx context.Context) error {
 		//nolint:staticcheck // Events of the old API, as Cluster API's controller records them.
 		Recorder: b.mgr.GetEventRecorderFor(deploymentEvents),
 	}
-	if limits, ok := b.limits.(*Limits); ok && limits != nil {
-		options.HandOvers = limits.engine
+	handOvers, err := b.handOvers()
+	if err != nil {
+		return err
 	}
+	options.HandOvers = handOvers
 	return machinedeployment.SetUpController(ctx, b.mgr, options, concurrency(b.Concurrency.MachineDeployment))
+}
+
+// handOvers returns what hands groups over: the engine of the process. If UpdatePolicies were not installed
+// when the process started, it has none; they may be installed later, so it gets one for hand-overs alone,
+// which begin no update of a Machine that another engine would count.
+func (b *builder) handOvers() (machinedeployment.HandOvers, error) {
+	if limits, ok := b.limits.(*Limits); ok {
+		return limits.engine, nil
+	}
+	c, err := newClients(b.mgr)
+	if err != nil {
+		return nil, err
+	}
+	o := b.Extension.InPlaceUpgrades
+	return newEngine(b.mgr, c, newUpdaterPool(c.live, o.prefix()), o, nil), nil
 }
 
 // addMachineSets adds the controller of MachineSets: ours.

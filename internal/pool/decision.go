@@ -146,19 +146,8 @@ func (d *draft) decideNewest() []Decision {
 					"the MachineDeployment asks for fewer replicas",
 				),
 			)
-		case IsUpdating(m):
-			all = append(
-				all,
-				decide(m, set, Update, ReasonUpdating, "the Machine is being updated in place"),
-			)
-		case WasHandedOver(d.newest.Current) && d.group.Keep && d.kubeletAhead(m):
-			all = append(all,
-				decide(m, set, Wait, ReasonKubeletAhead, neverMessage(m, ReasonKubeletAhead)))
 		default:
-			all = append(
-				all,
-				decide(m, set, Keep, ReasonUpToDate, "the Machine matches the template"),
-			)
+			all = append(all, d.decideFresh(m, set))
 		}
 	}
 	for range max(int(s.Target)-len(list), 0) {
@@ -175,6 +164,17 @@ func (d *draft) decideNewest() []Decision {
 		})
 	}
 	return all
+}
+
+// decideFresh says what happens to a Machine of the new MachineSet that stays.
+func (d *draft) decideFresh(m *clusterv1.Machine, set *clusterv1.MachineSet) Decision {
+	switch {
+	case IsUpdating(m):
+		return decide(m, set, Update, ReasonUpdating, "the Machine is being updated in place")
+	case WasHandedOver(d.newest.Current) && d.group.Keep && d.kubeletAhead(m):
+		return decide(m, set, Wait, ReasonKubeletAhead, neverMessage(m, ReasonKubeletAhead))
+	}
+	return decide(m, set, Keep, ReasonUpToDate, "the Machine matches the template")
 }
 
 func (d *draft) decideOld(s Sizes, c Coverage) []Decision {

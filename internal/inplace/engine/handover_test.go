@@ -32,7 +32,7 @@ type takingUpdater struct {
 func (u *takingUpdater) Take(
 	_ context.Context, request *runtimehooksv1.CanUpdateMachineSetRequest, t port.Taking,
 ) (declined string, err error) {
-	err = u.w.faults.around("hand-over", func() error {
+	err = u.w.faults.around("hand-over", func() error { //nolint:contextcheck // A test reads with its own.
 		h := u.w.handedOver("old")
 		if h == nil || h.Operation != t.Operation || h.State != pool.HandOverAsked {
 			u.w.Errorf("machines are handed over before the intent is on the MachineSet: %+v", h)
@@ -191,7 +191,7 @@ func TestHandOverIsEnded(t *testing.T) {
 	if err := end(); err == nil || !strings.Contains(err.Error(), "in the middle") || !w.handedOver("old").IsActive() {
 		t.Errorf("error %v, record %+v", err, w.handedOver("old"))
 	}
-	u.scripted.patch = strings.Replace(versionPatch, to, "v1.31.2", 1)
+	u.patch = strings.Replace(versionPatch, to, "v1.31.2", 1)
 	if _, err := w.handOver("v1.31.2", oneAtOnce); err == nil || !strings.Contains(err.Error(), "in the middle") {
 		t.Errorf("two changes at once: error %v", err)
 	}

@@ -124,8 +124,8 @@ func (r *run) endHandOver(ctx context.Context, set *clusterv1.MachineSet, why st
 }
 
 // errNoHandOvers says why a group cannot be handed over.
-var errNoHandOvers = errors.New("this manager cannot hand groups over, because the CRD of Updaters was " +
-	"missing when it started. Fix: restart it")
+var errNoHandOvers = errors.New("this program hands no groups over. Fix: set handOver of the UpdatePolicy " +
+	"to Machine")
 
 // handOver hands the Machines of old MachineSets over, unless held says why not.
 func (r *run) handOver(

@@ -48,7 +48,7 @@ func (k *taker) HandOver(
 	case k.later != "":
 		return pool.Coverage{Reason: k.later}, nil
 	}
-	set := k.set(request.Current.MachineSet.Name)
+	set := k.set(request.Current.MachineSet.Name) //nolint:contextcheck // A test reads with its own.
 	h, err := pool.HandedOverOf(set)
 	if err != nil {
 		return pool.Coverage{}, err
@@ -62,7 +62,7 @@ func (k *taker) HandOver(
 }
 
 func (k *taker) EndHandOver(ctx context.Context, set *clusterv1.MachineSet, why string) error {
-	live := k.set(set.Name)
+	live := k.set(set.Name) //nolint:contextcheck // A test reads with its own.
 	h, err := pool.HandedOverOf(live)
 	switch {
 	case err != nil || !h.IsActive():
