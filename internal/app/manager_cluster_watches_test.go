@@ -27,7 +27,7 @@ func TestClusterUrgency(t *testing.T) {
 		change(md)
 		return md
 	}
-	rolling := func(md *clusterv1.MachineDeployment) {}
+	rolling := func(*clusterv1.MachineDeployment) {}
 	for _, test := range []struct {
 		name          string
 		before, after any

@@ -227,22 +227,33 @@ func nested(object map[string]any, path ...string) any {
 func groupUrgency(before, after any) urgency {
 	switch b := after.(type) {
 	case *clusterv1.MachineSet:
-		a, ok := before.(*clusterv1.MachineSet)
-		if !ok || metadataConcerns(a, b) || revisionChanged(a, b) ||
-			pausedChanged(a.Status.Conditions, b.Status.Conditions) ||
-			!equality.Semantic.DeepEqual(&a.Spec.Template, &b.Spec.Template) {
-			return now
+		if a, ok := before.(*clusterv1.MachineSet); ok {
+			return setUrgency(a, b)
 		}
 	case *clusterv1.MachineDeployment:
-		a, ok := before.(*clusterv1.MachineDeployment)
-		switch {
-		case !ok || metadataConcerns(a, b) ||
-			pausedChanged(a.Status.Conditions, b.Status.Conditions):
-			return now
-		case revisionChanged(a, b) || !a.Spec.Rollout.After.Equal(&b.Spec.Rollout.After) ||
-			!equality.Semantic.DeepEqual(&a.Spec.Template, &b.Spec.Template):
-			return soon
+		if a, ok := before.(*clusterv1.MachineDeployment); ok {
+			return deploymentUrgency(a, b)
 		}
+	}
+	return now
+}
+
+func setUrgency(a, b *clusterv1.MachineSet) urgency {
+	if metadataConcerns(a, b) || revisionChanged(a, b) ||
+		pausedChanged(a.Status.Conditions, b.Status.Conditions) ||
+		!equality.Semantic.DeepEqual(&a.Spec.Template, &b.Spec.Template) {
+		return now
+	}
+	return never
+}
+
+func deploymentUrgency(a, b *clusterv1.MachineDeployment) urgency {
+	switch {
+	case metadataConcerns(a, b) || pausedChanged(a.Status.Conditions, b.Status.Conditions):
+		return now
+	case revisionChanged(a, b) || !a.Spec.Rollout.After.Equal(&b.Spec.Rollout.After) ||
+		!equality.Semantic.DeepEqual(&a.Spec.Template, &b.Spec.Template):
+		return soon
 	}
 	return never
 }

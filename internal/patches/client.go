@@ -255,7 +255,8 @@ func (s *session) forget() {
 // empty returns an object for an answer. In any other object, fields would stay that the answer does
 // not have.
 func (s *session) empty() client.Object {
-	object, _ := reflect.New(s.client.kind.Elem()).Interface().(client.Object) // The kind is one.
+	object := copyOf(s.before)
+	reflect.ValueOf(object).Elem().SetZero()
 	object.GetObjectKind().SetGroupVersionKind(s.before.GetObjectKind().GroupVersionKind())
 	object.SetNamespace(s.key.Namespace)
 	object.SetName(s.key.Name)

@@ -81,7 +81,7 @@ func SetStatusMayWait(before, after *clusterv1.MachineSet, current bool) bool {
 	case a.ObservedGeneration != b.ObservedGeneration && !receives,
 		!sameCount(a.ReadyReplicas, b.ReadyReplicas),
 		!sameCount(a.AvailableReplicas, b.AvailableReplicas),
-		!sameCount(a.Replicas, b.Replicas) && !(receives && rises(a.Replicas, b.Replicas)),
+		!sameCount(a.Replicas, b.Replicas) && (!receives || !rises(a.Replicas, b.Replicas)),
 		!sameCount(a.UpToDateReplicas, b.UpToDateReplicas) &&
 			(a.UpToDateReplicas == nil || deref(b.UpToDateReplicas) == groupReplicas(after)):
 		return false
