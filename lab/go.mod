@@ -47,7 +47,6 @@ require (
 	github.com/cenkalti/backoff/v5 v5.0.3 // indirect
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	github.com/davecgh/go-spew v1.1.2-0.20180830191138-d8f796af33cc // indirect
-	github.com/distribution/reference v0.6.0 // indirect
 	github.com/drone/envsubst/v2 v2.0.0-20210730161058-179042472c46 // indirect
 	github.com/emicklei/go-restful/v3 v3.13.0 // indirect
 	github.com/felixge/httpsnoop v1.0.4 // indirect
@@ -130,6 +129,7 @@ require (
 )
 
 require (
+	github.com/distribution/reference v0.6.0
 	github.com/fluxcd/cli-utils v1.2.2
 	github.com/prometheus/client_model v0.6.2
 	github.com/prometheus/common v0.67.5
