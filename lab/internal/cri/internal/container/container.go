@@ -90,10 +90,15 @@ func Open(dir string) *Container { return &Container{dir: dir} }
 func (c *Container) path(name string) string { return filepath.Join(c.dir, name) }
 
 // Start starts a created container. program is the file of this program, which has RunChild. Start
-// returns when the container's own program runs, or with the reason why it does not.
-func (c *Container) Start(program string) error {
+// returns when the container's own program runs, or with the reason why it does not. If allowed
+// returns an error, nothing has happened. Stop waits while Start runs, so what allowed reads can be
+// changed before Stop to keep the container from running.
+func (c *Container) Start(program string, allowed func() error) error {
 	c.start.Lock()
 	defer c.start.Unlock()
+	if err := allowed(); err != nil {
+		return err
+	}
 	lock, err := c.takeLock()
 	if err != nil {
 		return fmt.Errorf("starting a container: %w", err)
@@ -350,4 +355,27 @@ func readSpec(dir string) (Spec, error) {
 	var spec Spec
 	err := jsonfile.Read(filepath.Join(dir, "spec.json"), &spec)
 	return spec, err
+}
+
+// Usage is what the first process of a container uses.
+type Usage struct {
+	CPU    time.Duration
+	Memory uint64 // bytes
+}
+
+// Usage returns ErrNotRunning if the container does not run.
+func (c *Container) Usage() (Usage, error) {
+	run, status, err := c.read()
+	if err != nil {
+		return Usage{}, err
+	}
+	stat, err := readStat(run.Main.PID)
+	if status.State != Running || errors.Is(err, fs.ErrNotExist) || stat.ticks != run.Main.Ticks {
+		return Usage{}, ErrNotRunning
+	}
+	// The kernel shows 100 ticks a second to all programs.
+	return Usage{
+		CPU:    time.Duration(stat.user+stat.system) * (time.Second / 100),
+		Memory: stat.pages * uint64(os.Getpagesize()),
+	}, err
 }

@@ -49,12 +49,14 @@ func create(t *testing.T, spec Spec) *Container {
 	return c
 }
 
+func always() error { return nil }
+
 func shell(script string) Spec { return Spec{Args: []string{"bash", "-c", script}} }
 
 func start(t *testing.T, spec Spec) *Container {
 	t.Helper()
 	c := create(t, spec)
-	if err := c.Start("/proc/self/exe"); err != nil {
+	if err := c.Start("/proc/self/exe", always); err != nil {
 		t.Fatal(err)
 	}
 	return c
@@ -200,7 +202,7 @@ func TestStartFails(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			container := create(t, c.spec)
-			err := container.Start("/proc/self/exe")
+			err := container.Start("/proc/self/exe", always)
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%v", err)
 			}
@@ -209,7 +211,7 @@ func TestStartFails(t *testing.T) {
 				!strings.Contains(status.Message, c.want) {
 				t.Errorf("%+v", status)
 			}
-			if err := container.Start("/proc/self/exe"); err == nil || !strings.Contains(err.Error(), "started before") {
+			if err := container.Start("/proc/self/exe", always); err == nil || !strings.Contains(err.Error(), "started before") {
 				t.Errorf("the second start: %v", err)
 			}
 		})
@@ -217,7 +219,7 @@ func TestStartFails(t *testing.T) {
 	t.Run("no shim", func(t *testing.T) {
 		for _, program := range []string{"/no/such/file", "/bin/true"} {
 			container := create(t, shell(""))
-			if err := container.Start(program); err == nil {
+			if err := container.Start(program, always); err == nil {
 				t.Errorf("%s started", program)
 			}
 			if _, status := read(t, container); status.Reason != ReasonStartError {
@@ -235,14 +237,14 @@ func TestAContainerOfAnotherProcess(t *testing.T) {
 	if err := Open(c.dir).Stop(unix.SIGTERM, time.Minute); err != nil {
 		t.Errorf("stopping a container that was not started: %v", err)
 	}
-	if err := c.Start("/proc/self/exe"); err != nil {
+	if err := c.Start("/proc/self/exe", always); err != nil {
 		t.Fatal(err)
 	}
 	later := Open(c.dir)
 	if _, status := read(t, later); status.State != Running || status.StartedAt.IsZero() {
 		t.Errorf("%+v", status)
 	}
-	if err := later.Start("/proc/self/exe"); err == nil {
+	if err := later.Start("/proc/self/exe", always); err == nil {
 		t.Error("it was started twice")
 	}
 	if err := later.Stop(unix.SIGKILL, 0); err != nil {

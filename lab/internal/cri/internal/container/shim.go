@@ -22,8 +22,8 @@ import (
 
 // Names, as argument 0, of what a program with RunChild also is.
 const (
-	shimName = "windlass-cri-shim"
-	initName = "windlass-cri-init"
+	shimName = "windlass-shim"
+	initName = "windlass-init"
 )
 
 // readyMessage is what a shim writes when the container runs. Any other text is an error.
@@ -45,6 +45,8 @@ func RunChild(args []string) (status int, ok bool) {
 	}
 	// The kernel kills a container when the thread that started it ends.
 	runtime.LockOSThread()
+	// Else the process has the name of the link through which it was started.
+	_ = os.WriteFile("/proc/self/comm", []byte(args[0]), 0)
 	run := runShim
 	if args[0] == initName {
 		run = runInit
