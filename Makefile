@@ -7,7 +7,8 @@ SHELL := /usr/bin/env bash
 MAKEFLAGS += --no-builtin-rules
 
 # The modules of this repository. tools holds no code of ours.
-MODULES := . lab lab/parts tools/house tools/release test/differential test/prometheus test/upstream lab/kube/minors
+MODULES := . lab lab/parts tools/house tools/release test/differential test/prometheus test/upstream \
+	lab/kube/minors lab/kube/etcd lab/kube/coredns lab/kube/crictl
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -X main.buildVersion=$(VERSION)
@@ -348,7 +349,7 @@ generate: ## Regenerate code and CRDs.
 .PHONY: tidy-check
 tidy-check: ## Check that every go.mod and go.sum is tidy.
 	@$(call each,go mod tidy -diff)
-	cd lab/kube/minors && go mod tidy -modfile=v1.35.mod -diff
+	@for file in lab/kube/*/v*.mod; do (cd "$${file%/*}" && go mod tidy -modfile="$${file##*/}" -diff); done
 	cd tools && go mod tidy -diff
 	cd tools/mutation && go mod tidy -diff
 
