@@ -54,9 +54,10 @@ host: build host-tools ## Start a Linux host with sshd on this machine, to try `
 	bin/windlass-lab host
 
 .PHONY: build
-build: ## Build bin/windlass and bin/windlass-lab.
+build: ## Build bin/windlass, bin/windlass-lab, and bin/windlass-cri where this is Linux.
 	go build -ldflags '$(LDFLAGS)' -o bin/windlass ./cmd/windlass
 	cd lab && go build -ldflags '$(LDFLAGS)' -o ../bin/windlass-lab ./cmd/windlass-lab
+	@[[ "$$(go env GOOS)" != linux ]] || go -C lab build -ldflags '$(LDFLAGS)' -o ../bin/windlass-cri ./cmd/windlass-cri
 
 ##@ Release
 
