@@ -343,7 +343,8 @@ func TestNonsense(t *testing.T) {
 	}
 }
 
-// TestStopDuringStart stops sandboxes whose containers are being started. Nothing may run afterwards.
+// TestStopDuringStart stops sandboxes whose containers are being started. Nothing may run
+// afterwards.
 func TestStopDuringStart(t *testing.T) {
 	s := serve(t)
 	for range 5 {

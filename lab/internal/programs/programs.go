@@ -21,14 +21,16 @@ func In(folder string) Paths {
 	return Paths{Windlass: filepath.Join(folder, "windlass"), Lab: filepath.Join(folder, "windlass-lab")}
 }
 
-// FolderVariable is the environment variable with the folder of programs that are built already. Build
-// then builds nothing.
+// FolderVariable is the environment variable with the folder of programs that are built already.
+// Build then builds nothing.
 const FolderVariable = "WINDLASS_PROGRAMS"
 
-// folder and runtimeFolder are those that Build and BuildRuntime have made; empty if they have not run.
+// folder and runtimeFolder are those that Build and BuildRuntime have made; empty if they have not
+// run.
 var folder, runtimeFolder string
 
-// Build builds the programs from the sources of the working directory. Tests call Remove at their end.
+// Build builds the programs from the sources of the working directory. Tests call Remove at their
+// end.
 var Build = sync.OnceValues(func() (Paths, error) {
 	if built := os.Getenv(FolderVariable); built != "" {
 		return In(built), nil
@@ -74,8 +76,8 @@ func Compile(ctx context.Context, module, target, pkg string) error {
 	return nil
 }
 
-// TestExtension is the package of Cluster API's own test extension, and TestExtensionModule the folder
-// of the module that pins it, in the sources.
+// TestExtension is the package of Cluster API's own test extension, and TestExtensionModule the
+// folder of the module that pins it, in the sources.
 const (
 	TestExtension       = "sigs.k8s.io/cluster-api/test/extension"
 	TestExtensionModule = "lab/parts"

@@ -15,8 +15,8 @@ import (
 )
 
 // runInit is the first process of a container, in namespaces of its own: it sets up what the spec
-// describes, and becomes the container's program. It reports failures through file 3, which is closed
-// when the program begins.
+// describes, and becomes the container's program. It reports failures through file 3, which is
+// closed when the program begins.
 func runInit(dir string) error {
 	failure := os.NewFile(3, "failure")
 	err := become(dir)
@@ -103,7 +103,8 @@ func mountAll(spec Spec) error {
 		ownProc = ownProc && m.Target != "/proc"
 	}
 	if ownProc {
-		if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
+		const flags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
+		if err := unix.Mount("proc", "/proc", "proc", flags, ""); err != nil {
 			return fmt.Errorf("mounting /proc: %w", err)
 		}
 	}

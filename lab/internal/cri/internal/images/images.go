@@ -1,5 +1,5 @@
-// Package images is the image store of the process runtime. A folder that nobody writes to takes the
-// place of registries: REGISTRY/REPOSITORY/TAG/ in it is an image, and contains its programs. A
+// Package images is the image store of the process runtime. A folder that nobody writes to takes
+// the place of registries: REGISTRY/REPOSITORY/TAG/ in it is an image, and contains its programs. A
 // second folder, on the host's disk, records which images were pulled.
 package images
 
@@ -112,7 +112,8 @@ func (s *Store) List() ([]Image, error) {
 	return list, nil
 }
 
-// Find returns the pulled images that a name means: an ID, a reference with a tag, or one with a digest.
+// Find returns the pulled images that a name means: an ID, a reference with a tag, or one with a
+// digest.
 func (s *Store) Find(name string) ([]Image, error) {
 	list, err := s.List()
 	if err != nil {
@@ -147,11 +148,11 @@ func (s *Store) Contents(image Image) (string, Config, error) {
 	var config Config
 	dir := s.dir(image.Reference)
 	if _, err := os.Stat(dir); err != nil {
-		return "", config, fmt.Errorf("image %s left the store after it was pulled: %w", image.Reference, err)
+		return "", config, fmt.Errorf("image %s left the store: %w", image.Reference, err)
 	}
 	err := jsonfile.Read(filepath.Join(dir, configFile), &config)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return "", config, fmt.Errorf("reading the configuration of image %s: %w", image.Reference, err)
+		return "", config, fmt.Errorf("reading image %s: %w", image.Reference, err)
 	}
 	return dir, config, nil
 }
@@ -186,7 +187,7 @@ func parseTagged(name string) (string, error) {
 		return "", err
 	}
 	if _, ok := full.(reference.Tagged); !ok {
-		return "", &NotFoundError{Reference: name, Reason: "the store has tags, and no digests of registries"}
+		return "", &NotFoundError{Reference: name, Reason: "the store has tags, and no digests"}
 	}
 	return full.String(), nil
 }
