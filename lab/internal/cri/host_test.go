@@ -5,7 +5,6 @@ package cri
 import (
 	"context"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -48,7 +47,7 @@ func startHost(t *testing.T) (*hosts.Host, client) {
 // connect waits until the runtime of a host serves.
 func connect(t *testing.T, h *hosts.Host) client {
 	t.Helper()
-	c := dial(t, filepath.Join(h.Root(), "/run/containerd/containerd.sock"))
+	c := dial(t, h.Root()+"/run/containerd/containerd.sock")
 	t.Cleanup(func() { _ = c.conn.Close() })
 	must(t, c.Version, &runtime.VersionRequest{})
 	return c

@@ -19,8 +19,7 @@ func (s *server) PullImage(
 	_ context.Context, r *runtime.PullImageRequest,
 ) (*runtime.PullImageResponse, error) {
 	image, err := s.images.Pull(r.GetImage().GetImage())
-	var missing *images.NotFoundError
-	if errors.As(err, &missing) {
+	if _, ok := errors.AsType[*images.NotFoundError](err); ok {
 		return nil, status.Error(codes.NotFound, err.Error())
 	}
 	if err != nil {

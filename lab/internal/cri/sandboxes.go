@@ -108,7 +108,7 @@ func (s *server) RemovePodSandbox(
 ) (*runtime.RemovePodSandboxResponse, error) {
 	id := r.GetPodSandboxId()
 	if _, err := s.sandbox(id); err != nil {
-		return &runtime.RemovePodSandboxResponse{}, nil //nolint:nilerr // It was removed before.
+		return &runtime.RemovePodSandboxResponse{}, nil // It was removed before.
 	}
 	members, err := s.markStopped(id)
 	for _, c := range members {

@@ -99,7 +99,7 @@ func Serve(ctx context.Context, options Options) error {
 	if err := s.load(); err != nil {
 		return err
 	}
-	streams, err := s.startStreaming()
+	streams, err := s.startStreaming(ctx)
 	if err != nil {
 		return err
 	}
@@ -193,8 +193,8 @@ func logErrors(logger *slog.Logger) grpc.UnaryServerInterceptor {
 }
 
 // startStreaming serves exec and port-forward to the kubelet of this host.
-func (s *server) startStreaming() (*http.Server, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+func (s *server) startStreaming(ctx context.Context) (*http.Server, error) {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("listening for streams: %w", err)
 	}

@@ -290,7 +290,11 @@ func TestEmptyRequests(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		methods := found.(protoreflect.ServiceDescriptor).Methods()
+		descriptor, ok := found.(protoreflect.ServiceDescriptor)
+		if !ok {
+			t.Fatalf("%s is no service", service)
+		}
+		methods := descriptor.Methods()
 		for i := range methods.Len() {
 			method := methods.Get(i)
 			if method.IsStreamingServer() {

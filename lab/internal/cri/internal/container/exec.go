@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"syscall"
 	"time"
@@ -49,7 +48,7 @@ func (c *Container) Exec(ctx context.Context, x Execution) (code int, err error)
 		return 0, errors.New("no command to execute")
 	}
 	cmd := exec.CommandContext(ctx, x.Args[0], x.Args[1:]...)
-	cmd.Env, cmd.Dir = spec.Env, filepath.Join("/", spec.Dir)
+	cmd.Env, cmd.Dir = spec.Env, workingDir(spec)
 	cmd.WaitDelay = leftoverLimit
 	user := spec.User
 	cmd.SysProcAttr = &syscall.SysProcAttr{
@@ -141,8 +140,7 @@ func (x Execution) runOnTerminal(cmd *exec.Cmd, start func() error) error {
 	defer func() { _ = near.Close() }()
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = far, far, far
 	cmd.SysProcAttr.Setctty = true
-	err = start()
-	if err = errors.Join(err, far.Close()); err != nil {
+	if err := errors.Join(start(), far.Close()); err != nil {
 		return err
 	}
 	done := make(chan struct{})

@@ -5,7 +5,6 @@ package container
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -20,7 +19,7 @@ import (
 func runInit(dir string) error {
 	failure := os.NewFile(3, "failure")
 	err := become(dir)
-	_, writeErr := io.WriteString(failure, err.Error())
+	_, writeErr := failure.WriteString(err.Error())
 	return errors.Join(err, writeErr)
 }
 
@@ -40,7 +39,7 @@ func become(dir string) error {
 	if err != nil {
 		return err
 	}
-	if err := os.Chdir(filepath.Join("/", spec.Dir)); err != nil {
+	if err := os.Chdir(workingDir(spec)); err != nil {
 		return fmt.Errorf("entering the working directory: %w", err)
 	}
 	if err := takeUser(spec); err != nil {

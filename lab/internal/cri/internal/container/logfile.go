@@ -28,7 +28,8 @@ type logFile struct {
 
 func openLog(path string) (*logFile, error) {
 	l := &logFile{path: path, now: time.Now}
-	return l, l.reopen()
+	err := l.reopen()
+	return l, err
 }
 
 // reopen continues in a new file if the old one was renamed. After an error it continues in the old

@@ -105,7 +105,7 @@ func tell(ready *os.File, err error) error {
 	if err != nil {
 		message = err.Error()
 	}
-	_, writeErr := io.WriteString(ready, message)
+	_, writeErr := ready.WriteString(message)
 	return errors.Join(err, writeErr, ready.Close())
 }
 

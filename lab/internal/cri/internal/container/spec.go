@@ -41,6 +41,8 @@ type User struct {
 	Groups   []uint32
 }
 
+func workingDir(spec Spec) string { return "/" + spec.Dir }
+
 // program returns the file of a command. A name without a slash is searched in PATH. The programs
 // of an image are in one folder, so a path means the image's program of that name, or the host's
 // file.

@@ -43,7 +43,7 @@ type Image struct {
 
 // Digest returns the reference with the ID in the place of the tag.
 func (i Image) Digest() string {
-	name, _, _ := cutTag(i.Reference)
+	name, _ := cutTag(i.Reference)
 	return name + "@" + i.ID
 }
 
@@ -158,7 +158,7 @@ func (s *Store) Contents(image Image) (string, Config, error) {
 }
 
 func (s *Store) dir(full string) string {
-	name, tag, _ := cutTag(full)
+	name, tag := cutTag(full)
 	return filepath.Join(s.folder, name, tag)
 }
 
@@ -193,12 +193,12 @@ func parseTagged(name string) (string, error) {
 }
 
 // cutTag splits a full reference. A port of the registry is no tag: a slash follows it.
-func cutTag(full string) (name, tag string, ok bool) {
+func cutTag(full string) (name, tag string) {
 	i := strings.LastIndexByte(full, ':')
 	if i < strings.LastIndexByte(full, '/') {
-		return full, "", false
+		return full, ""
 	}
-	return full[:i], full[i+1:], true
+	return full[:i], full[i+1:]
 }
 
 // digest covers the names, the executable bits and the bytes of all files below dir.
