@@ -36,9 +36,10 @@ func criImages() map[string][]byte {
 	const (
 		tools   = images + "gcr.io/k8s-staging-cri-tools/"
 		busybox = images + "registry.k8s.io/e2e-test-images/busybox/1.29-2/"
-		// Unlike a shell with a child, they end at SIGTERM.
+		// Unlike a shell with a child, they end at SIGTERM. A first process does not see a signal that
+		// comes before the trap, so top ends by itself before critest takes a stop for failed.
 		sh  = "#!/bin/bash\nexec /bin/bash \"$@\"\n"
-		top = "#!/bin/bash\ntrap exit TERM\ntail -f /dev/null &\nwait\n"
+		top = "#!/bin/bash\ntrap exit TERM\ntimeout 30 tail -f /dev/null &\nwait\n"
 	)
 	files := map[string][]byte{
 		busybox + "sh": []byte(sh), busybox + "top": []byte(top),
