@@ -33,17 +33,20 @@ func newCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "windlass-cri",
 		Short: "Run containers of a test host as plain processes",
-		Long: `Serve the Container Runtime Interface (CRI) of a test host. Containers are plain processes in the host's
-root and network, with mount and PID namespaces of their own. They outlive this program: when it starts
-again it finds them. As a systemd unit it needs KillMode=process.`,
+		Long: `Serve the Container Runtime Interface (CRI) of a test host. Containers are plain
+processes in the host's root and network, with mount and PID namespaces of their own. They outlive
+this program: when it starts again it finds them. As a systemd unit it needs KillMode=process.`,
 		Args: cobra.NoArgs, SilenceUsage: true, SilenceErrors: true, Version: buildVersion,
-		RunE: func(command *cobra.Command, _ []string) error { return cri.Serve(command.Context(), options) },
+		RunE: func(command *cobra.Command, _ []string) error {
+			return cri.Serve(command.Context(), options)
+		},
 	}
 	flags := command.Flags()
-	flags.StringVar(&options.Socket, "listen", "/run/containerd/containerd.sock", "unix socket to serve at")
-	flags.StringVar(&options.Images, "images", "/srv/windlass-images", "folder of images, as REGISTRY/REPOSITORY/TAG/")
-	flags.StringVar(&options.State, "state", "/run/windlass-cri", "folder of sandboxes and containers, lost with the power")
-	flags.StringVar(&options.Store, "store", "/var/lib/windlass-cri", "folder that records the pulled images")
-	flags.StringVar(&options.IP, "ip", "", "address of all pods (default: the host's first IPv4 address)")
+	defaults := cri.Options{}.WithDefaults()
+	flags.StringVar(&options.Socket, "listen", defaults.Socket, "unix socket to serve at")
+	flags.StringVar(&options.Images, "images", defaults.Images, "folder of images")
+	flags.StringVar(&options.State, "state", defaults.State, "folder of pods, lost with the power")
+	flags.StringVar(&options.Store, "store", defaults.Store, "folder that records pulled images")
+	flags.StringVar(&options.IP, "ip", "", "address of pods (default: the host's first IPv4)")
 	return command
 }

@@ -47,11 +47,12 @@ func (s *server) CreateContainer(
 		return nil, err
 	}
 	c := &containerRecord{
-		ID: newID(), Sandbox: b.ID, Created: time.Now(), Image: image.Reference, ImageID: image.ID, Log: spec.Log,
+		ID: newID(), Sandbox: b.ID, Created: time.Now(), Log: spec.Log,
+		Image: image.Reference, ImageID: image.ID,
 		Config: protoJSON[*runtime.ContainerConfig]{config},
 	}
 	if err := s.create(c, spec); err != nil {
-		return nil, status.Errorf(codes.Unknown, "creating container %s: %v", config.GetMetadata().GetName(), err)
+		return nil, unknown(err, "creating container %s", config.GetMetadata().GetName())
 	}
 	return &runtime.CreateContainerResponse{ContainerId: c.ID}, nil
 }
@@ -94,7 +95,8 @@ func (s *server) imageOf(spec *runtime.ImageSpec) (images.Image, error) {
 		return images.Image{}, status.Error(codes.Unknown, err.Error())
 	}
 	if len(byID) == 0 {
-		return images.Image{}, status.Errorf(codes.NotFound, "image %q was not pulled: not found", spec.GetImage())
+		return images.Image{}, status.Errorf(codes.NotFound,
+			"image %q was not pulled: not found", spec.GetImage())
 	}
 	named, err := s.images.Find(spec.GetUserSpecifiedImage())
 	if err == nil && len(named) > 0 && named[0].ID == byID[0].ID {
@@ -127,7 +129,7 @@ func (s *server) StartContainer(
 		return err
 	}
 	if err := c.process.Start("/proc/self/exe", ready); err != nil {
-		return nil, status.Errorf(codes.Unknown, "starting container %s: %v", c.Config.Message.GetMetadata().GetName(), err)
+		return nil, unknown(err, "starting container %s", c.Config.Message.GetMetadata().GetName())
 	}
 	return &runtime.StartContainerResponse{}, nil
 }
@@ -142,7 +144,7 @@ func (s *server) StopContainer(
 	}
 	grace := time.Duration(max(0, r.GetTimeout())) * time.Second
 	if err := c.process.Stop(stopSignal(c.Config.Message.GetStopSignal()), grace); err != nil {
-		return nil, status.Errorf(codes.Unknown, "stopping container %s: %v", c.ID, err)
+		return nil, unknown(err, "stopping container %s", c.ID)
 	}
 	return &runtime.StopContainerResponse{}, nil
 }
@@ -162,7 +164,7 @@ func (s *server) RemoveContainer(
 		return &runtime.RemoveContainerResponse{}, nil //nolint:nilerr // It was removed before.
 	}
 	if err := s.remove(c); err != nil {
-		return nil, status.Errorf(codes.Unknown, "removing container %s: %v", c.ID, err)
+		return nil, unknown(err, "removing container %s", c.ID)
 	}
 	return &runtime.RemoveContainerResponse{}, nil
 }
@@ -226,15 +228,16 @@ func (s *server) ListContainers(
 		}
 		now, err := c.process.Status()
 		if err != nil {
-			return nil, status.Errorf(codes.Unknown, "container %s: %v", c.ID, err)
+			return nil, unknown(err, "container %s", c.ID)
 		}
 		state := stateOf(now.State)
 		if filter.GetState() != nil && filter.GetState().GetState() != state {
 			continue
 		}
 		response.Containers = append(response.Containers, &runtime.Container{
-			Id: c.ID, PodSandboxId: c.Sandbox, Metadata: config.GetMetadata(), Image: config.GetImage(),
-			ImageRef: c.ImageID, ImageId: c.ImageID, State: state, CreatedAt: c.Created.UnixNano(),
+			Id: c.ID, PodSandboxId: c.Sandbox, Metadata: config.GetMetadata(),
+			Image: config.GetImage(), ImageRef: c.ImageID, ImageId: c.ImageID,
+			State: state, CreatedAt: c.Created.UnixNano(),
 			Labels: config.GetLabels(), Annotations: config.GetAnnotations(),
 		})
 	}
@@ -250,15 +253,17 @@ func (s *server) ContainerStatus(
 	}
 	now, err := c.process.Status()
 	if err != nil {
-		return nil, status.Errorf(codes.Unknown, "container %s: %v", c.ID, err)
+		return nil, unknown(err, "container %s", c.ID)
 	}
 	config := c.Config.Message
 	return &runtime.ContainerStatusResponse{Status: &runtime.ContainerStatus{
-		Id: c.ID, Metadata: config.GetMetadata(), State: stateOf(now.State), CreatedAt: c.Created.UnixNano(),
-		StartedAt: nanoseconds(now.StartedAt), FinishedAt: nanoseconds(now.FinishedAt),
-		ExitCode: int32(now.ExitCode), Reason: now.Reason, Message: now.Message,
+		Id: c.ID, Metadata: config.GetMetadata(), State: stateOf(now.State),
+		CreatedAt: c.Created.UnixNano(), StartedAt: nanoseconds(now.StartedAt),
+		FinishedAt: nanoseconds(now.FinishedAt),
+		ExitCode:   int32(now.ExitCode), Reason: now.Reason, Message: now.Message,
 		Image: &runtime.ImageSpec{Image: c.Image}, ImageRef: c.ImageID, ImageId: c.ImageID,
-		Labels: config.GetLabels(), Annotations: config.GetAnnotations(), Mounts: config.GetMounts(), LogPath: c.Log,
+		Labels: config.GetLabels(), Annotations: config.GetAnnotations(),
+		Mounts: config.GetMounts(), LogPath: c.Log,
 		StopSignal: config.GetStopSignal(),
 	}}, nil
 }

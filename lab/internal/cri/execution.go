@@ -24,8 +24,8 @@ import (
 // maxOutput is what CRI allows ExecSync to return of each stream. Kubelets take messages of 16 MiB.
 const maxOutput = 16_000_000
 
-// limitedBuffer keeps the first maxOutput bytes, and takes the others without an error. The buffer is
-// not embedded: its ReadFrom would have no limit.
+// limitedBuffer keeps the first maxOutput bytes, and takes the others without an error. The buffer
+// is not embedded: its ReadFrom would have no limit.
 type limitedBuffer struct{ kept bytes.Buffer }
 
 func (b *limitedBuffer) Write(data []byte) (int, error) {
@@ -47,14 +47,19 @@ func (s *server) ExecSync(
 		defer cancel()
 	}
 	var stdout, stderr limitedBuffer
-	code, err := c.process.Exec(ctx, container.Execution{Args: r.GetCmd(), Stdout: &stdout, Stderr: &stderr})
+	x := container.Execution{Args: r.GetCmd(), Stdout: &stdout, Stderr: &stderr}
+	code, err := c.process.Exec(ctx, x)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return nil, status.Errorf(codes.DeadlineExceeded, "command %q did not end within %d s", r.GetCmd(), r.GetTimeout())
+		return nil, status.Errorf(codes.DeadlineExceeded,
+			"command %q did not end within %d s", r.GetCmd(), r.GetTimeout())
 	case err != nil:
-		return nil, status.Errorf(runningCode(err), "executing %q in container %s: %v", r.GetCmd(), c.ID, err)
+		return nil, status.Errorf(runningCode(err),
+			"executing %q in container %s: %v", r.GetCmd(), c.ID, err)
 	}
-	return &runtime.ExecSyncResponse{Stdout: stdout.kept.Bytes(), Stderr: stderr.kept.Bytes(), ExitCode: int32(code)}, nil
+	return &runtime.ExecSyncResponse{
+		Stdout: stdout.kept.Bytes(), Stderr: stderr.kept.Bytes(), ExitCode: int32(code),
+	}, nil
 }
 
 func (s *server) Exec(_ context.Context, r *runtime.ExecRequest) (*runtime.ExecResponse, error) {
@@ -114,19 +119,23 @@ func (s streams) Exec(
 		return fmt.Errorf("executing %q in container %s: %w", args, id, err)
 	}
 	if code != 0 {
-		return utilexec.CodeExitError{Code: code, Err: fmt.Errorf("command terminated with exit code %d", code)}
+		err := fmt.Errorf("command terminated with exit code %d", code)
+		return utilexec.CodeExitError{Code: code, Err: err}
 	}
 	return nil
 }
 
 func (s streams) Attach(
-	context.Context, string, io.Reader, io.WriteCloser, io.WriteCloser, bool, <-chan remotecommand.TerminalSize,
+	context.Context, string, io.Reader, io.WriteCloser, io.WriteCloser, bool,
+	<-chan remotecommand.TerminalSize,
 ) error {
 	return errors.New("this runtime does not support attach")
 }
 
 // PortForward relays between the stream and a port of the host, which is the pod's.
-func (s streams) PortForward(ctx context.Context, _ string, port int32, stream io.ReadWriteCloser) error {
+func (s streams) PortForward(
+	ctx context.Context, _ string, port int32, stream io.ReadWriteCloser,
+) error {
 	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(int(port)))
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
 	if err != nil {

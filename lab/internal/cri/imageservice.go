@@ -19,8 +19,7 @@ func (s *server) PullImage(
 	_ context.Context, r *runtime.PullImageRequest,
 ) (*runtime.PullImageResponse, error) {
 	image, err := s.images.Pull(r.GetImage().GetImage())
-	var missing *images.NotFoundError
-	if errors.As(err, &missing) {
+	if _, ok := errors.AsType[*images.NotFoundError](err); ok {
 		return nil, status.Error(codes.NotFound, err.Error())
 	}
 	if err != nil {
@@ -33,7 +32,8 @@ func (s *server) PullImage(
 func byID(list []images.Image) []*runtime.Image {
 	var joined []*runtime.Image
 	for _, image := range list {
-		at := slices.IndexFunc(joined, func(other *runtime.Image) bool { return other.GetId() == image.ID })
+		same := func(other *runtime.Image) bool { return other.GetId() == image.ID }
+		at := slices.IndexFunc(joined, same)
 		if at < 0 {
 			at = len(joined)
 			joined = append(joined, &runtime.Image{
@@ -105,7 +105,8 @@ func (s *server) RemoveImage(
 	return &runtime.RemoveImageResponse{}, nil
 }
 
-// ImageFsInfo reports what the pulled images occupy. They are in the folder that replaces registries.
+// ImageFsInfo reports what the pulled images occupy. They are in the folder that replaces
+// registries.
 func (s *server) ImageFsInfo(
 	context.Context, *runtime.ImageFsInfoRequest,
 ) (*runtime.ImageFsInfoResponse, error) {
@@ -118,8 +119,10 @@ func (s *server) ImageFsInfo(
 		used += image.GetSize()
 	}
 	usage := []*runtime.FilesystemUsage{{
-		Timestamp: time.Now().UnixNano(), FsId: &runtime.FilesystemIdentifier{Mountpoint: s.images.Folder()},
-		UsedBytes: &runtime.UInt64Value{Value: used}, InodesUsed: &runtime.UInt64Value{Value: uint64(len(list))},
+		Timestamp:  time.Now().UnixNano(),
+		FsId:       &runtime.FilesystemIdentifier{Mountpoint: s.images.Folder()},
+		UsedBytes:  &runtime.UInt64Value{Value: used},
+		InodesUsed: &runtime.UInt64Value{Value: uint64(len(list))},
 	}}
 	return &runtime.ImageFsInfoResponse{ImageFilesystems: usage, ContainerFilesystems: usage}, nil
 }

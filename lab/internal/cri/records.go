@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
@@ -27,8 +26,12 @@ type protoJSON[M proto.Message] struct{ Message M }
 func (p protoJSON[M]) MarshalJSON() ([]byte, error) { return protojson.Marshal(p.Message) }
 
 func (p *protoJSON[M]) UnmarshalJSON(data []byte) error {
-	p.Message = p.Message.ProtoReflect().New().Interface().(M) //nolint:forcetypeassert // New returns the same type.
-	return protojson.Unmarshal(data, p.Message)
+	message, ok := p.Message.ProtoReflect().New().Interface().(M)
+	if !ok {
+		return fmt.Errorf("a new %T has another type", p.Message)
+	}
+	p.Message = message
+	return protojson.Unmarshal(data, message)
 }
 
 // sandbox is one pod. Its fields but Stopped do not change.
@@ -52,8 +55,8 @@ type containerRecord struct {
 	process *container.Container
 }
 
-// recordFile is in the folder of a container. It is written last and removed first: a folder without
-// it contains no container.
+// recordFile is in the folder of a container. It is written last and removed first: a folder
+// without it contains no container.
 const recordFile = "record.json"
 
 func newID() string {
@@ -70,8 +73,8 @@ func (s *server) containerFolder(id string) string {
 	return filepath.Join(s.options.State, "containers", id)
 }
 
-// load reads what an earlier runtime has recorded. A record that cannot be read is an error, because
-// its processes would run unseen.
+// load reads what an earlier runtime has recorded. A record that cannot be read is an error,
+// because its processes would run unseen.
 func (s *server) load() error {
 	files, err := filepath.Glob(s.sandboxFile("*"))
 	if err != nil {
@@ -79,7 +82,7 @@ func (s *server) load() error {
 	}
 	for _, file := range files {
 		b := &sandbox{}
-		if err := jsonfile.Read(file, b); err != nil || b.ID != strings.TrimSuffix(filepath.Base(file), ".json") {
+		if err := jsonfile.Read(file, b); err != nil || s.sandboxFile(b.ID) != file {
 			return brokenRecord(file, err)
 		}
 		s.sandboxes[b.ID] = b
@@ -109,7 +112,8 @@ func brokenRecord(path string, err error) error {
 	if err == nil {
 		err = errors.New("it has another ID than its name")
 	}
-	return fmt.Errorf("reading the record %s: %w. Fix: end its processes, then remove it; or restart the host", path, err)
+	const fix = "end its processes, then remove it; or restart the host"
+	return fmt.Errorf("reading the record %s: %w. Fix: %s", path, err, fix)
 }
 
 // remove kills a container and forgets it.

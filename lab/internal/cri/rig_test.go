@@ -17,6 +17,7 @@ import (
 	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/windlass-dev/windlass/lab/internal/hosts"
+	"github.com/windlass-dev/windlass/lab/internal/programs"
 )
 
 // TestMain makes the test's program a shim, too.
@@ -24,7 +25,9 @@ func TestMain(m *testing.M) {
 	if status, ok := RunChild(os.Args); ok {
 		os.Exit(status)
 	}
-	os.Exit(m.Run())
+	status := m.Run()
+	programs.Remove()
+	os.Exit(status)
 }
 
 // client speaks CRI as a kubelet does.

@@ -8,9 +8,12 @@ import (
 	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-func (s *server) Version(context.Context, *runtime.VersionRequest) (*runtime.VersionResponse, error) {
+func (s *server) Version(
+	context.Context, *runtime.VersionRequest,
+) (*runtime.VersionResponse, error) {
 	return &runtime.VersionResponse{
-		Version: "0.1.0", RuntimeName: Name, RuntimeVersion: s.options.Version, RuntimeApiVersion: "v1",
+		Version: "0.1.0", RuntimeApiVersion: "v1",
+		RuntimeName: Name, RuntimeVersion: s.options.Version,
 	}, nil
 }
 
@@ -18,7 +21,8 @@ func (s *server) Status(context.Context, *runtime.StatusRequest) (*runtime.Statu
 	network := &runtime.RuntimeCondition{Type: runtime.NetworkReady, Status: true}
 	if s.hostIP() == "" {
 		network = &runtime.RuntimeCondition{
-			Type: runtime.NetworkReady, Reason: "NoAddress", Message: "the host has no IPv4 address",
+			Type:   runtime.NetworkReady,
+			Reason: "NoAddress", Message: "the host has no IPv4 address",
 		}
 	}
 	return &runtime.StatusResponse{
@@ -30,7 +34,8 @@ func (s *server) Status(context.Context, *runtime.StatusRequest) (*runtime.Statu
 	}, nil
 }
 
-// RuntimeConfig names a driver of control groups, because kubelets require one. Containers have none.
+// RuntimeConfig names a driver of control groups, because kubelets require one. Containers have
+// none.
 func (s *server) RuntimeConfig(
 	context.Context, *runtime.RuntimeConfigRequest,
 ) (*runtime.RuntimeConfigResponse, error) {

@@ -31,26 +31,31 @@ func (s *server) RunPodSandbox(
 		return nil, status.Error(codes.InvalidArgument, "the sandbox has no metadata with a name")
 	}
 	if reasons := unsupportedPod(config, r.GetRuntimeHandler()); len(reasons) > 0 {
-		return nil, status.Errorf(codes.InvalidArgument, "this runtime does not support %s. Fix: remove it from pod %s",
+		return nil, status.Errorf(codes.InvalidArgument,
+			"this runtime does not support %s. Fix: remove it from pod %s",
 			strings.Join(reasons, ", "), config.GetMetadata().GetName())
 	}
 	if dir := config.GetLogDirectory(); dir != "" && !filepath.IsAbs(dir) {
-		return nil, status.Errorf(codes.InvalidArgument, "the folder of the logs, %q, is no absolute path", dir)
+		return nil, status.Errorf(codes.InvalidArgument,
+			"the folder of the logs, %q, is no absolute path", dir)
 	}
 	ip := s.hostIP()
 	if ip == "" {
 		return nil, status.Error(codes.Unavailable, "the host has no IPv4 address for the pod")
 	}
-	b := &sandbox{ID: newID(), Created: time.Now(), IP: ip, Config: protoJSON[*runtime.PodSandboxConfig]{config}}
+	b := &sandbox{
+		ID: newID(), Created: time.Now(), IP: ip,
+		Config: protoJSON[*runtime.PodSandboxConfig]{config},
+	}
 	if dir := config.GetLogDirectory(); dir != "" {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return nil, status.Errorf(codes.Unknown, "making the folder of the logs: %v", err)
+			return nil, unknown(err, "making the folder of the logs")
 		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := jsonfile.Write(s.sandboxFile(b.ID), b); err != nil {
-		return nil, status.Errorf(codes.Unknown, "recording a sandbox: %v", err)
+		return nil, unknown(err, "recording a sandbox")
 	}
 	s.sandboxes[b.ID] = b
 	return &runtime.RunPodSandboxResponse{PodSandboxId: b.ID}, nil
@@ -66,13 +71,13 @@ func (s *server) StopPodSandbox(
 func (s *server) stopSandbox(id string) error {
 	members, err := s.markStopped(id)
 	if err != nil {
-		return status.Errorf(codes.Unknown, "recording that a sandbox is stopped: %v", err)
+		return unknown(err, "recording that a sandbox is stopped")
 	}
 	for _, c := range members {
 		err = errors.Join(err, c.process.Stop(killSignal, 0))
 	}
 	if err != nil {
-		return status.Errorf(codes.Unknown, "stopping sandbox %s: %v", id, err)
+		return unknown(err, "stopping sandbox %s", id)
 	}
 	return nil
 }
@@ -103,7 +108,7 @@ func (s *server) RemovePodSandbox(
 ) (*runtime.RemovePodSandboxResponse, error) {
 	id := r.GetPodSandboxId()
 	if _, err := s.sandbox(id); err != nil {
-		return &runtime.RemovePodSandboxResponse{}, nil //nolint:nilerr // It was removed before.
+		return &runtime.RemovePodSandboxResponse{}, nil // It was removed before.
 	}
 	members, err := s.markStopped(id)
 	for _, c := range members {
@@ -113,7 +118,7 @@ func (s *server) RemovePodSandbox(
 		err = os.Remove(s.sandboxFile(id))
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, status.Errorf(codes.Unknown, "removing sandbox %s: %v", id, err)
+		return nil, unknown(err, "removing sandbox %s", id)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -177,13 +182,15 @@ func (s *server) ListPodSandbox(
 	filter := r.GetFilter()
 	for _, b := range s.allSandboxes() {
 		config := b.Config.Message
-		if !idMatches(filter.GetId(), b.ID) || !labelsMatch(filter.GetLabelSelector(), config.GetLabels()) ||
+		if !idMatches(filter.GetId(), b.ID) ||
+			!labelsMatch(filter.GetLabelSelector(), config.GetLabels()) ||
 			filter.GetState() != nil && filter.GetState().GetState() != b.state() {
 			continue
 		}
 		response.Items = append(response.Items, &runtime.PodSandbox{
-			Id: b.ID, Metadata: config.GetMetadata(), State: b.state(), CreatedAt: b.Created.UnixNano(),
-			Labels: config.GetLabels(), Annotations: config.GetAnnotations(),
+			Id: b.ID, Metadata: config.GetMetadata(), State: b.state(),
+			CreatedAt: b.Created.UnixNano(),
+			Labels:    config.GetLabels(), Annotations: config.GetAnnotations(),
 		})
 	}
 	return response, nil

@@ -19,6 +19,8 @@ import (
 
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
 	"k8s.io/cri-streaming/pkg/streaming"
 
@@ -47,7 +49,8 @@ type Options struct {
 	Log io.Writer
 }
 
-func (o Options) withDefaults() Options {
+// WithDefaults replaces zero fields.
+func (o Options) WithDefaults() Options {
 	o.Socket = cmp.Or(o.Socket, "/run/containerd/containerd.sock")
 	o.Images = cmp.Or(o.Images, "/srv/windlass-images")
 	o.State = cmp.Or(o.State, "/run/windlass-cri")
@@ -59,8 +62,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// RunChild must come first in the main function of a program that calls Serve: the program is also the
-// shim of each container. If ok, the process was one, and must exit with the status.
+// RunChild must come first in the main function of a program that calls Serve: the program is also
+// the shim of each container. If ok, the process was one, and must exit with the status.
 func RunChild(args []string) (status int, ok bool) { return container.RunChild(args) }
 
 // server implements both services. StartContainer is the only method that starts processes.
@@ -79,22 +82,24 @@ type server struct {
 
 // Serve serves until ctx ends. Containers outlive it. One process at a time may serve from a State.
 func Serve(ctx context.Context, options Options) error {
-	options = options.withDefaults()
+	options = options.WithDefaults()
 	s := &server{
-		options: options, sandboxes: map[string]*sandbox{}, containers: map[string]*containerRecord{},
+		options:   options,
+		sandboxes: map[string]*sandbox{}, containers: map[string]*containerRecord{},
 	}
 	lock, err := own(options.State)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = lock.Close() }()
-	if s.images, err = images.Open(options.Images, filepath.Join(options.Store, "images")); err != nil {
+	s.images, err = images.Open(options.Images, filepath.Join(options.Store, "images"))
+	if err != nil {
 		return err
 	}
 	if err := s.load(); err != nil {
 		return err
 	}
-	streams, err := s.startStreaming()
+	streams, err := s.startStreaming(ctx)
 	if err != nil {
 		return err
 	}
@@ -112,7 +117,8 @@ func Serve(ctx context.Context, options Options) error {
 	if err := notifyReady(ctx); err != nil {
 		return err
 	}
-	logger.Info("serving", "socket", options.Socket, "sandboxes", len(s.sandboxes), "containers", len(s.containers))
+	logger.Info("serving",
+		"socket", options.Socket, "sandboxes", len(s.sandboxes), "containers", len(s.containers))
 	if err := g.Serve(listener); err != nil && ctx.Err() == nil {
 		return fmt.Errorf("serving at %s: %w", options.Socket, err)
 	}
@@ -132,7 +138,7 @@ func own(state string) (*os.File, error) {
 	}
 	err = unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {
-		err = fmt.Errorf("another runtime serves from %s. Fix: stop it, or use another --state", state)
+		err = fmt.Errorf("another runtime serves from %s. Fix: stop it", state)
 	}
 	if err != nil {
 		return nil, errors.Join(err, lock.Close())
@@ -187,8 +193,8 @@ func logErrors(logger *slog.Logger) grpc.UnaryServerInterceptor {
 }
 
 // startStreaming serves exec and port-forward to the kubelet of this host.
-func (s *server) startStreaming() (*http.Server, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+func (s *server) startStreaming(ctx context.Context) (*http.Server, error) {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("listening for streams: %w", err)
 	}
@@ -217,4 +223,9 @@ func (s *server) hostIP() string {
 		}
 	}
 	return ""
+}
+
+// unknown is the error of an effect that failed.
+func unknown(err error, format string, args ...any) error {
+	return status.Errorf(codes.Unknown, "%s: %v", fmt.Sprintf(format, args...), err)
 }

@@ -290,7 +290,11 @@ func TestEmptyRequests(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		methods := found.(protoreflect.ServiceDescriptor).Methods()
+		descriptor, ok := found.(protoreflect.ServiceDescriptor)
+		if !ok {
+			t.Fatalf("%s is no service", service)
+		}
+		methods := descriptor.Methods()
 		for i := range methods.Len() {
 			method := methods.Get(i)
 			if method.IsStreamingServer() {
@@ -343,7 +347,8 @@ func TestNonsense(t *testing.T) {
 	}
 }
 
-// TestStopDuringStart stops sandboxes whose containers are being started. Nothing may run afterwards.
+// TestStopDuringStart stops sandboxes whose containers are being started. Nothing may run
+// afterwards.
 func TestStopDuringStart(t *testing.T) {
 	s := serve(t)
 	for range 5 {

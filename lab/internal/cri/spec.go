@@ -26,11 +26,14 @@ type contents struct {
 }
 
 // computeSpec returns what a container consists of, or why this runtime cannot run it.
-func computeSpec(image contents, pod *runtime.PodSandboxConfig, config *runtime.ContainerConfig) (container.Spec, error) {
+func computeSpec(
+	image contents, pod *runtime.PodSandboxConfig, config *runtime.ContainerConfig,
+) (container.Spec, error) {
+	name := config.GetMetadata().GetName()
 	if reasons := unsupported(config); len(reasons) > 0 {
 		return container.Spec{}, status.Errorf(codes.InvalidArgument,
 			"this runtime does not support %s. Fix: remove it from container %s of pod %s",
-			strings.Join(reasons, ", "), config.GetMetadata().GetName(), pod.GetMetadata().GetName())
+			strings.Join(reasons, ", "), name, pod.GetMetadata().GetName())
 	}
 	user, err := computeUser(config.GetLinux().GetSecurityContext())
 	if err != nil {
@@ -42,13 +45,14 @@ func computeSpec(image contents, pod *runtime.PodSandboxConfig, config *runtime.
 	}
 	security := config.GetLinux().GetSecurityContext()
 	spec := container.Spec{
-		Args: computeArgs(image.config, config), Dir: config.GetWorkingDir(), Programs: image.folder,
-		Env: computeEnv(image, pod, config, user), Mounts: mounts, User: user,
+		Args: computeArgs(image.config, config), Dir: config.GetWorkingDir(),
+		Programs: image.folder, Env: computeEnv(image, pod, config, user),
+		Mounts: mounts, User: user,
 		ReadOnlyRoot: security.GetReadonlyRootfs(), NoNewPrivileges: security.GetNoNewPrivs(),
 	}
 	if len(spec.Args) == 0 {
 		return container.Spec{}, status.Errorf(codes.InvalidArgument,
-			"container %s has no command, and its image no entrypoint", config.GetMetadata().GetName())
+			"container %s has no command, and its image no entrypoint", name)
 	}
 	if pod.GetLogDirectory() != "" && config.GetLogPath() != "" {
 		spec.Log = filepath.Join(pod.GetLogDirectory(), config.GetLogPath())
@@ -125,7 +129,8 @@ func unsupportedNamespaces(options *runtime.NamespaceOption) []string {
 		reasons = append(reasons, "the PID namespace of another container")
 	case runtime.NamespaceMode_CONTAINER:
 	}
-	if users := options.GetUsernsOptions(); users != nil && users.GetMode() == runtime.NamespaceMode_POD {
+	users := options.GetUsernsOptions()
+	if users != nil && users.GetMode() == runtime.NamespaceMode_POD {
 		reasons = append(reasons, "user namespaces")
 	}
 	return reasons
@@ -160,7 +165,8 @@ func computeMounts(mounts []*runtime.Mount) ([]container.Mount, error) {
 	list := make([]container.Mount, 0, len(mounts))
 	for _, mount := range mounts {
 		m := container.Mount{
-			Source: filepath.Clean(mount.GetHostPath()), Target: filepath.Clean(mount.GetContainerPath()),
+			Source:   filepath.Clean(mount.GetHostPath()),
+			Target:   filepath.Clean(mount.GetContainerPath()),
 			ReadOnly: mount.GetReadonly(),
 		}
 		if !filepath.IsAbs(m.Source) || !filepath.IsAbs(m.Target) || m.Target == "/" {
@@ -191,7 +197,8 @@ func computeArgs(image images.Config, config *runtime.ContainerConfig) []string 
 
 // computeEnv gives each name one value. A later source wins; PATH begins with the image's folder.
 func computeEnv(
-	image contents, pod *runtime.PodSandboxConfig, config *runtime.ContainerConfig, user container.User,
+	image contents, pod *runtime.PodSandboxConfig, config *runtime.ContainerConfig,
+	user container.User,
 ) []string {
 	home := "/"
 	if user.UID == 0 {

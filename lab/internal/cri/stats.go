@@ -7,8 +7,6 @@ import (
 	"errors"
 	"time"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	runtime "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/windlass-dev/windlass/lab/internal/cri/internal/container"
@@ -21,15 +19,17 @@ func statsOf(c *containerRecord) (*runtime.ContainerStats, error) {
 		return nil, nil //nolint:nilnil // Not running is no error.
 	}
 	if err != nil {
-		return nil, status.Errorf(codes.Unknown, "container %s: %v", c.ID, err)
+		return nil, unknown(err, "container %s", c.ID)
 	}
 	now, config := time.Now().UnixNano(), c.Config.Message
 	return &runtime.ContainerStats{
 		Attributes: &runtime.ContainerAttributes{
-			Id: c.ID, Metadata: config.GetMetadata(), Labels: config.GetLabels(), Annotations: config.GetAnnotations(),
+			Id: c.ID, Metadata: config.GetMetadata(),
+			Labels: config.GetLabels(), Annotations: config.GetAnnotations(),
 		},
 		Cpu: &runtime.CpuUsage{
-			Timestamp: now, UsageCoreNanoSeconds: &runtime.UInt64Value{Value: uint64(usage.CPU.Nanoseconds())},
+			Timestamp:            now,
+			UsageCoreNanoSeconds: &runtime.UInt64Value{Value: uint64(usage.CPU.Nanoseconds())},
 		},
 		Memory: &runtime.MemoryUsage{
 			Timestamp: now, WorkingSetBytes: &runtime.UInt64Value{Value: usage.Memory},
@@ -57,10 +57,13 @@ func (s *server) ListContainerStats(
 	return &runtime.ListContainerStatsResponse{Stats: stats}, err
 }
 
-func (s *server) listStats(id, sandbox string, selector map[string]string) ([]*runtime.ContainerStats, error) {
+func (s *server) listStats(
+	id, sandbox string, selector map[string]string,
+) ([]*runtime.ContainerStats, error) {
 	var list []*runtime.ContainerStats
 	for _, c := range s.allContainers() {
-		if !idMatches(id, c.ID) || !idMatches(sandbox, c.Sandbox) || !labelsMatch(selector, c.Config.Message.GetLabels()) {
+		if !idMatches(id, c.ID) || !idMatches(sandbox, c.Sandbox) ||
+			!labelsMatch(selector, c.Config.Message.GetLabels()) {
 			continue
 		}
 		stats, err := statsOf(c)
@@ -82,7 +85,8 @@ func (s *server) sandboxStats(b *sandbox) (*runtime.PodSandboxStats, error) {
 	config := b.Config.Message
 	return &runtime.PodSandboxStats{
 		Attributes: &runtime.PodSandboxAttributes{
-			Id: b.ID, Metadata: config.GetMetadata(), Labels: config.GetLabels(), Annotations: config.GetAnnotations(),
+			Id: b.ID, Metadata: config.GetMetadata(),
+			Labels: config.GetLabels(), Annotations: config.GetAnnotations(),
 		},
 		Linux: &runtime.LinuxPodSandboxStats{Containers: containers},
 	}, nil
@@ -105,7 +109,8 @@ func (s *server) ListPodSandboxStats(
 	response := &runtime.ListPodSandboxStatsResponse{}
 	filter := r.GetFilter()
 	for _, b := range s.allSandboxes() {
-		if !idMatches(filter.GetId(), b.ID) || !labelsMatch(filter.GetLabelSelector(), b.Config.Message.GetLabels()) {
+		if !idMatches(filter.GetId(), b.ID) ||
+			!labelsMatch(filter.GetLabelSelector(), b.Config.Message.GetLabels()) {
 			continue
 		}
 		stats, err := s.sandboxStats(b)

@@ -63,7 +63,8 @@ func TestExecStreams(t *testing.T) {
 				t.Errorf("%d, %v, %q, %q", code, err, out.String(), errs.String())
 			}
 			// Each URL is good for one use.
-			if response, err := http.Post(u.String(), "", nil); err != nil || response.StatusCode != http.StatusNotFound {
+			response, err := http.Post(u.String(), "", nil)
+			if err != nil || response.StatusCode != http.StatusNotFound || response.Body.Close() != nil {
 				t.Errorf("%v, %v", response, err)
 			}
 		})
@@ -115,12 +116,12 @@ func TestPortForward(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", ports[0].Local))
+	conn, err := net.DialTCP("tcp", nil, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: int(ports[0].Local)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	fmt.Fprint(conn, "hello")
-	if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
+	if err := conn.CloseWrite(); err != nil {
 		t.Fatal(err)
 	}
 	if text, err := io.ReadAll(conn); err != nil || string(text) != "got hello" {

@@ -67,8 +67,8 @@ type exited struct {
 // ErrNotRunning is returned for what only a running container can do.
 var ErrNotRunning = errors.New("container is not running")
 
-// Container is one container of this host. Its methods may be called concurrently, by the one process
-// that owns the folder.
+// Container is one container of this host. Its methods may be called concurrently, by the one
+// process that owns the folder.
 type Container struct {
 	dir   string
 	start sync.Mutex // held while Start runs
@@ -182,7 +182,8 @@ func (c *Container) read() (started, Status, error) {
 	case err != nil:
 		return run, Status{}, err
 	case alive == unlocked:
-		if err := c.recordLoss(codeKilled, ReasonUnknown, "the shim of the container was killed"); err != nil {
+		err := c.recordLoss(codeKilled, ReasonUnknown, "the shim of the container was killed")
+		if err != nil {
 			return run, Status{}, err
 		}
 		return c.readExit()
@@ -255,7 +256,8 @@ func (c *Container) recordLoss(code int, reason, message string) error {
 			return fmt.Errorf("killing a container whose shim is gone: %w", err)
 		}
 	}
-	return jsonfile.Write(c.path("exited.json"), exited{At: time.Now(), Code: code, Reason: reason, Message: message})
+	record := exited{At: time.Now(), Code: code, Reason: reason, Message: message}
+	return jsonfile.Write(c.path("exited.json"), record)
 }
 
 // killLimit is how long the kernel may take to kill a process that waits for nothing.
@@ -283,9 +285,9 @@ func end(p process, grace time.Duration) error {
 	return nil
 }
 
-// Stop sends the signal to the container's first process, and kills all its processes when they still
-// run after the grace period. Without a grace period it kills them at once. It returns when the exit
-// is recorded. A container that does not run is no error.
+// Stop sends the signal to the container's first process, and kills all its processes when they
+// still run after the grace period. Without a grace period it kills them at once. It returns when
+// the exit is recorded. A container that does not run is no error.
 func (c *Container) Stop(signal unix.Signal, grace time.Duration) error {
 	c.start.Lock()
 	run, status, err := c.read()
@@ -298,8 +300,8 @@ func (c *Container) Stop(signal unix.Signal, grace time.Duration) error {
 			return fmt.Errorf("stopping a container: %w", err)
 		}
 	}
-	// The end of the first process is the end of all in its PID namespace. The shim ends after it; one
-	// that is frozen cannot, and is killed.
+	// The end of the first process is the end of all in its PID namespace. The shim ends after it;
+	// one that is frozen cannot, and is killed.
 	if err := errors.Join(end(run.Main, grace), end(run.Shim, killLimit)); err != nil {
 		return fmt.Errorf("stopping a container: %w", err)
 	}

@@ -1,8 +1,8 @@
 // Package container runs one container as a plain process of the host.
 //
 // A container has mount and PID namespaces of its own, and the root, the network and the devices of
-// the host. Its shim is a process that starts it, writes its log, and records its exit. The shim does
-// not need the process that started it. If the shim is killed, the kernel kills the container.
+// the host. Its shim is a process that starts it, writes its log, and records its exit. The shim
+// does not need the process that started it. If the shim is killed, the kernel kills the container.
 //
 // A folder contains all state of a container:
 //

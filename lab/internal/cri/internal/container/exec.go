@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"syscall"
 	"time"
@@ -31,8 +30,8 @@ type Execution struct {
 // Size of a terminal.
 type Size struct{ Width, Height uint16 }
 
-// Exec runs a program in the container as the container's user, and returns its exit status. When ctx
-// ends, the program and its session are killed.
+// Exec runs a program in the container as the container's user, and returns its exit status. When
+// ctx ends, the program and its session are killed.
 func (c *Container) Exec(ctx context.Context, x Execution) (code int, err error) {
 	run, status, err := c.read()
 	if err != nil {
@@ -49,11 +48,12 @@ func (c *Container) Exec(ctx context.Context, x Execution) (code int, err error)
 		return 0, errors.New("no command to execute")
 	}
 	cmd := exec.CommandContext(ctx, x.Args[0], x.Args[1:]...)
-	cmd.Env, cmd.Dir = spec.Env, filepath.Join("/", spec.Dir)
+	cmd.Env, cmd.Dir = spec.Env, workingDir(spec)
 	cmd.WaitDelay = leftoverLimit
+	user := spec.User
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Setsid:     true,
-		Credential: &syscall.Credential{Uid: spec.User.UID, Gid: spec.User.GID, Groups: spec.User.Groups},
+		Credential: &syscall.Credential{Uid: user.UID, Gid: user.GID, Groups: user.Groups},
 	}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, unix.SIGKILL) }
 	start := func() error { return startInside(run.Main, spec, cmd) }
@@ -140,8 +140,7 @@ func (x Execution) runOnTerminal(cmd *exec.Cmd, start func() error) error {
 	defer func() { _ = near.Close() }()
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = far, far, far
 	cmd.SysProcAttr.Setctty = true
-	err = start()
-	if err = errors.Join(err, far.Close()); err != nil {
+	if err := errors.Join(start(), far.Close()); err != nil {
 		return err
 	}
 	done := make(chan struct{})
@@ -196,7 +195,8 @@ func openTerminal() (near, far *os.File, err error) {
 
 func setSize(terminal *os.File, size Size) error {
 	return control(terminal, func(fd int) error {
-		return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Col: size.Width, Row: size.Height})
+		size := &unix.Winsize{Col: size.Width, Row: size.Height}
+		return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, size)
 	})
 }
 

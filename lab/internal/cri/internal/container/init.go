@@ -5,7 +5,6 @@ package container
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -17,12 +16,12 @@ import (
 )
 
 // runInit is the first process of a container, in namespaces of its own: it sets up what the spec
-// describes, and becomes the container's program. It reports failures through file 3, which is closed
-// when the program begins.
+// describes, and becomes the container's program. It reports failures through file 3, which is
+// closed when the program begins.
 func runInit(dir string) error {
 	failure := os.NewFile(3, "failure")
 	err := become(dir)
-	_, writeErr := io.WriteString(failure, err.Error())
+	_, writeErr := failure.WriteString(err.Error())
 	return errors.Join(err, writeErr)
 }
 
@@ -42,7 +41,7 @@ func become(dir string) error {
 	if err != nil {
 		return err
 	}
-	if err := os.Chdir(filepath.Join("/", spec.Dir)); err != nil {
+	if err := os.Chdir(workingDir(spec)); err != nil {
 		return fmt.Errorf("entering the working directory: %w", err)
 	}
 	if err := takeUser(spec); err != nil {
@@ -104,7 +103,8 @@ func mountAll(spec Spec) error {
 		return err
 	}
 	if !slices.ContainsFunc(spec.Mounts, func(m Mount) bool { return m.Target == "/proc" }) {
-		if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
+		const flags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
+		if err := unix.Mount("proc", "/proc", "proc", flags, ""); err != nil {
 			return fmt.Errorf("mounting /proc: %w", err)
 		}
 		if err := attachAll(procTrees, inProc); err != nil {

@@ -28,10 +28,12 @@ type logFile struct {
 
 func openLog(path string) (*logFile, error) {
 	l := &logFile{path: path, now: time.Now}
-	return l, l.reopen()
+	err := l.reopen()
+	return l, err
 }
 
-// reopen continues in a new file if the old one was renamed. After an error it continues in the old one.
+// reopen continues in a new file if the old one was renamed. After an error it continues in the old
+// one.
 func (l *logFile) reopen() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -96,8 +98,11 @@ func (s *logStream) flush() {
 func (l *logFile) write(stream, tag string, text []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.lost > 0 && l.entry("stderr", "F", fmt.Appendf(nil, "runtime: %d entries of this log did not fit on the disk", l.lost)) {
-		l.lost = 0
+	if l.lost > 0 {
+		note := fmt.Appendf(nil, "runtime: %d entries of this log did not fit on the disk", l.lost)
+		if l.entry("stderr", "F", note) {
+			l.lost = 0
+		}
 	}
 	if l.lost > 0 || !l.entry(stream, tag, text) {
 		l.lost++
@@ -106,7 +111,8 @@ func (l *logFile) write(stream, tag string, text []byte) {
 
 // entry returns false if the entry was lost.
 func (l *logFile) entry(stream, tag string, text []byte) bool {
-	line := fmt.Appendf(nil, "%s %s %s %s\n", l.now().UTC().Format(time.RFC3339Nano), stream, tag, text)
+	now := l.now().UTC().Format(time.RFC3339Nano)
+	line := fmt.Appendf(nil, "%s %s %s %s\n", now, stream, tag, text)
 	if l.torn {
 		line = append([]byte{'\n'}, line...)
 	}

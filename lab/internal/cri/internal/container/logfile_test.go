@@ -25,7 +25,8 @@ func testLog(t interface {
 	return l
 }
 
-// TestLogKeepsEveryByte writes output in random pieces, and puts it together again from the entries.
+// TestLogKeepsEveryByte writes output in random pieces, and puts it together again from the
+// entries.
 func TestLogKeepsEveryByte(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	rapid.Check(t, func(t *rapid.T) {

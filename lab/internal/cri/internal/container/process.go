@@ -14,7 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// process names a process of the host. Numbers are used again, so the start time belongs to the name.
+// process names a process of the host. Numbers are used again, so the start time belongs to the
+// name.
 type process struct {
 	PID int
 	// Ticks is the start time as field 22 of /proc/PID/stat.
@@ -95,7 +96,7 @@ func parseStat(text string) (stat, error) {
 	var s stat
 	for at, value := range map[int]*uint64{14: &s.user, 15: &s.system, 22: &s.ticks, 24: &s.pages} {
 		if at-3 >= len(fields) {
-			return stat{}, fmt.Errorf("parsing the status of a process: no field %d in %q", at, text)
+			return stat{}, fmt.Errorf("parsing the status of a process: no field %d: %q", at, text)
 		}
 		n, err := strconv.ParseUint(fields[at-3], 10, 64)
 		if err != nil {

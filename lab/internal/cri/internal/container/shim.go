@@ -29,8 +29,8 @@ const (
 // readyMessage is what a shim writes when the container runs. Any other text is an error.
 const readyMessage = "ok"
 
-// leftoverLimit is how long the output may stay open after the first process has ended. Nothing in its
-// PID namespace can hold it longer.
+// leftoverLimit is how long the output may stay open after the first process has ended. Nothing in
+// its PID namespace can hold it longer.
 const leftoverLimit = 5 * time.Second
 
 // RunChild runs this process as a shim or as the beginning of a container if args tell so, and
@@ -70,7 +70,8 @@ func runShim(dir string) error {
 	if err != nil {
 		return tell(ready, fmt.Errorf("opening the log: %w", err))
 	}
-	// Only SIGKILL ends a shim. The signals are caught, not ignored, because a child would ignore them too.
+	// Only SIGKILL ends a shim. The signals are caught, not ignored, because a child would ignore
+	// them too.
 	signal.Notify(make(chan os.Signal, 1), unix.SIGTERM, unix.SIGINT)
 	reopen := make(chan os.Signal, 1)
 	signal.Notify(reopen, unix.SIGHUP)
@@ -90,7 +91,7 @@ func runShim(dir string) error {
 		return tell(ready, errors.Join(err, main.Process.Kill(), main.Wait()))
 	}
 	if err := tell(ready, nil); err != nil {
-		fmt.Fprintln(os.Stderr, err) // The runtime was killed meanwhile; the next one reads the record.
+		fmt.Fprintln(os.Stderr, err) // The runtime was killed. The next one reads the record.
 	}
 	waitErr := main.Wait()
 	stdout.flush()
@@ -104,7 +105,7 @@ func tell(ready *os.File, err error) error {
 	if err != nil {
 		message = err.Error()
 	}
-	_, writeErr := io.WriteString(ready, message)
+	_, writeErr := ready.WriteString(message)
 	return errors.Join(err, writeErr, ready.Close())
 }
 
@@ -147,7 +148,8 @@ func recordStart(dir string, pid int) error {
 	if err != nil {
 		return err
 	}
-	return jsonfile.Write(filepath.Join(dir, "started.json"), started{At: time.Now(), Main: main, Shim: self})
+	record := started{At: time.Now(), Main: main, Shim: self}
+	return jsonfile.Write(filepath.Join(dir, "started.json"), record)
 }
 
 func recordExit(dir string, state *os.ProcessState, waitErr error) error {

@@ -41,8 +41,11 @@ type User struct {
 	Groups   []uint32
 }
 
-// program returns the file of a command. A name without a slash is searched in PATH. The programs of
-// an image are in one folder, so a path means the image's program of that name, or the host's file.
+func workingDir(spec Spec) string { return "/" + spec.Dir }
+
+// program returns the file of a command. A name without a slash is searched in PATH. The programs
+// of an image are in one folder, so a path means the image's program of that name, or the host's
+// file.
 func (s Spec) program(name string) (string, error) {
 	if strings.Contains(name, "/") {
 		own := filepath.Join(s.Programs, filepath.Base(name))
@@ -51,13 +54,14 @@ func (s Spec) program(name string) (string, error) {
 		}
 		return name, executable(name)
 	}
-	for dir := range strings.SplitSeq(s.variable("PATH"), ":") {
-		path := filepath.Join(dir, name)
-		if dir != "" && executable(path) == nil {
-			return path, nil
+	path := s.variable("PATH")
+	for dir := range strings.SplitSeq(path, ":") {
+		file := filepath.Join(dir, name)
+		if dir != "" && executable(file) == nil {
+			return file, nil
 		}
 	}
-	return "", fmt.Errorf("finding program %q in PATH=%s: %w", name, s.variable("PATH"), fs.ErrNotExist)
+	return "", fmt.Errorf("finding program %q in PATH=%s: %w", name, path, fs.ErrNotExist)
 }
 
 func executable(path string) error {
@@ -71,7 +75,7 @@ func executable(path string) error {
 	return nil
 }
 
-// variable returns the value of an environment variable: the last one, as the C library does not.
+// variable returns the value of an environment variable. Of several it returns the last.
 func (s Spec) variable(name string) string {
 	value := ""
 	for _, entry := range s.Env {

@@ -1,5 +1,5 @@
-// Package images is the image store of the process runtime. A folder that nobody writes to takes the
-// place of registries: REGISTRY/REPOSITORY/TAG/ in it is an image, and contains its programs. A
+// Package images is the image store of the process runtime. A folder that nobody writes to takes
+// the place of registries: REGISTRY/REPOSITORY/TAG/ in it is an image, and contains its programs. A
 // second folder, on the host's disk, records which images were pulled.
 package images
 
@@ -43,7 +43,7 @@ type Image struct {
 
 // Digest returns the reference with the ID in the place of the tag.
 func (i Image) Digest() string {
-	name, _, _ := cutTag(i.Reference)
+	name, _ := cutTag(i.Reference)
 	return name + "@" + i.ID
 }
 
@@ -112,7 +112,8 @@ func (s *Store) List() ([]Image, error) {
 	return list, nil
 }
 
-// Find returns the pulled images that a name means: an ID, a reference with a tag, or one with a digest.
+// Find returns the pulled images that a name means: an ID, a reference with a tag, or one with a
+// digest.
 func (s *Store) Find(name string) ([]Image, error) {
 	list, err := s.List()
 	if err != nil {
@@ -147,17 +148,17 @@ func (s *Store) Contents(image Image) (string, Config, error) {
 	var config Config
 	dir := s.dir(image.Reference)
 	if _, err := os.Stat(dir); err != nil {
-		return "", config, fmt.Errorf("image %s left the store after it was pulled: %w", image.Reference, err)
+		return "", config, fmt.Errorf("image %s left the store: %w", image.Reference, err)
 	}
 	err := jsonfile.Read(filepath.Join(dir, configFile), &config)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return "", config, fmt.Errorf("reading the configuration of image %s: %w", image.Reference, err)
+		return "", config, fmt.Errorf("reading image %s: %w", image.Reference, err)
 	}
 	return dir, config, nil
 }
 
 func (s *Store) dir(full string) string {
-	name, tag, _ := cutTag(full)
+	name, tag := cutTag(full)
 	return filepath.Join(s.folder, name, tag)
 }
 
@@ -186,18 +187,18 @@ func parseTagged(name string) (string, error) {
 		return "", err
 	}
 	if _, ok := full.(reference.Tagged); !ok {
-		return "", &NotFoundError{Reference: name, Reason: "the store has tags, and no digests of registries"}
+		return "", &NotFoundError{Reference: name, Reason: "the store has tags, and no digests"}
 	}
 	return full.String(), nil
 }
 
 // cutTag splits a full reference. A port of the registry is no tag: a slash follows it.
-func cutTag(full string) (name, tag string, ok bool) {
+func cutTag(full string) (name, tag string) {
 	i := strings.LastIndexByte(full, ':')
 	if i < strings.LastIndexByte(full, '/') {
-		return full, "", false
+		return full, ""
 	}
-	return full[:i], full[i+1:], true
+	return full[:i], full[i+1:]
 }
 
 // digest covers the names, the executable bits and the bytes of all files below dir.
