@@ -14,6 +14,7 @@ import (
 
 // Store is a folder with the programs of releases for hosts:
 //
+//	bin/NAME                            what Add adds
 //	bin/VERSION/NAME                    kubeadm, kubelet, kubectl, etcdctl, etcdutl and crictl
 //	images/REGISTRY/REPOSITORY/TAG/     programs of an image, and image.json where they need it
 //
@@ -45,6 +46,12 @@ func NewStore(dir string, releases ...Release) (Store, error) {
 // Program is the path of a program for hosts of a version.
 func (s Store) Program(v version.Version, name string) string {
 	return filepath.Join(s.Dir, "bin", v.String(), name)
+}
+
+// Add adds a program that is of no release, and returns its path.
+func (s Store) Add(source string) (string, error) {
+	path := filepath.Join(s.Dir, "bin", filepath.Base(source))
+	return path, link(source, path)
 }
 
 // Images is the folder of images.

@@ -61,8 +61,12 @@ func TestStore(t *testing.T) {
 	)
 	dir := filepath.Join(t.TempDir(), "store")
 	for range 2 { // The second call finds everything.
-		if _, err := kube.NewStore(dir, release); err != nil {
+		store, err := kube.NewStore(dir, release)
+		if err != nil {
 			t.Fatal(err)
+		}
+		if path, err := store.Add(release.Etcd); err != nil || path != dir+"/bin/etcd" {
+			t.Errorf("Add: %s, %v", path, err)
 		}
 	}
 	got := contents(t, dir)
@@ -71,6 +75,7 @@ func TestStore(t *testing.T) {
 	}
 	delete(got, "images/r.example/pause/3.10/pause")
 	want := map[string]string{
+		"bin/etcd":            "etcd",
 		"bin/v1.35.4/kubeadm": "kubeadm", "bin/v1.35.4/kubelet": "kubelet", "bin/v1.35.4/kubectl": "hyperkube",
 		"bin/v1.35.4/etcdctl": "etcdctl", "bin/v1.35.4/etcdutl": "etcdutl", "bin/v1.35.4/crictl": "crictl",
 		"images/r.example/kube-proxy/v1.35.4/kube-proxy":      "hyperkube",

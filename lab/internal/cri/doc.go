@@ -3,8 +3,9 @@
 //
 // A pod has the network, the IP address, the host name and the root of its host. A container has
 // mount and PID namespaces of its own. Its image is a folder with programs, which come first in
-// PATH; the other files are the host's. The paths at which its volumes are mounted appear on the
-// host's disk as empty files and folders.
+// PATH; the other files are the host's. Its /proc shows its own processes, and keeps what the host
+// mounts below /proc. The paths at which its volumes are mounted appear on the host's disk as empty
+// files and folders.
 //
 // The runtime refuses what would silently behave otherwise: other modes of PID namespaces, user
 // namespaces, devices, sysctls, images as volumes, mounts that propagate to the host, users by

@@ -47,6 +47,7 @@ const (
 	runtimeUnit = `[Unit]
 Description=container runtime whose containers are processes
 [Service]
+Type=notify
 ExecStartPre=` + bootScript + `
 ExecStart=%s --listen ` + socket + ` --images %s
 Restart=always

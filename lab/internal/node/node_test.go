@@ -3,22 +3,38 @@
 package node_test
 
 import (
+	"os"
 	"strings"
 	"testing"
 
 	"github.com/windlass-dev/windlass/lab/internal/hosts"
 	"github.com/windlass-dev/windlass/lab/internal/node"
+	"github.com/windlass-dev/windlass/lab/internal/programs"
 	"github.com/windlass-dev/windlass/lab/kube"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
-// TestEachBootPreparesTheHost uses a runtime that ends at once, so that the unit's steps run more than once in a boot.
+func TestMain(m *testing.M) {
+	code := m.Run()
+	programs.Remove()
+	os.Exit(code)
+}
+
 func TestEachBootPreparesTheHost(t *testing.T) {
 	t.Parallel()
+	hosts.Require(t)
+	built, err := programs.BuildRuntime()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const runtime = "/usr/local/bin/windlass-cri"
 	options := node.Options{
-		Name: "a", Store: kube.Store{Dir: "/srv/store"}, Version: version.MustParse("v1.35.4"), Runtime: "/bin/true",
+		Name: "a", Store: kube.Store{Dir: "/srv/store"}, Version: version.MustParse("v1.35.4"), Runtime: runtime,
 	}.Host()
 	options.Enable = []string{"containerd"}
+	if options.Files[runtime], err = os.ReadFile(built); err != nil {
+		t.Fatal(err)
+	}
 	h := hosts.Start(t, options)
 	for range 2 {
 		h.MustRun("systemctl restart containerd")

@@ -8,6 +8,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -85,30 +87,71 @@ func mountAll(spec Spec) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
 		return fmt.Errorf("separating the container's mounts: %w", err)
 	}
-	trees := make([]int, 0, len(spec.Mounts))
-	for _, m := range spec.Mounts {
-		const flags = unix.OPEN_TREE_CLONE | unix.OPEN_TREE_CLOEXEC | unix.AT_RECURSIVE
-		tree, err := unix.OpenTree(unix.AT_FDCWD, m.Source, flags)
-		if err != nil {
-			return &fs.PathError{Op: "mount", Path: m.Source, Err: err}
-		}
-		trees = append(trees, tree)
+	inProc, err := mountsInProc()
+	if err != nil {
+		return err
 	}
-	ownProc := true
-	for i, m := range spec.Mounts {
-		if err := attach(trees[i], m); err != nil {
-			return fmt.Errorf("mounting %s at %s: %w", m.Source, m.Target, err)
-		}
-		ownProc = ownProc && m.Target != "/proc"
+	trees, err := copyTrees(spec.Mounts)
+	if err != nil {
+		return err
 	}
-	if ownProc {
+	procTrees, err := copyTrees(inProc)
+	if err != nil {
+		return err
+	}
+	if err := attachAll(trees, spec.Mounts); err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(spec.Mounts, func(m Mount) bool { return m.Target == "/proc" }) {
 		const flags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
 		if err := unix.Mount("proc", "/proc", "proc", flags, ""); err != nil {
 			return fmt.Errorf("mounting /proc: %w", err)
 		}
+		if err := attachAll(procTrees, inProc); err != nil {
+			return err
+		}
 	}
 	if spec.ReadOnlyRoot {
 		return setReadOnly(unix.AT_FDCWD, "/")
+	}
+	return nil
+}
+
+// mountsInProc are the host's mounts below /proc. The container's own /proc would hide them.
+func mountsInProc() ([]Mount, error) {
+	table, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return nil, fmt.Errorf("reading the host's mounts: %w", err)
+	}
+	const mountPoint = 4
+	var mounts []Mount
+	for line := range strings.Lines(string(table)) {
+		fields := strings.Fields(line)
+		if len(fields) > mountPoint && strings.HasPrefix(fields[mountPoint], "/proc/") {
+			mounts = append(mounts, Mount{Source: fields[mountPoint], Target: fields[mountPoint]})
+		}
+	}
+	return mounts, nil
+}
+
+func copyTrees(mounts []Mount) ([]int, error) {
+	trees := make([]int, 0, len(mounts))
+	for _, m := range mounts {
+		const flags = unix.OPEN_TREE_CLONE | unix.OPEN_TREE_CLOEXEC | unix.AT_RECURSIVE
+		tree, err := unix.OpenTree(unix.AT_FDCWD, m.Source, flags)
+		if err != nil {
+			return nil, &fs.PathError{Op: "mount", Path: m.Source, Err: err}
+		}
+		trees = append(trees, tree)
+	}
+	return trees, nil
+}
+
+func attachAll(trees []int, mounts []Mount) error {
+	for i, m := range mounts {
+		if err := attach(trees[i], m); err != nil {
+			return fmt.Errorf("mounting %s at %s: %w", m.Source, m.Target, err)
+		}
 	}
 	return nil
 }
