@@ -73,12 +73,16 @@ func advance(t *testing.T, h *hosts.Host) {
 func TestTheRuntimeIsKilled(t *testing.T) {
 	h, c := startHost(t)
 	c.pull("registry.k8s.io/tools:v1")
+	h.MustRun("echo covered >/run/cover; mount --bind /run/cover /proc/version")
 	pod := hostPod(t, c, "pod")
 	if ip := must(t, c.PodSandboxStatus, &runtime.PodSandboxStatusRequest{PodSandboxId: pod}).GetStatus().GetNetwork().GetIp(); ip != h.Address() {
 		t.Errorf("the pod's address is %s, the host's %s", ip, h.Address())
 	}
 	id := c.run(pod, "ticker", ticker)
 	started := c.status(id).GetStartedAt()
+	if out, code := c.exec(id, "cat", "/proc/version"); out != "covered" || code != 0 {
+		t.Errorf("what the host mounts below /proc: %q, %d", out, code)
+	}
 
 	for _, kill := range []string{"kill -9 $(pgrep -x windlass-cri)", "systemctl restart containerd"} {
 		before := h.MustRun("pgrep -x windlass-cri")

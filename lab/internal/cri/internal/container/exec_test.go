@@ -8,6 +8,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestExec(t *testing.T) {
@@ -67,5 +69,22 @@ func TestExecOnATerminal(t *testing.T) {
 	})
 	if err != nil || code != 5 || !strings.Contains(out.String(), "got hello") {
 		t.Errorf("%d, %v, %q", code, err, out.String())
+	}
+}
+
+// TestTheFirstThreadIsLeftAlone begins on the thread that /proc/self shows and that cannot end.
+func TestTheFirstThreadIsLeftAlone(t *testing.T) {
+	for range 100 {
+		threads := make(chan int, 8)
+		for range cap(threads) {
+			go func() {
+				_ = onNewThread(func() error { threads <- unix.Gettid(); return nil })
+			}()
+		}
+		for range cap(threads) {
+			if thread := <-threads; thread == unix.Getpid() {
+				t.Fatal("it ran on the first thread")
+			}
+		}
 	}
 }
