@@ -73,7 +73,8 @@ func (k kubelet) await(what string, is func(*corev1.ContainerStatus) bool) corev
 		}
 		select {
 		case <-k.t.Context().Done():
-			k.t.Fatalf("waiting for %s: %v\n%s\n%s\n%s", what, err, text, k.host.Journal("kubelet"), k.host.Journal("containerd"))
+			k.t.Fatalf("waiting for %s: %v\n%s\n%s\n%s",
+				what, err, text, k.host.Journal("kubelet"), k.host.Journal("containerd"))
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
@@ -102,10 +103,12 @@ func (k kubelet) forward(port int) uint16 {
 	if err != nil {
 		k.t.Fatal(err)
 	}
-	dialer := spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, k.url("/portForward/default/web-node", nil))
+	u := k.url("/portForward/default/web-node", nil)
+	dialer := spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, u)
 	ready, stop := make(chan struct{}), make(chan struct{})
 	k.t.Cleanup(func() { close(stop) })
-	forwarder, err := portforward.New(dialer, []string{fmt.Sprintf("0:%d", port)}, stop, ready, io.Discard, io.Discard)
+	forwarder, err := portforward.New(
+		dialer, []string{fmt.Sprintf("0:%d", port)}, stop, ready, io.Discard, io.Discard)
 	if err != nil {
 		k.t.Fatal(err)
 	}
@@ -132,12 +135,14 @@ func (k kubelet) logs(query url.Values) string {
 	return text
 }
 
+func isReady(c *corev1.ContainerStatus) bool { return c != nil && c.Ready }
+
 func TestStaticPods(t *testing.T) {
 	for _, minor := range []version.Minor{{Major: 1, Minor: 35}, {Major: 1, Minor: 36}} {
 		t.Run(minor.String(), func(t *testing.T) {
 			k := kubelet{t, start(t, minor)}
 			ready := func(restarts int32) func(*corev1.ContainerStatus) bool {
-				return func(c *corev1.ContainerStatus) bool { return c != nil && c.Ready && c.RestartCount == restarts }
+				return func(c *corev1.ContainerStatus) bool { return isReady(c) && c.RestartCount == restarts }
 			}
 			first := k.await("a ready container", ready(0))
 			k.checkAccess()
@@ -158,7 +163,8 @@ func TestStaticPods(t *testing.T) {
 			if end := killed.LastTerminationState.Terminated; end == nil || end.ExitCode != 137 {
 				t.Errorf("%+v", killed)
 			}
-			k.host.MustRun("touch /var/lib/web/dead; while pgrep -x server; do sleep 0.01; done; rm /var/lib/web/dead")
+			k.host.MustRun("touch /var/lib/web/dead; while pgrep -x server; do sleep 0.01; done")
+			k.host.MustRun("rm /var/lib/web/dead")
 			k.await("a restart after a failed liveness probe", ready(2))
 			if text := k.logs(url.Values{"previous": {"true"}}); !strings.Contains(text, "stopping") {
 				t.Errorf("no orderly end: %s", text)
@@ -197,20 +203,22 @@ func (k kubelet) checkProbes() {
 	k.host.MustRun("touch /var/lib/web/unready")
 	k.await("a container that is not ready", func(c *corev1.ContainerStatus) bool { return c != nil && !c.Ready })
 	k.host.MustRun("rm /var/lib/web/unready")
-	k.await("a ready container", func(c *corev1.ContainerStatus) bool { return c != nil && c.Ready })
+	k.await("a ready container", isReady)
 }
 
 func (k kubelet) checkRotation() {
 	k.t.Helper()
 	k.host.MustRun(`cd /var/log/pods/*/server; until test -e 0.log.*; do
-		exec 3<>/dev/tcp/127.0.0.1/8080; printf 'GET /flood HTTP/1.0\r\n\r\n' >&3; cat <&3 >/dev/null; sleep 0.1; done`)
+		exec 3<>/dev/tcp/127.0.0.1/8080
+		printf 'GET /flood HTTP/1.0\r\n\r\n' >&3
+		cat <&3 >/dev/null; sleep 0.1; done`)
 }
 
 func (k kubelet) checkPowerCut() {
 	k.t.Helper()
 	k.host.PowerCut()
 	k.host.Boot()
-	k.await("a ready container after a power cut", func(c *corev1.ContainerStatus) bool { return c != nil && c.Ready })
+	k.await("a ready container after a power cut", isReady)
 	if out, err := k.exec("cat", "/data/file"); out != "hello" || err != nil {
 		k.t.Errorf("the volume after a power cut: %q, %v", out, err)
 	}
