@@ -4,6 +4,7 @@ package cri
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -70,7 +71,8 @@ func TestAPodsLife(t *testing.T) {
 	}
 	fails(t, s.StartContainer, start, codes.Unknown, "started before")
 
-	running := s.run(pod, "running", "exec sleep 1000")
+	// Of a smaller program than bash, the kernel may count no memory.
+	running := s.run(pod, "running", "sleep 1000 & wait")
 	checkFilters(t, s, pod, other, c, running)
 	usage := must(t, s.PodSandboxStats, &runtime.PodSandboxStatsRequest{PodSandboxId: pod}).GetStats()
 	stats := usage.GetLinux().GetContainers()
@@ -281,13 +283,13 @@ func TestExecSync(t *testing.T) {
 	if len(big) != maxOutput || code != 0 {
 		t.Errorf("%d bytes, %d", len(big), code)
 	}
-	exec := func(args ...string) *runtime.ExecSyncRequest {
+	request := func(args ...string) *runtime.ExecSyncRequest {
 		return &runtime.ExecSyncRequest{ContainerId: c, Cmd: args, Timeout: 1}
 	}
-	fails(t, s.ExecSync, exec("sleep", "1001"), codes.DeadlineExceeded, "did not end within 1 s")
-	fails(t, s.ExecSync, exec("no-such-program"), codes.Unknown, "no-such-program")
+	fails(t, s.ExecSync, request("sleep", "1001"), codes.DeadlineExceeded, "did not end within 1 s")
+	fails(t, s.ExecSync, request("no-such-program"), codes.Unknown, "no-such-program")
 	must(t, s.StopContainer, &runtime.StopContainerRequest{ContainerId: c})
-	fails(t, s.ExecSync, exec("true"), codes.FailedPrecondition, "not running")
+	fails(t, s.ExecSync, request("true"), codes.FailedPrecondition, "not running")
 	fails(t, s.ReopenContainerLog, &runtime.ReopenContainerLogRequest{ContainerId: c},
 		codes.FailedPrecondition, "not running")
 }
@@ -354,6 +356,26 @@ func TestNonsense(t *testing.T) {
 	}
 	if _, err := os.Stat(s.options.State); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestRemoveDuringStart removes containers that are being started. Nothing may run afterwards.
+func TestRemoveDuringStart(t *testing.T) {
+	s := serve(t)
+	pod := s.pod("pod")
+	mark := filepath.Join(t.TempDir(), "mark")
+	for range 5 {
+		c := s.create(pod, "c", "exec -a "+mark+" sleep 1000")
+		started := make(chan error, 1)
+		go func() {
+			_, err := s.StartContainer(t.Context(), &runtime.StartContainerRequest{ContainerId: c})
+			started <- err
+		}()
+		must(t, s.RemoveContainer, &runtime.RemoveContainerRequest{ContainerId: c})
+		err := <-started
+		if out, _ := exec.Command("pgrep", "-f", "^"+mark).Output(); len(out) > 0 {
+			t.Errorf("process %s runs; start: %v", out, err)
+		}
 	}
 }
 

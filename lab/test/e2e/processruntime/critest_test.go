@@ -60,6 +60,7 @@ func criImages() map[string][]byte {
 }
 
 func TestCritest(t *testing.T) {
+	t.Parallel()
 	require(t)
 	program := filepath.Join(t.TempDir(), "critest")
 	build := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-o", program, "./critest")

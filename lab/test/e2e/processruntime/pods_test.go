@@ -138,8 +138,10 @@ func (k kubelet) logs(query url.Values) string {
 func isReady(c *corev1.ContainerStatus) bool { return c != nil && c.Ready }
 
 func TestStaticPods(t *testing.T) {
+	t.Parallel()
 	for _, minor := range []version.Minor{{Major: 1, Minor: 35}, {Major: 1, Minor: 36}} {
 		t.Run(minor.String(), func(t *testing.T) {
+			t.Parallel()
 			k := kubelet{t, start(t, minor)}
 			ready := func(restarts int32) func(*corev1.ContainerStatus) bool {
 				return func(c *corev1.ContainerStatus) bool { return isReady(c) && c.RestartCount == restarts }
