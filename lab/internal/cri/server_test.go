@@ -3,6 +3,8 @@
 package cri
 
 import (
+	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -342,6 +344,14 @@ func TestNonsense(t *testing.T) {
 		must(t, s.StopContainer, &runtime.StopContainerRequest{ContainerId: name, Timeout: -1})
 		must(t, s.RemovePodSandbox, &runtime.RemovePodSandboxRequest{PodSandboxId: name})
 	}
+	garbage, err := net.Dial("unix", s.options.Socket)
+	if err == nil {
+		_, err = garbage.Write([]byte(strings.Repeat("nonsense\x00\xff", 1000)))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.ReadAll(garbage) // The runtime closes the connection.
 	relative := podConfig(t, "pod")
 	relative.LogDirectory = "logs"
 	fails(t, s.RunPodSandbox, &runtime.RunPodSandboxRequest{Config: relative}, codes.InvalidArgument, "absolute")
