@@ -26,16 +26,17 @@ const (
 	outputDir = ".windlass/kube"
 )
 
-// module is a module of programs with the requirements of one version. The newest version has the file go.mod; each other one has
-// a file of its own, such as v1.35.mod.
+// module is a module of programs with the requirements of one version. The newest version has the
+// file go.mod; each other one has a file of its own, such as v1.35.mod.
 type module struct {
 	dir, requirements string
 	// version is that of the module's subject, such as Kubernetes.
 	version version.Version
 }
 
-// findModule returns the module in a folder of modulesDir with the requirements of subject at a version. The name is that of the
-// version's file of requirements, and matches is true for the version that it must have.
+// findModule returns the module in a folder of modulesDir with the requirements of subject at a
+// version. The name is that of the version's file of requirements, and matches is true for the
+// version that it must have.
 func findModule(
 	ctx context.Context, repository, folder, subject, name string, matches func(version.Version) bool,
 ) (module, error) {
@@ -74,7 +75,9 @@ type target struct {
 }
 
 // newTarget makes the programs of a module a target whose output folder has a name.
-func newTarget(repository, name string, m module, packages, variables map[string]string) (target, error) {
+func newTarget(
+	repository, name string, m module, packages, variables map[string]string,
+) (target, error) {
 	output, err := filepath.Abs(filepath.Join(repository, outputDir, name))
 	if err != nil {
 		return target{}, fmt.Errorf("finding the folder of the programs: %w", err)
@@ -84,8 +87,9 @@ func newTarget(repository, name string, m module, packages, variables map[string
 
 func (t target) path(program string) string { return filepath.Join(t.output, program) }
 
-// build builds what is missing or older than its sources. It leaves a stamp beside the programs, last of all, so that a build that
-// was cut short is made again. Processes that build at the same time wait for each other.
+// build builds what is missing or older than its sources. It leaves a stamp beside the programs,
+// last of all, so that a build that was cut short is made again. Processes that build at the same
+// time wait for each other.
 func (t target) build(ctx context.Context) error {
 	unlock, err := lock(ctx, t.output)
 	if err != nil {
@@ -105,7 +109,8 @@ func (t target) build(ctx context.Context) error {
 	}
 	for _, program := range slices.Sorted(maps.Keys(t.packages)) {
 		// As the dev plane is built, to share Go's cache with it: see its build.go.
-		_, err := t.run(ctx, "build", "-buildvcs=false", "-ldflags", t.linkerFlags(), "-o", t.path(program), t.packages[program])
+		_, err := t.run(ctx, "build", "-buildvcs=false", "-ldflags", t.linkerFlags(),
+			"-o", t.path(program), t.packages[program])
 		if err != nil {
 			return err
 		}
@@ -136,7 +141,8 @@ func (t target) linkerFlags() string {
 	return strings.Join(flags, " ")
 }
 
-// readInputs is a digest of everything that the programs are made from; go.sum stands for the modules.
+// readInputs is a digest of everything that the programs are made from; go.sum stands for the
+// modules.
 func (t target) readInputs(ctx context.Context) (string, error) {
 	toolchain, err := goCommand(ctx, t.dir, "env", "GOVERSION", "GOOS", "GOARCH")
 	if err != nil {
@@ -182,7 +188,8 @@ func lock(ctx context.Context, dir string) (unlock func(), err error) {
 		}
 		select {
 		case <-ctx.Done():
-			return nil, errors.Join(fmt.Errorf("waiting for another build: %w", context.Cause(ctx)), file.Close())
+			err := fmt.Errorf("waiting for another build: %w", context.Cause(ctx))
+			return nil, errors.Join(err, file.Close())
 		case <-time.After(lockPollPeriod):
 		}
 	}
@@ -200,7 +207,8 @@ func goCommand(ctx context.Context, module string, args ...string) (string, erro
 		return "", fmt.Errorf("running go %s: %w", args[0], context.Cause(ctx))
 	}
 	if err != nil {
-		return "", fmt.Errorf("running go %s in %s: %w: %s", args[0], module, err, strings.TrimSpace(stderr.String()))
+		return "", fmt.Errorf("running go %s in %s: %w: %s",
+			args[0], module, err, strings.TrimSpace(stderr.String()))
 	}
 	return string(out), nil
 }

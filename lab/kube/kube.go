@@ -1,9 +1,11 @@
-// Package kube builds the programs of Kubernetes that run on the hosts of tests. Build returns what a worker with simulated pods
-// needs: kubeadm as it is released, and a kubelet with nothing beneath it. BuildRelease adds what runs as pods on real clusters:
-// the control plane's programs, etcd, CoreDNS and kube-proxy.
+// Package kube builds the programs of Kubernetes that run on the hosts of tests. Build returns what
+// a worker with simulated pods needs: kubeadm as it is released, and a kubelet with nothing beneath
+// it. BuildRelease adds what runs as pods on real clusters: the control plane's programs, etcd,
+// CoreDNS and kube-proxy.
 //
-// The folder minors is one module with a file of requirements for each minor, which names the exact version. The folders etcd and
-// coredns are such modules, too, and crictl has one version. Most of them contain no source: they pin released programs.
+// The folder minors is one module with a file of requirements for each minor, which names the exact
+// version. The folders etcd and coredns are such modules, too, and crictl has one version. Most of
+// them contain no source: they pin released programs.
 package kube
 
 import (
@@ -13,7 +15,8 @@ import (
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
-// Binaries are the programs of one version, ready to be copied to a host. They need nothing but Linux.
+// Binaries are the programs of one version, ready to be copied to a host. They need nothing but
+// Linux.
 type Binaries struct {
 	// Version is the exact one, as in v1.36.3. The programs report it, and so does the Node.
 	Version version.Version
@@ -21,17 +24,19 @@ type Binaries struct {
 	Dir string
 	// Kubeadm is what Kubernetes releases.
 	Kubeadm string
-	// Kubelet keeps a Node, without a container runtime, cgroups or mounts. A copy that is named containerd serves a stand-in of a
-	// container runtime at the endpoint in its only argument, by default unix:///run/containerd/containerd.sock.
+	// Kubelet keeps a Node, without a container runtime, cgroups or mounts. A copy that is named
+	// containerd serves a stand-in of a container runtime at the endpoint in its only argument, by
+	// default unix:///run/containerd/containerd.sock.
 	//
-	// With WINDLASS_KUBELET_PODS=real in its environment it runs pods in the container runtime at its endpoint, also static ones,
-	// and mounts their volumes.
+	// With WINDLASS_KUBELET_PODS=real in its environment it runs pods in the container runtime at
+	// its endpoint, also static ones, and mounts their volumes.
 	Kubelet string
 }
 
-// Build returns the programs of one minor, which the module must know. It builds what is missing or older than its sources, into
-// .windlass/kube in the repository. The first build of a minor compiles Kubernetes, which takes minutes. Processes that build at the
-// same time wait for each other.
+// Build returns the programs of one minor, which the module must know. It builds what is missing or
+// older than its sources, into .windlass/kube in the repository. The first build of a minor
+// compiles Kubernetes, which takes minutes. Processes that build at the same time wait for each
+// other.
 func Build(ctx context.Context, repository string, minor version.Minor) (Binaries, error) {
 	m, err := minorModule(ctx, repository, minor)
 	if err != nil {

@@ -57,7 +57,8 @@ func testBuild(t *testing.T, minor version.Minor) {
 	if _, err := kube.Build(t.Context(), repository, minor); err != nil {
 		t.Fatal(err)
 	}
-	if after := stat(t, release.Kubelet); !os.SameFile(before, after) || !before.ModTime().Equal(after.ModTime()) {
+	after := stat(t, release.Kubelet)
+	if !os.SameFile(before, after) || !before.ModTime().Equal(after.ModTime()) {
 		t.Error("a second build wrote the kubelet again, want it unchanged")
 	}
 	if err := os.Remove(release.Kubelet); err != nil {
@@ -93,7 +94,8 @@ func testHostPrograms(t *testing.T, store kube.Store, release kube.Release) {
 			t.Errorf("%s reports %q, want %q", c.program, got, c.want)
 		}
 	}
-	if got := reported(t, store.Program(release.Version, "crictl"), "--version"); !strings.HasPrefix(got, "1.") {
+	got := reported(t, store.Program(release.Version, "crictl"), "--version")
+	if !strings.HasPrefix(got, "1.") {
 		t.Errorf("crictl reports %q, want a version", got)
 	}
 }

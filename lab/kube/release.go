@@ -10,10 +10,12 @@ import (
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
-// Release is everything of one version of Kubernetes that a machine of a real cluster runs, except a container runtime.
+// Release is everything of one version of Kubernetes that a machine of a real cluster runs, except
+// a container runtime.
 type Release struct {
 	Binaries
-	// Hyperkube is kube-apiserver, kube-controller-manager, kube-scheduler, kube-proxy or kubectl, by the name that it has.
+	// Hyperkube is kube-apiserver, kube-controller-manager, kube-scheduler, kube-proxy or kubectl,
+	// by the name that it has.
 	Hyperkube string
 	// Etcd, Etcdctl and Etcdutl are of the version that Kubeadm installs.
 	Etcd, Etcdctl, Etcdutl string
@@ -45,8 +47,9 @@ func BuildRelease(ctx context.Context, repository string, minor version.Minor) (
 	if err != nil {
 		return Release{}, err
 	}
-	etcd, err := imageTarget(ctx, repository, images, "etcd", "go.etcd.io/etcd/server/v3", map[string]string{
-		"etcd":    "go.etcd.io/etcd/server/v3",
+	const server = "go.etcd.io/etcd/server/v3"
+	etcd, err := imageTarget(ctx, repository, images, "etcd", server, map[string]string{
+		"etcd":    server,
 		"etcdctl": "go.etcd.io/etcd/etcdctl/v3",
 		"etcdutl": "go.etcd.io/etcd/etcdutl/v3",
 	})
@@ -67,15 +70,17 @@ func BuildRelease(ctx context.Context, repository string, minor version.Minor) (
 			return Release{}, err
 		}
 	}
-	r.Hyperkube, r.CoreDNS, r.Crictl = components.path("hyperkube"), coredns.path("coredns"), crictl.path("crictl")
+	r.Hyperkube, r.Crictl = components.path("hyperkube"), crictl.path("crictl")
+	r.CoreDNS = coredns.path("coredns")
 	r.Etcd, r.Etcdctl, r.Etcdutl = etcd.path("etcd"), etcd.path("etcdctl"), etcd.path("etcdutl")
 	return r, nil
 }
 
-// imageTarget is the target of the programs in an image. Its module's folder has the name of the image, and its version is the
-// image's tag.
+// imageTarget is the target of the programs in an image. Its module's folder has the name of the
+// image, and its version is the image's tag.
 func imageTarget(
-	ctx context.Context, repository string, images []Image, name, subject string, packages map[string]string,
+	ctx context.Context, repository string, images []Image, name, subject string,
+	packages map[string]string,
 ) (target, error) {
 	for _, image := range images {
 		if image.Name() != name {
@@ -96,15 +101,18 @@ func imageTarget(
 
 func crictlTarget(ctx context.Context, repository string) (target, error) {
 	const tools = "sigs.k8s.io/cri-tools"
-	m, err := findModule(ctx, repository, "crictl", tools, "crictl", func(version.Version) bool { return true })
+	m, err := findModule(ctx, repository, "crictl", tools, "crictl",
+		func(version.Version) bool { return true })
 	if err != nil {
 		return target{}, err
 	}
-	return newTarget(repository, "crictl-"+m.version.String(), m, map[string]string{"crictl": tools + "/cmd/crictl"},
+	return newTarget(repository, "crictl-"+m.version.String(), m,
+		map[string]string{"crictl": tools + "/cmd/crictl"},
 		map[string]string{tools + "/pkg/version.Version": m.version.String()})
 }
 
-// Image is the reference of an image: REPOSITORY:TAG, where the first part of the repository is a registry's host.
+// Image is the reference of an image: REPOSITORY:TAG, where the first part of the repository is a
+// registry's host.
 type Image struct{ Repository, Tag string }
 
 // Name is the last part of the repository.
@@ -115,14 +123,16 @@ func (i Image) version() (version.Version, error) {
 	tag, _, _ := strings.Cut(i.Tag, "-")
 	v, err := version.Parse("v" + strings.TrimPrefix(tag, "v"))
 	if err != nil {
-		return version.Version{}, fmt.Errorf("reading the tag of image %s:%s: %w", i.Repository, i.Tag, err)
+		return version.Version{},
+			fmt.Errorf("reading the tag of image %s:%s: %w", i.Repository, i.Tag, err)
 	}
 	return v, nil
 }
 
 // listImages asks kubeadm for the images of its own version.
 func listImages(ctx context.Context, binaries Binaries) ([]Image, error) {
-	cmd := exec.CommandContext(ctx, binaries.Kubeadm, "config", "images", "list", "--kubernetes-version", binaries.Version.String())
+	cmd := exec.CommandContext(ctx, binaries.Kubeadm, "config", "images", "list",
+		"--kubernetes-version", binaries.Version.String())
 	out, err := cmd.Output()
 	if err != nil {
 		return nil, fmt.Errorf("asking kubeadm %s for its images: %w", binaries.Version, err)
@@ -137,7 +147,8 @@ func parseImages(lines string) ([]Image, error) {
 		reference := strings.TrimSpace(line)
 		at := strings.LastIndex(reference, ":")
 		image := Image{Repository: reference[:max(at, 0)], Tag: reference[at+1:]}
-		if !strings.Contains(image.Repository, "/") || image.Tag == "" || strings.ContainsAny(reference, " @") {
+		if !strings.Contains(image.Repository, "/") || image.Tag == "" ||
+			strings.ContainsAny(reference, " @") {
 			return nil, fmt.Errorf("kubeadm lists %q, want REGISTRY/REPOSITORY:TAG", reference)
 		}
 		images = append(images, image)

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,12 +21,14 @@ import (
 //
 // image.json is an object with "entrypoint", a list of strings.
 //
-// Hosts see the folder at the same path if it is on the machine's root file system. What is in it never changes, because a file
-// that changes below an overlay keeps its old content in running hosts.
+// Hosts see the folder at the same path if it is on the machine's root file system. What is in it
+// never changes, because a file that changes below an overlay keeps its old content in running
+// hosts.
 type Store struct{ Dir string }
 
-// NewStore lays out releases in a folder, by hard links where the file system allows. It adds what is missing in the folder. It
-// returns an error if a file is there with other content: the folder of older programs cannot be used again.
+// NewStore lays out releases in a folder, by hard links where the file system allows. It adds what
+// is missing in the folder. It returns an error if a file is there with other content: the folder
+// of older programs cannot be used again.
 func NewStore(dir string, releases ...Release) (Store, error) {
 	s := Store{Dir: dir}
 	for _, r := range releases {
@@ -65,8 +68,8 @@ func (r Release) programs() map[string]string {
 	}
 }
 
-// pause is all that the image pause does: it waits to be killed, or reports success to kubeadm's health check, which runs it with
-// -v.
+// pause is all that the image pause does: it waits to be killed, or reports success to kubeadm's
+// health check, which runs it with -v.
 const pause = "#!/bin/sh\n[ \"$1\" = -v ] || exec sleep infinity\n"
 
 func (s Store) addImage(r Release, image Image) error {
@@ -86,7 +89,8 @@ func (s Store) addImage(r Release, image Image) error {
 	case "pause":
 		return errors.Join(add(filepath.Join(dir, name), []byte(pause), 0o755), addEntrypoint(dir, name))
 	}
-	return fmt.Errorf("kubeadm %s lists the image %s:%s, and nothing builds its program", r.Version, image.Repository, image.Tag)
+	return fmt.Errorf("kubeadm %s lists the image %s:%s, and nothing builds its program",
+		r.Version, image.Repository, image.Tag)
 }
 
 // addEntrypoint has containers whose specs name no command run a program.
@@ -100,9 +104,11 @@ func addEntrypoint(dir, program string) error {
 
 // add writes a file that never changes.
 func add(path string, content []byte, mode fs.FileMode) error {
-	return place(path, func(path string) error { return os.WriteFile(path, content, mode) }, func() (bool, error) {
+	return place(path, func(path string) error {
+		return os.WriteFile(path, content, mode)
+	}, func() (bool, error) {
 		is, err := os.ReadFile(path)
-		return string(is) == string(content), err
+		return bytes.Equal(is, content), err
 	})
 }
 
@@ -124,7 +130,8 @@ func place(path string, write func(path string) error, isCurrent func() (bool, e
 			return fmt.Errorf("comparing programs for hosts: %w", err)
 		}
 		if !current {
-			return fmt.Errorf("%s is another program than was built. Fix: use a new folder; running hosts may use this one", path)
+			return fmt.Errorf("%s is another program than was built. "+
+				"Fix: use a new folder; running hosts may use this one", path)
 		}
 		return nil
 	}
@@ -146,14 +153,16 @@ func place(path string, write func(path string) error, isCurrent func() (bool, e
 	return nil
 }
 
-// sameFile reports whether two files are one, or have the same size and time of change, as copyFile makes them.
+// sameFile reports whether two files are one, or have the same size and time of change, as copyFile
+// makes them.
 func sameFile(a, b string) (bool, error) {
 	infoA, errA := os.Stat(a)
 	infoB, errB := os.Stat(b)
 	if err := errors.Join(errA, errB); err != nil {
 		return false, err
 	}
-	return os.SameFile(infoA, infoB) || infoA.Size() == infoB.Size() && infoA.ModTime().Equal(infoB.ModTime()), nil
+	alike := infoA.Size() == infoB.Size() && infoA.ModTime().Equal(infoB.ModTime())
+	return alike || os.SameFile(infoA, infoB), nil
 }
 
 // copyFile makes a copy of a program with its time of change.

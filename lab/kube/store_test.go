@@ -28,8 +28,8 @@ func newRelease(t *testing.T, images ...kube.Image) kube.Release {
 		Binaries: kube.Binaries{
 			Version: version.MustParse("v1.35.4"), Kubeadm: program("kubeadm"), Kubelet: program("kubelet"),
 		},
-		Hyperkube: program("hyperkube"), Etcd: program("etcd"), Etcdctl: program("etcdctl"), Etcdutl: program("etcdutl"),
-		CoreDNS: program("coredns"), Crictl: program("crictl"), Images: images,
+		Hyperkube: program("hyperkube"), CoreDNS: program("coredns"), Crictl: program("crictl"),
+		Etcd: program("etcd"), Etcdctl: program("etcdctl"), Etcdutl: program("etcdutl"), Images: images,
 	}
 }
 
@@ -76,8 +76,9 @@ func TestStore(t *testing.T) {
 	delete(got, "images/r.example/pause/3.10/pause")
 	want := map[string]string{
 		"bin/etcd":            "etcd",
-		"bin/v1.35.4/kubeadm": "kubeadm", "bin/v1.35.4/kubelet": "kubelet", "bin/v1.35.4/kubectl": "hyperkube",
-		"bin/v1.35.4/etcdctl": "etcdctl", "bin/v1.35.4/etcdutl": "etcdutl", "bin/v1.35.4/crictl": "crictl",
+		"bin/v1.35.4/kubeadm": "kubeadm", "bin/v1.35.4/kubelet": "kubelet",
+		"bin/v1.35.4/kubectl": "hyperkube", "bin/v1.35.4/crictl": "crictl",
+		"bin/v1.35.4/etcdctl": "etcdctl", "bin/v1.35.4/etcdutl": "etcdutl",
 		"images/r.example/kube-proxy/v1.35.4/kube-proxy":      "hyperkube",
 		"images/r.example/coredns/coredns/v1.13.1/coredns":    "coredns",
 		"images/r.example/coredns/coredns/v1.13.1/image.json": `{"entrypoint":["coredns"]}`,
@@ -104,10 +105,12 @@ func TestStoreNeverChanges(t *testing.T) {
 	if err := os.WriteFile(release.Kubelet, []byte("built again"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := kube.NewStore(dir, release); err == nil || !strings.Contains(err.Error(), "bin/v1.35.4/kubelet") {
+	_, err = kube.NewStore(dir, release)
+	if err == nil || !strings.Contains(err.Error(), "bin/v1.35.4/kubelet") {
 		t.Errorf("a store with another kubelet: got %v, want an error that names it", err)
 	}
-	if data, err := os.ReadFile(store.Program(release.Version, "kubelet")); err != nil || string(data) != "kubelet" {
+	data, err := os.ReadFile(store.Program(release.Version, "kubelet"))
+	if err != nil || string(data) != "kubelet" {
 		t.Errorf("the kubelet in the store is %q, %v; want it unchanged", data, err)
 	}
 }
@@ -115,7 +118,8 @@ func TestStoreNeverChanges(t *testing.T) {
 func TestStoreUnknownImage(t *testing.T) {
 	t.Parallel()
 	release := newRelease(t, kube.Image{Repository: "r.example/konnectivity", Tag: "v1"})
-	if _, err := kube.NewStore(t.TempDir(), release); err == nil || !strings.Contains(err.Error(), "r.example/konnectivity:v1") {
+	_, err := kube.NewStore(t.TempDir(), release)
+	if err == nil || !strings.Contains(err.Error(), "r.example/konnectivity:v1") {
 		t.Errorf("an image that nothing builds: got %v, want an error that names it", err)
 	}
 }

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Gives a host what kubeadm and pods expect of a machine, and what does not outlive a boot. It may run
-# again.
+# Gives a host what kubeadm and pods expect of a machine, and what a boot does not keep. It may run
+# more than once in a boot.
 set -euo pipefail
 
 # cover FILE CONTENT: puts a file with the content in the place of one that the kernel serves.
@@ -19,5 +19,6 @@ ip route show default | awk '{print "nameserver", $3}' >/etc/resolv.conf
 # kube-proxy sets this limit. The kernel lets only the machine's own network namespace do it.
 cover /proc/sys/net/netfilter/nf_conntrack_max 131072
 # kubeadm looks for controllers, which a nested control group does not always have.
-grep -q ' /sys/fs/cgroup ' /proc/self/mountinfo || unshare --cgroup mount -t cgroup2 cgroup2 /sys/fs/cgroup
+grep -q ' /sys/fs/cgroup ' /proc/self/mountinfo ||
+  unshare --cgroup mount -t cgroup2 cgroup2 /sys/fs/cgroup
 cover /sys/fs/cgroup/cgroup.controllers 'cpuset cpu io memory hugetlb pids'

@@ -1,10 +1,11 @@
 //go:build linux
 
-// Package node makes a host of tests a machine on which kubeadm creates a real cluster or joins one: with a kubelet that runs pods,
-// a container runtime whose containers are processes, and the programs of a release.
+// Package node makes a host of tests a machine on which kubeadm creates a real cluster or joins
+// one: with a kubelet that runs pods, a container runtime whose containers are processes, and the
+// programs of a release.
 //
-// A pod has the address of its host. The limits of pods and the capacity of a node are not real, because containers have no
-// control groups. docs/limits.md names all that is a stand-in.
+// A pod has the address of its host. The limits of pods and the capacity of a node are not real,
+// because containers have no control groups. docs/limits.md names all that is a stand-in.
 package node
 
 import (
@@ -21,11 +22,13 @@ import (
 type Options struct {
 	// Name of the host, and so of the Node.
 	Name string
-	// Store has the programs of all releases that the host will run. The host must see it at the same path.
+	// Store has the programs of all releases that the host will run. The host must see it at the
+	// same path.
 	Store kube.Store
 	// Version is the release that is installed at first.
 	Version version.Version
-	// Runtime is the path of the container runtime's program. The host must see it at the same path.
+	// Runtime is the path of the container runtime's program. The host must see it at the same
+	// path.
 	Runtime string
 }
 
@@ -41,8 +44,9 @@ const (
 //go:embed boot.sh
 var boot []byte
 
-// The units are those of Kubernetes' packages, and of containerd's as far as kubeadm looks at it. PID 1 of hosts knows no order of
-// units, so the kubelet waits for the runtime, which waits for what the boot has to do.
+// The units are those of Kubernetes' packages, and of containerd's as far as kubeadm looks at it.
+// PID 1 of hosts knows no order of units, so the kubelet waits for the runtime, which waits for
+// what the boot has to do.
 const (
 	runtimeUnit = `[Unit]
 Description=container runtime whose containers are processes
@@ -80,26 +84,30 @@ ExecStartPre=/bin/bash -c 'until [ -S ` + socket + ` ]; do sleep 0.05; done'
 `
 )
 
-// Host returns the options of a host that is ready for "kubeadm init" or "kubeadm join". Callers may add to them.
+// Host returns the options of a host that is ready for "kubeadm init" or "kubeadm join". Callers
+// may add to them.
 func (o Options) Host() hosts.Options {
 	links := map[string]string{}
 	for _, program := range []string{"kubeadm", "kubelet", "kubectl", "etcdctl", "etcdutl", "crictl"} {
 		links["/usr/bin/"+program] = o.Store.Program(o.Version, program)
 	}
+	const units = "/etc/systemd/system/"
+	runtime := fmt.Appendf(nil, runtimeUnit, o.Runtime, o.Store.Images())
 	return hosts.Options{
 		Name: o.Name, Size: diskSize, Enable: []string{runtimeService, "kubelet"}, Links: links,
 		Files: map[string][]byte{
-			bootScript:         boot,
-			"/etc/crictl.yaml": []byte("runtime-endpoint: unix://" + socket + "\n"),
-			"/etc/systemd/system/" + runtimeService + ".service":    fmt.Appendf(nil, runtimeUnit, o.Runtime, o.Store.Images()),
-			"/etc/systemd/system/kubelet.service":                   []byte(kubeletUnit),
-			"/etc/systemd/system/kubelet.service.d/10-kubeadm.conf": []byte(kubeadmDropIn),
-			"/etc/systemd/system/kubelet.service.d/20-pods.conf":    []byte(podsDropIn),
+			bootScript:                                  boot,
+			"/etc/crictl.yaml":                          []byte("runtime-endpoint: unix://" + socket + "\n"),
+			units + runtimeService + ".service":         runtime,
+			units + "kubelet.service":                   []byte(kubeletUnit),
+			units + "kubelet.service.d/10-kubeadm.conf": []byte(kubeadmDropIn),
+			units + "kubelet.service.d/20-pods.conf":    []byte(podsDropIn),
 		},
 	}
 }
 
-// Connect lets the hosts of this machine reach each other: the machine forwards packets between them. Nothing undoes it.
+// Connect lets the hosts of this machine reach each other: the machine forwards packets between
+// them. Nothing undoes it.
 func Connect() error {
 	if err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1\n"), 0); err != nil {
 		return fmt.Errorf("forwarding packets between hosts: %w", err)

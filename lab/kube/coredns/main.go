@@ -1,5 +1,5 @@
-// Command coredns is CoreDNS with the plugins that kubeadm's Corefile names. A build with all plugins compiles the SDKs of three
-// clouds.
+// Command coredns is CoreDNS with the plugins that kubeadm's Corefile names. A build with all
+// plugins compiles the SDKs of three clouds.
 package main
 
 import (

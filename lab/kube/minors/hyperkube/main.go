@@ -1,5 +1,6 @@
-// Command hyperkube is one program that is kube-apiserver, kube-controller-manager, kube-scheduler, kube-proxy or kubectl, by the
-// name under which it is called. Each is what Kubernetes releases. One program is linked faster than five, and takes less room.
+// Command hyperkube is one program that is kube-apiserver, kube-controller-manager, kube-scheduler,
+// kube-proxy or kubectl, by the name under which it is called. Each is what Kubernetes releases.
+// One program is linked faster than five, and takes less room.
 package main
 
 import (
@@ -37,7 +38,7 @@ func main() {
 	}
 	newCommand, known := servers[name]
 	if !known {
-		fmt.Fprintf(os.Stderr, "%s: unknown name; call this program as one of Kubernetes' components\n", name)
+		fmt.Fprintf(os.Stderr, "%s: unknown name. Fix: call it kube-apiserver, for example\n", name)
 		os.Exit(2)
 	}
 	os.Exit(cli.Run(newCommand()))
