@@ -1,3 +1,5 @@
+//go:build linux
+
 // Command windlass-cri is a container runtime for test hosts. Its containers are plain processes.
 package main
 

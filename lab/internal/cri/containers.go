@@ -122,6 +122,9 @@ func (s *server) StartContainer(
 		return nil, err
 	}
 	ready := func() error {
+		if c.removing.Load() {
+			return errors.New("it is being removed")
+		}
 		b, err := s.sandbox(c.Sandbox)
 		if err == nil && b.Stopped {
 			err = fmt.Errorf("sandbox %s is stopped", b.ID)

@@ -62,7 +62,9 @@ func hostPod(t *testing.T, c client, name string) string {
 }
 
 // ticker is a script that counts in its log and in a file, and ends when told so.
-const ticker = `for ((i = 0; ; i++)); do echo tick $i; echo $i >/run/tick; test -e /run/end && exit 9; sleep 0.01; done`
+const ticker = `for ((i = 0; ; i++)); do
+	echo tick $i; echo $i >/run/tick; test -e /run/end && exit 9; sleep 0.01
+done`
 
 // advance returns when the ticker has gone on.
 func advance(t *testing.T, h *hosts.Host) {
@@ -73,19 +75,24 @@ func advance(t *testing.T, h *hosts.Host) {
 func TestTheRuntimeIsKilled(t *testing.T) {
 	h, c := startHost(t)
 	c.pull("registry.k8s.io/tools:v1")
+	h.MustRun("echo covered >/run/cover; mount --bind /run/cover /proc/version")
 	pod := hostPod(t, c, "pod")
-	if ip := must(t, c.PodSandboxStatus, &runtime.PodSandboxStatusRequest{PodSandboxId: pod}).GetStatus().GetNetwork().GetIp(); ip != h.Address() {
+	sandbox := must(t, c.PodSandboxStatus, &runtime.PodSandboxStatusRequest{PodSandboxId: pod}).GetStatus()
+	if ip := sandbox.GetNetwork().GetIp(); ip != h.Address() {
 		t.Errorf("the pod's address is %s, the host's %s", ip, h.Address())
 	}
 	id := c.run(pod, "ticker", ticker)
 	started := c.status(id).GetStartedAt()
+	if out, code := c.exec(id, "cat", "/proc/version"); out != "covered" || code != 0 {
+		t.Errorf("what the host mounts below /proc: %q, %d", out, code)
+	}
 
 	for _, kill := range []string{"kill -9 $(pgrep -x windlass-cri)", "systemctl restart containerd"} {
-		before := h.MustRun("pgrep -x windlass-cri")
-		h.MustRun(kill + `; until now=$(pgrep -x windlass-cri) && [[ $now != ` + strings.TrimSpace(before) + ` ]]; do sleep 0.01; done`)
+		h.MustRun(`before=$(pgrep -x windlass-cri); ` + kill + `
+			until now=$(pgrep -x windlass-cri) && [[ $now != "$before" ]]; do sleep 0.01; done`)
 		c = connect(t, h)
 		advance(t, h)
-		if got := c.status(id); got.GetState() != runtime.ContainerState_CONTAINER_RUNNING || got.GetStartedAt() != started {
+		if got := c.status(id); !isRunning(got) || got.GetStartedAt() != started {
 			t.Errorf("after %q: %v", kill, got)
 		}
 		if out, code := c.exec(id, "cat", "/proc/1/comm"); out != "bash" || code != 0 {
@@ -101,7 +108,8 @@ func TestTheRuntimeIsKilled(t *testing.T) {
 	if _, err := c.Version(ctx, &runtime.VersionRequest{}); status.Code(err) != codes.DeadlineExceeded {
 		t.Errorf("a frozen runtime: %v", err)
 	}
-	h.MustRun("touch /run/end; while pgrep -x windlass-shim >/dev/null; do sleep 0.01; done; kill -CONT $(pgrep -x windlass-cri)")
+	h.MustRun("touch /run/end; while pgrep -x windlass-shim >/dev/null; do sleep 0.01; done")
+	h.MustRun("kill -CONT $(pgrep -x windlass-cri)")
 	if got := c.exited(id); got.GetExitCode() != 9 {
 		t.Error(got)
 	}
@@ -124,7 +132,8 @@ func TestThePowerIsCut(t *testing.T) {
 			t.Errorf("containers outlived a power cut: %v", all)
 		}
 		fails(t, c.ContainerStatus, &runtime.ContainerStatusRequest{ContainerId: id}, codes.NotFound, id)
-		if list := must(t, c.images.ListImages, &runtime.ListImagesRequest{}).GetImages(); len(list) != 1 || list[0].GetId() != image {
+		list := must(t, c.images.ListImages, &runtime.ListImagesRequest{}).GetImages()
+		if len(list) != 1 || list[0].GetId() != image {
 			t.Errorf("images: %v", list)
 		}
 		if out, err := h.Run(t.Context(), "pgrep -x windlass-shim; cat /run/tick"); err == nil {
@@ -148,10 +157,11 @@ func TestTheDiskIsFull(t *testing.T) {
 	h.FillDisk()
 	// What is left of the last block of the log, and more.
 	h.MustRun(`n=$(cat /run/tick); until (($(cat /run/tick) > n + 300)); do sleep 0.01; done`)
-	if got := c.status(id); got.GetState() != runtime.ContainerState_CONTAINER_RUNNING {
+	if got := c.status(id); !isRunning(got) {
 		t.Error(got)
 	}
-	if _, err := c.images.PullImage(t.Context(), &runtime.PullImageRequest{Image: &runtime.ImageSpec{Image: "registry.k8s.io/tools:v1"}}); !full(err) {
+	pull := &runtime.PullImageRequest{Image: &runtime.ImageSpec{Image: "registry.k8s.io/tools:v1"}}
+	if _, err := c.images.PullImage(t.Context(), pull); !full(err) {
 		t.Errorf("pulling: %v", err)
 	}
 	// A container that logs nothing starts and ends as usual.

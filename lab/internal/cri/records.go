@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
@@ -43,7 +44,7 @@ type sandbox struct {
 	Config  protoJSON[*runtime.PodSandboxConfig]
 }
 
-// containerRecord is one container. Its fields do not change.
+// containerRecord is one container. Its exported fields do not change.
 type containerRecord struct {
 	ID, Sandbox string
 	Created     time.Time
@@ -53,6 +54,8 @@ type containerRecord struct {
 	Config         protoJSON[*runtime.ContainerConfig]
 
 	process *container.Container
+	// removing is true while the container is being removed: it must not start any more.
+	removing atomic.Bool
 }
 
 // recordFile is in the folder of a container. It is written last and removed first: a folder
@@ -118,19 +121,18 @@ func brokenRecord(path string, err error) error {
 
 // remove kills a container and forgets it.
 func (s *server) remove(c *containerRecord) error {
-	folder := s.containerFolder(c.ID)
-	if err := c.process.Stop(killSignal, 0); err != nil {
-		return err
+	c.removing.Store(true)
+	err := c.process.Stop(killSignal, 0)
+	if err == nil {
+		err = os.Remove(filepath.Join(s.containerFolder(c.ID), recordFile))
 	}
-	err := os.Remove(filepath.Join(folder, recordFile))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if err := c.process.Remove(); err != nil {
+		c.removing.Store(false)
 		return err
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	delete(s.containers, c.ID)
-	return nil
+	s.mu.Unlock()
+	// Nobody reads the folder any more. If it stays, the next runtime removes it.
+	return c.process.Remove()
 }

@@ -60,7 +60,8 @@ func must[Q, R any](t *testing.T, method func(context.Context, Q, ...grpc.CallOp
 
 // fails calls a method that must fail with the code, and a message that contains want.
 func fails[Q, R any](
-	t *testing.T, method func(context.Context, Q, ...grpc.CallOption) (R, error), request Q, code codes.Code, want string,
+	t *testing.T, method func(context.Context, Q, ...grpc.CallOption) (R, error), request Q,
+	code codes.Code, want string,
 ) {
 	t.Helper()
 	response, err := method(t.Context(), request)
@@ -131,9 +132,11 @@ func write(t *testing.T, path, content string) {
 
 func (c client) pull(name string) string {
 	c.t.Helper()
-	spec := &runtime.ImageSpec{Image: name}
-	return must(c.t, c.images.PullImage, &runtime.PullImageRequest{Image: spec}).GetImageRef()
+	r := &runtime.PullImageRequest{Image: imageSpec(name)}
+	return must(c.t, c.images.PullImage, r).GetImageRef()
 }
+
+func imageSpec(name string) *runtime.ImageSpec { return &runtime.ImageSpec{Image: name} }
 
 // pod runs a sandbox as a kubelet asks for it.
 func (c client) pod(name string) string {
@@ -144,8 +147,10 @@ func (c client) pod(name string) string {
 func podConfig(t *testing.T, name string) *runtime.PodSandboxConfig {
 	t.Helper()
 	return &runtime.PodSandboxConfig{
-		Metadata: &runtime.PodSandboxMetadata{Name: name, Uid: name + "-uid", Namespace: "kube-system", Attempt: 1},
-		Labels:   map[string]string{"pod": name}, LogDirectory: filepath.Join(t.TempDir(), "pods", name),
+		Metadata: &runtime.PodSandboxMetadata{
+			Name: name, Uid: name + "-uid", Namespace: "kube-system", Attempt: 1,
+		},
+		Labels: map[string]string{"pod": name}, LogDirectory: filepath.Join(t.TempDir(), "pods", name),
 		Linux: &runtime.LinuxPodSandboxConfig{SecurityContext: &runtime.LinuxSandboxSecurityContext{
 			NamespaceOptions: &runtime.NamespaceOption{
 				Network: runtime.NamespaceMode_NODE, Pid: runtime.NamespaceMode_CONTAINER,
@@ -158,8 +163,9 @@ func podConfig(t *testing.T, name string) *runtime.PodSandboxConfig {
 func (c client) create(pod, name, script string, change ...func(*runtime.ContainerConfig)) string {
 	c.t.Helper()
 	config := &runtime.ContainerConfig{
-		Metadata: &runtime.ContainerMetadata{Name: name}, Image: &runtime.ImageSpec{Image: "registry.k8s.io/tools:v1"},
-		Command: []string{"bash", "-c", script}, LogPath: name + "/0.log", Labels: map[string]string{"container": name},
+		Metadata: &runtime.ContainerMetadata{Name: name}, Labels: map[string]string{"container": name},
+		Image:   &runtime.ImageSpec{Image: "registry.k8s.io/tools:v1"},
+		Command: []string{"bash", "-c", script}, LogPath: name + "/0.log",
 	}
 	for _, do := range change {
 		do(config)
@@ -178,6 +184,10 @@ func (c client) run(pod, name, script string) string {
 func (c client) status(id string) *runtime.ContainerStatus {
 	c.t.Helper()
 	return must(c.t, c.ContainerStatus, &runtime.ContainerStatusRequest{ContainerId: id}).GetStatus()
+}
+
+func isRunning(s *runtime.ContainerStatus) bool {
+	return s.GetState() == runtime.ContainerState_CONTAINER_RUNNING
 }
 
 // exited returns the status when the container has ended.

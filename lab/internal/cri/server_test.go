@@ -3,7 +3,10 @@
 package cri
 
 import (
+	"io"
+	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -70,10 +73,13 @@ func TestAPodsLife(t *testing.T) {
 	}
 	fails(t, s.StartContainer, start, codes.Unknown, "started before")
 
-	running := s.run(pod, "running", "exec sleep 1000")
+	// Of a smaller program than bash, the kernel may count no memory.
+	running := s.run(pod, "running", "sleep 1000 & wait")
 	checkFilters(t, s, pod, other, c, running)
-	stats := must(t, s.PodSandboxStats, &runtime.PodSandboxStatsRequest{PodSandboxId: pod}).GetStats().GetLinux().GetContainers()
-	if len(stats) != 1 || stats[0].GetAttributes().GetId() != running || stats[0].GetMemory().GetRssBytes().GetValue() == 0 {
+	usage := must(t, s.PodSandboxStats, &runtime.PodSandboxStatsRequest{PodSandboxId: pod}).GetStats()
+	stats := usage.GetLinux().GetContainers()
+	if len(stats) != 1 || stats[0].GetAttributes().GetId() != running ||
+		stats[0].GetMemory().GetRssBytes().GetValue() == 0 {
 		t.Error(stats)
 	}
 
@@ -104,9 +110,10 @@ func TestAPodsLife(t *testing.T) {
 
 func checkFilters(t *testing.T, s *service, pod, other, ended, running string) {
 	t.Helper()
-	state := func(state runtime.ContainerState) *runtime.ContainerStateValue {
-		return &runtime.ContainerStateValue{State: state}
+	state := func(state runtime.ContainerState) *runtime.ContainerFilter {
+		return &runtime.ContainerFilter{State: &runtime.ContainerStateValue{State: state}}
 	}
+	main := map[string]string{"container": "main"}
 	for name, c := range map[string]struct {
 		filter *runtime.ContainerFilter
 		want   []string
@@ -114,13 +121,14 @@ func checkFilters(t *testing.T, s *service, pod, other, ended, running string) {
 		"all":     {nil, []string{running, ended}},
 		"id":      {&runtime.ContainerFilter{Id: ended}, []string{ended}},
 		"pod":     {&runtime.ContainerFilter{PodSandboxId: other}, nil},
-		"running": {&runtime.ContainerFilter{State: state(runtime.ContainerState_CONTAINER_RUNNING)}, []string{running}},
-		"created": {&runtime.ContainerFilter{State: state(runtime.ContainerState_CONTAINER_CREATED)}, nil},
-		"label":   {&runtime.ContainerFilter{LabelSelector: map[string]string{"container": "main"}}, []string{ended}},
-		"both":    {&runtime.ContainerFilter{Id: running, LabelSelector: map[string]string{"container": "main"}}, nil},
+		"running": {state(runtime.ContainerState_CONTAINER_RUNNING), []string{running}},
+		"created": {state(runtime.ContainerState_CONTAINER_CREATED), nil},
+		"label":   {&runtime.ContainerFilter{LabelSelector: main}, []string{ended}},
+		"both":    {&runtime.ContainerFilter{Id: running, LabelSelector: main}, nil},
 	} {
 		var got []string
-		for _, c := range must(t, s.ListContainers, &runtime.ListContainersRequest{Filter: c.filter}).GetContainers() {
+		r := &runtime.ListContainersRequest{Filter: c.filter}
+		for _, c := range must(t, s.ListContainers, r).GetContainers() {
 			got = append(got, c.GetId())
 		}
 		if diff := cmp.Diff(c.want, got); diff != "" {
@@ -203,10 +211,11 @@ func TestTwoRuntimesAndBrokenRecords(t *testing.T) {
 	s := serve(t)
 	pod := s.pod("pod")
 	running := s.run(pod, "running", "exec sleep 1000")
-	if err := Serve(t.Context(), s.options); err == nil || !strings.Contains(err.Error(), "another runtime serves from") {
+	err := Serve(t.Context(), s.options)
+	if err == nil || !strings.Contains(err.Error(), "another runtime serves from") {
 		t.Errorf("a second runtime: %v", err)
 	}
-	if got := s.status(running); got.GetState() != runtime.ContainerState_CONTAINER_RUNNING {
+	if got := s.status(running); !isRunning(got) {
 		t.Error(got)
 	}
 	s.stop()
@@ -235,7 +244,7 @@ func TestImages(t *testing.T) {
 		t.Error("the same content has two ids")
 	}
 	find := func(name string) *runtime.Image {
-		r := &runtime.ImageStatusRequest{Image: &runtime.ImageSpec{Image: name}}
+		r := &runtime.ImageStatusRequest{Image: imageSpec(name)}
 		return must(t, s.images.ImageStatus, r).GetImage()
 	}
 	want := []string{"registry.k8s.io/copy:v2", "registry.k8s.io/pause:3.10"}
@@ -244,22 +253,24 @@ func TestImages(t *testing.T) {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
-	fails(t, s.images.PullImage, &runtime.PullImageRequest{Image: &runtime.ImageSpec{Image: "registry.k8s.io/pause:4"}},
+	fails(t, s.images.PullImage, &runtime.PullImageRequest{Image: imageSpec("registry.k8s.io/pause:4")},
 		codes.NotFound, "registry.k8s.io/pause:4")
 	s.restart(t)
 	if got := must(t, s.images.ListImages, &runtime.ListImagesRequest{}).GetImages(); len(got) != 2 {
 		t.Error(got)
 	}
-	filter := &runtime.ImageFilter{Image: &runtime.ImageSpec{Image: want[1]}}
+	filter := &runtime.ImageFilter{Image: imageSpec(want[1])}
 	if got := must(t, s.images.ListImages, &runtime.ListImagesRequest{Filter: filter}).GetImages(); len(got) != 1 {
 		t.Error(got)
 	}
-	must(t, s.images.RemoveImage, &runtime.RemoveImageRequest{Image: &runtime.ImageSpec{Image: pause}})
-	must(t, s.images.RemoveImage, &runtime.RemoveImageRequest{Image: &runtime.ImageSpec{Image: pause}})
+	must(t, s.images.RemoveImage, &runtime.RemoveImageRequest{Image: imageSpec(pause)})
+	must(t, s.images.RemoveImage, &runtime.RemoveImageRequest{Image: imageSpec(pause)})
 	if got := find(want[0]); got != nil {
 		t.Error(got)
 	}
-	config := &runtime.ContainerConfig{Metadata: &runtime.ContainerMetadata{Name: "c"}, Image: &runtime.ImageSpec{Image: pause}}
+	config := &runtime.ContainerConfig{
+		Metadata: &runtime.ContainerMetadata{Name: "c"}, Image: imageSpec(pause),
+	}
 	fails(t, s.CreateContainer, &runtime.CreateContainerRequest{PodSandboxId: s.pod("p"), Config: config},
 		codes.NotFound, "was not pulled")
 }
@@ -274,12 +285,15 @@ func TestExecSync(t *testing.T) {
 	if len(big) != maxOutput || code != 0 {
 		t.Errorf("%d bytes, %d", len(big), code)
 	}
-	fails(t, s.ExecSync, &runtime.ExecSyncRequest{ContainerId: c, Cmd: []string{"sleep", "1001"}, Timeout: 1},
-		codes.DeadlineExceeded, "did not end within 1 s")
-	fails(t, s.ExecSync, &runtime.ExecSyncRequest{ContainerId: c, Cmd: []string{"no-such-program"}}, codes.Unknown, "no-such-program")
+	request := func(args ...string) *runtime.ExecSyncRequest {
+		return &runtime.ExecSyncRequest{ContainerId: c, Cmd: args, Timeout: 1}
+	}
+	fails(t, s.ExecSync, request("sleep", "1001"), codes.DeadlineExceeded, "did not end within 1 s")
+	fails(t, s.ExecSync, request("no-such-program"), codes.Unknown, "no-such-program")
 	must(t, s.StopContainer, &runtime.StopContainerRequest{ContainerId: c})
-	fails(t, s.ExecSync, &runtime.ExecSyncRequest{ContainerId: c, Cmd: []string{"true"}}, codes.FailedPrecondition, "not running")
-	fails(t, s.ReopenContainerLog, &runtime.ReopenContainerLogRequest{ContainerId: c}, codes.FailedPrecondition, "not running")
+	fails(t, s.ExecSync, request("true"), codes.FailedPrecondition, "not running")
+	fails(t, s.ReopenContainerLog, &runtime.ReopenContainerLogRequest{ContainerId: c},
+		codes.FailedPrecondition, "not running")
 }
 
 // TestEmptyRequests calls every method with nothing in the request.
@@ -330,6 +344,14 @@ func TestNonsense(t *testing.T) {
 		must(t, s.StopContainer, &runtime.StopContainerRequest{ContainerId: name, Timeout: -1})
 		must(t, s.RemovePodSandbox, &runtime.RemovePodSandboxRequest{PodSandboxId: name})
 	}
+	garbage, err := net.Dial("unix", s.options.Socket)
+	if err == nil {
+		_, err = garbage.Write([]byte(strings.Repeat("nonsense\x00\xff", 1000)))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.ReadAll(garbage) // The runtime closes the connection.
 	relative := podConfig(t, "pod")
 	relative.LogDirectory = "logs"
 	fails(t, s.RunPodSandbox, &runtime.RunPodSandboxRequest{Config: relative}, codes.InvalidArgument, "absolute")
@@ -339,11 +361,31 @@ func TestNonsense(t *testing.T) {
 		c.Command, c.WorkingDir, c.LogPath = []string{"a\x00b"}, "/../..", "../../x\x00/y"
 	})
 	fails(t, s.StartContainer, &runtime.StartContainerRequest{ContainerId: id}, codes.Unknown, "invalid argument")
-	if got := s.status(id); got.GetState() != runtime.ContainerState_CONTAINER_EXITED || got.GetReason() != "StartError" {
+	if got := s.exited(id); got.GetReason() != "StartError" {
 		t.Error(got)
 	}
 	if _, err := os.Stat(s.options.State); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestRemoveDuringStart removes containers that are being started. Nothing may run afterwards.
+func TestRemoveDuringStart(t *testing.T) {
+	s := serve(t)
+	pod := s.pod("pod")
+	mark := filepath.Join(t.TempDir(), "mark")
+	for range 5 {
+		c := s.create(pod, "c", "exec -a "+mark+" sleep 1000")
+		started := make(chan error, 1)
+		go func() {
+			_, err := s.StartContainer(t.Context(), &runtime.StartContainerRequest{ContainerId: c})
+			started <- err
+		}()
+		must(t, s.RemoveContainer, &runtime.RemoveContainerRequest{ContainerId: c})
+		err := <-started
+		if out, _ := exec.Command("pgrep", "-f", "^"+mark).Output(); len(out) > 0 {
+			t.Errorf("process %s runs; start: %v", out, err)
+		}
 	}
 }
 
@@ -361,7 +403,7 @@ func TestStopDuringStart(t *testing.T) {
 		}()
 		must(t, s.StopPodSandbox, &runtime.StopPodSandboxRequest{PodSandboxId: pod})
 		err := <-started
-		if got := s.status(c).GetState(); got == runtime.ContainerState_CONTAINER_RUNNING {
+		if isRunning(s.status(c)) {
 			t.Errorf("it runs; start: %v", err)
 		}
 	}

@@ -138,6 +138,9 @@ func unsupportedNamespaces(options *runtime.NamespaceOption) []string {
 
 func computeUser(security *runtime.LinuxContainerSecurityContext) (container.User, error) {
 	var user container.User
+	if security.GetRunAsGroup() != nil && security.GetRunAsUser() == nil {
+		return user, status.Error(codes.InvalidArgument, "runAsGroup is set, and runAsUser is not")
+	}
 	set := func(id *uint32, value int64, name string) error {
 		if value < 0 || value > math.MaxUint32 {
 			return status.Errorf(codes.InvalidArgument, "%s is %d, which is no id", name, value)

@@ -13,6 +13,13 @@ import (
 	"github.com/windlass-dev/windlass/lab/internal/cri/internal/images"
 )
 
+type (
+	security = runtime.LinuxContainerSecurityContext
+	options  = runtime.NamespaceOption
+)
+
+func number(n int64) *runtime.Int64Value { return &runtime.Int64Value{Value: n} }
+
 var image = contents{folder: "/images/etcd", config: images.Config{
 	Entrypoint: []string{"etcd"}, Cmd: []string{"--help"}, Env: []string{"A=image", "B=image"},
 }}
@@ -20,19 +27,26 @@ var image = contents{folder: "/images/etcd", config: images.Config{
 func TestComputeSpec(t *testing.T) {
 	pod := &runtime.PodSandboxConfig{Hostname: "node-1", LogDirectory: "/var/log/pods/p"}
 	got, err := computeSpec(image, pod, &runtime.ContainerConfig{
-		Metadata: &runtime.ContainerMetadata{Name: "c"}, Args: []string{"--data-dir=/data"}, WorkingDir: "/data", LogPath: "c/0.log",
-		Envs: []*runtime.KeyValue{{Key: "A", Value: []byte("pod")}, {Key: "PATH", Value: []byte("/bin")}},
-		Mounts: []*runtime.Mount{
-			{HostPath: "/b", ContainerPath: "/data/sub/../pki", Readonly: true}, {HostPath: "/a/", ContainerPath: "/data"},
+		Metadata: &runtime.ContainerMetadata{Name: "c"}, LogPath: "c/0.log",
+		Args: []string{"--data-dir=/data"}, WorkingDir: "/data",
+		Envs: []*runtime.KeyValue{
+			{Key: "A", Value: []byte("pod")}, {Key: "PATH", Value: []byte("/bin")},
 		},
-		Linux: &runtime.LinuxContainerConfig{SecurityContext: &runtime.LinuxContainerSecurityContext{
-			RunAsUser: &runtime.Int64Value{Value: 1}, RunAsGroup: &runtime.Int64Value{Value: 2}, SupplementalGroups: []int64{3},
+		Mounts: []*runtime.Mount{
+			{HostPath: "/b", ContainerPath: "/data/sub/../pki", Readonly: true},
+			{HostPath: "/a/", ContainerPath: "/data"},
+		},
+		Linux: &runtime.LinuxContainerConfig{SecurityContext: &security{
+			RunAsUser: number(1), RunAsGroup: number(2), SupplementalGroups: []int64{3},
 			ReadonlyRootfs: true, NoNewPrivs: true, Privileged: true,
-			NamespaceOptions: &runtime.NamespaceOption{Pid: runtime.NamespaceMode_CONTAINER, Network: runtime.NamespaceMode_POD},
+			NamespaceOptions: &options{
+				Pid: runtime.NamespaceMode_CONTAINER, Network: runtime.NamespaceMode_POD,
+			},
 		}},
 	})
 	want := container.Spec{
-		Args: []string{"etcd", "--data-dir=/data"}, Dir: "/data", Programs: "/images/etcd", Log: "/var/log/pods/p/c/0.log",
+		Args: []string{"etcd", "--data-dir=/data"}, Dir: "/data",
+		Programs: "/images/etcd", Log: "/var/log/pods/p/c/0.log",
 		Env: []string{"A=pod", "B=image", "HOME=/", "HOSTNAME=node-1", "PATH=/images/etcd:/bin"},
 		Mounts: []container.Mount{
 			{Source: "/a", Target: "/data"}, {Source: "/b", Target: "/data/pki", ReadOnly: true},
@@ -59,12 +73,12 @@ func TestComputeArgs(t *testing.T) {
 }
 
 // secure returns a container with a security context.
-func secure(c *runtime.LinuxContainerSecurityContext) *runtime.ContainerConfig {
+func secure(c *security) *runtime.ContainerConfig {
 	return &runtime.ContainerConfig{Linux: &runtime.LinuxContainerConfig{SecurityContext: c}}
 }
 
-func namespaces(options *runtime.NamespaceOption) *runtime.ContainerConfig {
-	return secure(&runtime.LinuxContainerSecurityContext{NamespaceOptions: options})
+func namespaces(o *options) *runtime.ContainerConfig {
+	return secure(&security{NamespaceOptions: o})
 }
 
 func mounted(m *runtime.Mount) *runtime.ContainerConfig {
@@ -72,20 +86,22 @@ func mounted(m *runtime.Mount) *runtime.ContainerConfig {
 }
 
 func TestContainersThatAreRefused(t *testing.T) {
+	const bidirectional = runtime.MountPropagation_PROPAGATION_BIDIRECTIONAL
 	for want, config := range map[string]*runtime.ContainerConfig{
-		"PID namespace that containers share": namespaces(&runtime.NamespaceOption{Pid: runtime.NamespaceMode_POD}),
-		"PID namespace of the host":           namespaces(&runtime.NamespaceOption{Pid: runtime.NamespaceMode_NODE}),
-		"PID namespace of another container":  namespaces(&runtime.NamespaceOption{Pid: runtime.NamespaceMode_TARGET}),
-		"user namespaces":                     namespaces(&runtime.NamespaceOption{UsernsOptions: &runtime.UserNamespace{}}),
-		"a user by name":                      secure(&runtime.LinuxContainerSecurityContext{RunAsUsername: "nobody"}),
-		"runAsUser is -1":                     secure(&runtime.LinuxContainerSecurityContext{RunAsUser: &runtime.Int64Value{Value: -1}}),
-		"runAsGroup is 4294967296":            secure(&runtime.LinuxContainerSecurityContext{RunAsGroup: &runtime.Int64Value{Value: 1 << 32}}),
-		"a supplemental group is -2":          secure(&runtime.LinuxContainerSecurityContext{SupplementalGroups: []int64{-2}}),
+		"PID namespace that containers share": namespaces(&options{Pid: runtime.NamespaceMode_POD}),
+		"PID namespace of the host":           namespaces(&options{Pid: runtime.NamespaceMode_NODE}),
+		"PID namespace of another container":  namespaces(&options{Pid: runtime.NamespaceMode_TARGET}),
+		"user namespaces":                     namespaces(&options{UsernsOptions: &runtime.UserNamespace{}}),
+		"a user by name":                      secure(&security{RunAsUsername: "nobody"}),
+		"runAsUser is -1":                     secure(&security{RunAsUser: number(-1)}),
+		"runAsGroup is 4294967296":            secure(&security{RunAsUser: number(0), RunAsGroup: number(1 << 32)}),
+		"runAsUser is not":                    secure(&security{RunAsGroup: number(1)}),
+		"a supplemental group is -2":          secure(&security{SupplementalGroups: []int64{-2}}),
 		"a terminal":                          {Tty: true},
 		"support devices":                     {Devices: []*runtime.Device{{}}},
 		"CDI devices":                         {CDIDevices: []*runtime.CDIDevice{{}}},
 		"image as a volume":                   mounted(&runtime.Mount{Image: &runtime.ImageSpec{Image: "x"}}),
-		"mount propagation at /m":             mounted(&runtime.Mount{ContainerPath: "/m", Propagation: runtime.MountPropagation_PROPAGATION_BIDIRECTIONAL}),
+		"mount propagation at /m":             mounted(&runtime.Mount{ContainerPath: "/m", Propagation: bidirectional}),
 		"recursive read-only":                 mounted(&runtime.Mount{RecursiveReadOnly: true}),
 		"ID-mapped":                           mounted(&runtime.Mount{GidMappings: []*runtime.IDMapping{{}}}),
 		`cannot mount "a" at "/m"`:            mounted(&runtime.Mount{HostPath: "a", ContainerPath: "/m"}),
@@ -105,19 +121,23 @@ func TestPodsThatAreRefused(t *testing.T) {
 	linux := func(c *runtime.LinuxPodSandboxConfig) *runtime.PodSandboxConfig {
 		return &runtime.PodSandboxConfig{Linux: c}
 	}
-	options := func(o *runtime.NamespaceOption) *runtime.PodSandboxConfig {
-		return linux(&runtime.LinuxPodSandboxConfig{SecurityContext: &runtime.LinuxSandboxSecurityContext{NamespaceOptions: o}})
+	withOptions := func(o *options) *runtime.PodSandboxConfig {
+		return linux(&runtime.LinuxPodSandboxConfig{
+			SecurityContext: &runtime.LinuxSandboxSecurityContext{NamespaceOptions: o},
+		})
 	}
+	sysctls := map[string]string{"a": "b"}
+	const hostPID = "the PID namespace of the host"
 	for name, c := range map[string]struct {
 		config  *runtime.PodSandboxConfig
 		handler string
 		want    []string
 	}{
-		"usual":   {options(&runtime.NamespaceOption{Pid: runtime.NamespaceMode_CONTAINER}), "", nil},
+		"usual":   {withOptions(&options{Pid: runtime.NamespaceMode_CONTAINER}), "", nil},
 		"nothing": {nil, "", nil},
-		"hostPID": {options(&runtime.NamespaceOption{Pid: runtime.NamespaceMode_NODE}), "", []string{"the PID namespace of the host"}},
+		"hostPID": {withOptions(&options{Pid: runtime.NamespaceMode_NODE}), "", []string{hostPID}},
 		"handler": {nil, "kata", []string{`the runtime handler "kata"`}},
-		"sysctls": {linux(&runtime.LinuxPodSandboxConfig{Sysctls: map[string]string{"a": "b"}}), "", []string{"sysctls"}},
+		"sysctls": {linux(&runtime.LinuxPodSandboxConfig{Sysctls: sysctls}), "", []string{"sysctls"}},
 	} {
 		if diff := cmp.Diff(c.want, unsupportedPod(c.config, c.handler)); diff != "" {
 			t.Errorf("%s: %s", name, diff)

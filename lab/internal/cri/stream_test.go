@@ -39,8 +39,11 @@ func TestExecStreams(t *testing.T) {
 		code    int
 		out     string
 	}{
-		"pipes":    {&runtime.ExecRequest{Stdin: true, Stdout: true, Stderr: true}, "tr a b; exit 3", 3, "input"},
-		"terminal": {&runtime.ExecRequest{Stdin: true, Stdout: true, Tty: true}, "read line; test -t 0 && echo got $line", 0, "got input"},
+		"pipes": {&runtime.ExecRequest{Stdin: true, Stdout: true, Stderr: true}, "tr a b; exit 3", 3, "input"},
+		"terminal": {
+			&runtime.ExecRequest{Stdin: true, Stdout: true, Tty: true},
+			"read line; test -t 0 && echo got $line", 0, "got input",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			x.request.ContainerId, x.request.Cmd = c, []string{"bash", "-c", x.script}
@@ -50,7 +53,9 @@ func TestExecStreams(t *testing.T) {
 				t.Fatal(err)
 			}
 			var out, errs bytes.Buffer
-			options := remotecommand.StreamOptions{Stdin: strings.NewReader("input\n"), Stdout: &out, Tty: x.request.GetTty()}
+			options := remotecommand.StreamOptions{
+				Stdin: strings.NewReader("input\n"), Stdout: &out, Tty: x.request.GetTty(),
+			}
 			if x.request.GetStderr() {
 				options.Stderr = &errs
 			}

@@ -108,6 +108,17 @@ func logLines(t *testing.T, c *Container) []string {
 	return lines
 }
 
+// awaitLog returns the log when it has an entry: the shim writes after the container does.
+func awaitLog(t *testing.T, c *Container) []string {
+	t.Helper()
+	for {
+		if lines := logLines(t, c); len(lines) > 0 {
+			return lines
+		}
+		execute(t, c, "sleep 0.01")
+	}
+}
+
 func execute(t *testing.T, c *Container, script string) string {
 	t.Helper()
 	var out bytes.Buffer
@@ -147,11 +158,14 @@ func TestExitAndLog(t *testing.T) {
 		reason string
 		log    []string
 	}{
-		"success":   {shell("echo out; echo err >&2"), 0, ReasonCompleted, []string{"stdout F out", "stderr F err"}},
-		"failure":   {shell("exit 7"), 7, ReasonError, nil},
-		"signal":    {shell("{ bash -c 'kill -KILL $$' ; } 2>/dev/null; exit $?"), 137, ReasonError, nil},
-		"no line":   {shell("printf a"), 0, ReasonCompleted, []string{"stdout F a"}},
-		"long line": {shell("printf %016384d 0 | tr 0 x; echo y"), 0, ReasonCompleted, []string{"stdout P " + long, "stdout F y"}},
+		"success": {shell("echo out; echo err >&2"), 0, ReasonCompleted, []string{"stdout F out", "stderr F err"}},
+		"failure": {shell("exit 7"), 7, ReasonError, nil},
+		"signal":  {shell("{ bash -c 'kill -KILL $$' ; } 2>/dev/null; exit $?"), 137, ReasonError, nil},
+		"no line": {shell("printf a"), 0, ReasonCompleted, []string{"stdout F a"}},
+		"long line": {
+			shell("printf %016384d 0 | tr 0 x; echo y"), 0, ReasonCompleted,
+			[]string{"stdout P " + long, "stdout F y"},
+		},
 		"first process": {
 			shell("echo $$; cd /proc; echo [0-9]*"), 0, ReasonCompleted, []string{"stdout F 1", "stdout F 1"},
 		},
@@ -161,7 +175,10 @@ func TestExitAndLog(t *testing.T) {
 		},
 		"working directory": {Spec{Args: []string{"pwd"}, Dir: "/usr"}, 0, ReasonCompleted, []string{"stdout F /usr"}},
 		"no input":          {shell("wc -c"), 0, ReasonCompleted, []string{"stdout F 0"}},
-		"nothing inherited": {shell("cd /proc/1/fd; for f in *; do [[ ! -e $f ]] || echo $f; done"), 0, ReasonCompleted, []string{"stdout F 0", "stdout F 1", "stdout F 2"}},
+		"nothing inherited": {
+			shell("cd /proc/1/fd; for f in *; do [[ ! -e $f ]] || echo $f; done"), 0, ReasonCompleted,
+			[]string{"stdout F 0", "stdout F 1", "stdout F 2"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			container := start(t, c.spec)
@@ -208,7 +225,8 @@ func TestStartFails(t *testing.T) {
 				!strings.Contains(status.Message, c.want) {
 				t.Errorf("%+v", status)
 			}
-			if err := container.Start("/proc/self/exe", always); err == nil || !strings.Contains(err.Error(), "started before") {
+			err = container.Start("/proc/self/exe", always)
+			if err == nil || !strings.Contains(err.Error(), "started before") {
 				t.Errorf("the second start: %v", err)
 			}
 		})
@@ -303,7 +321,8 @@ func TestFrozen(t *testing.T) {
 			if err := container.Stop(unix.SIGTERM, time.Millisecond); err != nil {
 				t.Error(err)
 			}
-			if _, status := read(t, container); status.State != Exited || status.ExitCode != 137 || status.Reason != c.reason {
+			_, status := read(t, container)
+			if status.State != Exited || status.ExitCode != 137 || status.Reason != c.reason {
 				t.Errorf("%+v", status)
 			}
 		})
@@ -408,13 +427,14 @@ func TestUser(t *testing.T) {
 	if got := execute(t, c, "grep -c '^NoNewPrivs:.*1' /proc/1/status"); got != "1" {
 		t.Error(got)
 	}
-	if diff := cmp.Diff([]string{"stdout F 1234"}, logLines(t, c)); diff != "" {
+	if diff := cmp.Diff([]string{"stdout F 1234"}, awaitLog(t, c)); diff != "" {
 		t.Error(diff)
 	}
 }
 
 func TestReopenLog(t *testing.T) {
 	c := startReady(t, `trap 'echo "after"; touch "$READY.2"' USR1; echo "before"`, Spec{})
+	awaitLog(t, c)
 	run, _ := read(t, c)
 	spec, err := readSpec(c.dir)
 	if err != nil {

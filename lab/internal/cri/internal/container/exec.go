@@ -56,7 +56,9 @@ func (c *Container) Exec(ctx context.Context, x Execution) (code int, err error)
 		Credential: &syscall.Credential{Uid: user.UID, Gid: user.GID, Groups: user.Groups},
 	}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, unix.SIGKILL) }
-	start := func() error { return startInside(run.Main, spec, cmd) }
+	start := func() error {
+		return onNewThread(func() error { return enterAndStart(run.Main, spec, cmd) })
+	}
 	if x.Terminal {
 		err = x.runOnTerminal(cmd, start)
 	} else {
@@ -93,17 +95,24 @@ func (x Execution) runOnPipes(cmd *exec.Cmd, start func() error) error {
 	return cmd.Wait()
 }
 
-// startInside starts cmd in the namespaces of a process. Only the thread enters them; it is never
-// unlocked, so it ends with the goroutine.
-func startInside(main process, spec Spec, cmd *exec.Cmd) error {
+// onNewThread calls do on a thread that nothing else uses before or after. The thread is never
+// unlocked, so it ends with the goroutine, and with it the namespaces that do has entered.
+func onNewThread(do func() error) error {
 	result := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread()
-		result <- enterAndStart(main, spec, cmd)
+		if unix.Gettid() == unix.Getpid() {
+			// The first thread cannot end. While it waits here, the next goroutine gets another.
+			defer runtime.UnlockOSThread()
+			result <- onNewThread(do)
+			return
+		}
+		result <- do()
 	}()
 	return <-result
 }
 
+// enterAndStart starts cmd in the namespaces of a process. The thread stays in them.
 func enterAndStart(main process, spec Spec, cmd *exec.Cmd) error {
 	h, err := main.open()
 	if errors.Is(err, unix.ESRCH) {

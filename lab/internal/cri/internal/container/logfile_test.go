@@ -33,7 +33,9 @@ func TestLogKeepsEveryByte(t *testing.T) {
 		_ = os.Remove(path)
 		piece := rapid.OneOf(
 			rapid.SliceOfN(rapid.SampledFrom([]byte("ab\n ")), 0, 20),
-			rapid.Map(rapid.IntRange(maxLine-2, 2*maxLine+2), func(n int) []byte { return bytes.Repeat([]byte("x"), n) }),
+			rapid.Map(rapid.IntRange(maxLine-2, 2*maxLine+2), func(n int) []byte {
+				return bytes.Repeat([]byte("x"), n)
+			}),
 		)
 		stream := testLog(t, path).stream("stdout")
 		var want []byte

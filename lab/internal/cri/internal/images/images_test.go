@@ -73,7 +73,8 @@ func TestPullFindRemove(t *testing.T) {
 	if twin.ID != image.ID {
 		t.Errorf("the same content has the IDs %s and %s", image.ID, twin.ID)
 	}
-	if short := pull(t, store, "busybox"); short.Reference != "docker.io/library/busybox:latest" || short.ID == image.ID {
+	short := pull(t, store, "busybox")
+	if short.Reference != "docker.io/library/busybox:latest" || short.ID == image.ID {
 		t.Errorf("%+v", short)
 	}
 

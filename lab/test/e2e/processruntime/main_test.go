@@ -1,8 +1,8 @@
 //go:build linux
 
-// Package staticpods_test runs static pods of real kubelets in the process runtime, without an API
-// server.
-package staticpods_test
+// Package processruntime_test runs static pods of real kubelets in the process runtime, without an
+// API server, and validates the runtime with critest, the suite of cri-tools.
+package processruntime_test
 
 import (
 	"context"
@@ -113,18 +113,19 @@ containerLogMonitorInterval: 3s
 `
 )
 
+func require(t *testing.T) {
+	t.Helper()
+	if os.Getenv("WINDLASS_E2E") != "1" {
+		t.Skip("set WINDLASS_E2E=1 to run pods of real kubelets, and critest")
+	}
+	hosts.Require(t)
+}
+
 // start boots a host with a kubelet of a minor.
 func start(t *testing.T, minor version.Minor) *hosts.Host {
 	t.Helper()
-	if os.Getenv("WINDLASS_E2E") != "1" {
-		t.Skip("set WINDLASS_E2E=1 to run pods of real kubelets")
-	}
-	hosts.Require(t)
+	require(t)
 	binaries, err := kube.Build(t.Context(), repository, minor)
-	if err != nil {
-		t.Fatal(err)
-	}
-	runtime, err := programs.BuildRuntime()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,16 +135,34 @@ func start(t *testing.T, minor version.Minor) *hosts.Host {
 	}
 	files := map[string][]byte{
 		manifest: []byte(pod), "/var/lib/kubelet/config.yaml": []byte(kubeletConfig),
-		"/etc/systemd/system/containerd.service": []byte(runtimeUnit),
-		"/etc/systemd/system/kubelet.service":    []byte(kubeletUnit),
+		"/etc/systemd/system/kubelet.service":              []byte(kubeletUnit),
+		"/usr/bin/kubelet":                                 read(t, binaries.Kubelet),
+		images + "registry.k8s.io/server/v1/" + serverName: read(t, self),
 	}
-	for target, source := range map[string]string{
-		"/usr/local/bin/windlass-cri": runtime, "/usr/bin/kubelet": binaries.Kubelet,
-		"/srv/windlass-images/registry.k8s.io/server/v1/" + serverName: self,
-	} {
-		if files[target], err = os.ReadFile(source); err != nil {
-			t.Fatal(err)
-		}
+	return startHost(t, files, "kubelet")
+}
+
+const images = "/srv/windlass-images/"
+
+// startHost boots a host with the runtime and more units.
+func startHost(t *testing.T, files map[string][]byte, units ...string) *hosts.Host {
+	t.Helper()
+	runtime, err := programs.BuildRuntime()
+	if err != nil {
+		t.Fatal(err)
 	}
-	return hosts.Start(t, hosts.Options{Name: "node", Size: 1 << 30, Enable: []string{"containerd", "kubelet"}, Files: files})
+	files["/usr/local/bin/windlass-cri"] = read(t, runtime)
+	files["/etc/systemd/system/containerd.service"] = []byte(runtimeUnit)
+	return hosts.Start(t, hosts.Options{
+		Name: "node", Size: 1 << 30, Enable: append(units, "containerd"), Files: files,
+	})
+}
+
+func read(t *testing.T, path string) []byte {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return content
 }
