@@ -138,7 +138,7 @@ endef
 LINT_JOBS := lint-root lint-lab lint-rest
 UNIT_JOBS := unit-root unit-lab unit-parts unit-house unit-release unit-rules differential upstream
 E2E_JOBS := e2e-chain e2e-inplace e2e-engine e2e-pools e2e-small e2e-seeds e2e-annotated \
-	e2e-devplane e2e-hosts e2e-processes trust kubelets
+	e2e-devplane e2e-hosts e2e-kubeadm e2e-processes trust kubelets
 .PHONY: $(LINT_JOBS) $(UNIT_JOBS) $(E2E_JOBS)
 ifdef IN_ORDER
 after = $(filter $(1),$(MAKECMDGOALS))
@@ -159,6 +159,7 @@ e2e-annotated: $(call after,e2e-seeds)
 e2e-devplane: $(call after,e2e-annotated trust)
 e2e-hosts: $(call after,e2e-devplane kubelets)
 # No plane, and mostly waiting.
+e2e-kubeadm: $(call after,e2e-chain e2e-inplace kubelets)
 e2e-processes: $(call after,trust kubelets)
 endif
 
@@ -223,12 +224,14 @@ e2e-annotated:
 	@$(JOB) $(E2E) -v ./test/e2e/annotated
 # All packages that are no job of their own.
 e2e-small:
-	@packages=$$(go -C lab list ./test/e2e/... | grep -v -E '/(chain|inplace|engine|pools|annotated|devplane|hosts|seeds|processruntime)$$'); \
+	@packages=$$(go -C lab list ./test/e2e/... | grep -v -E '/(chain|inplace|engine|pools|annotated|devplane|hosts|kubeadm|seeds|processruntime)$$'); \
 	$(JOB) $(E2E) -v -p 1 $$packages
 e2e-devplane:
 	@$(JOB) $(E2E) -v ./test/e2e/devplane
 e2e-hosts:
 	@$(JOB) $(E2E) -v ./test/e2e/hosts
+e2e-kubeadm:
+	@$(JOB) $(E2E) -v ./test/e2e/kubeadm
 e2e-processes:
 	@$(JOB) $(E2E) -v ./test/e2e/processruntime
 # The product as a process beside a real API server, without controllers: each package has a small plane of its own, and no test
@@ -236,7 +239,7 @@ e2e-processes:
 TRUST := ./test/wire ./test/trust/...
 trust:
 	@$(JOB) $(E2E) -p 2 $(TRUST)
-# Two minors of Kubernetes are compiled for the tests on Linux hosts.
+# What runs on Linux hosts is compiled: Kubernetes, etcd and CoreDNS of two minors.
 kubelets:
 	@$(IDLE) $(E2E) -v ./kube
 
@@ -288,7 +291,7 @@ test-long: fuzz mutants conformance-mutants ## Run the long batteries: fuzz targ
 	cd test/differential && WINDLASS_LONG=1 go test -count=1 -timeout 2h -v ./... -args -inputs=$(LONG_INPUTS)
 	cd test/upstream && WINDLASS_LONG=1 go test -count=1 -timeout 2h -v -run '^TestMutants$$' .
 	cd tools/release && WINDLASS_LONG=1 go test -count=1 -timeout 2h -v -run TestReproducible .
-	cd lab && WINDLASS_LONG=1 WINDLASS_E2E=1 go test -count=1 -timeout 6h -p 1 -v ./test/e2e/... $(TRUST)
+	cd lab && WINDLASS_LONG=1 WINDLASS_E2E=1 go test -count=1 -timeout 6h -p 1 -v ./kube ./test/e2e/... $(TRUST)
 
 # The commit that `make house` compares with.
 BASE ?= HEAD^

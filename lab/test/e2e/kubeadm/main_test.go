@@ -1,0 +1,93 @@
+//go:build linux
+
+// Package kubeadm_test has real kubeadm create, extend and upgrade clusters on Linux hosts. Etcd,
+// API servers, controllers and kubelets are real; pods are processes.
+package kubeadm_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/windlass-dev/windlass/lab/internal/hosts"
+	"github.com/windlass-dev/windlass/lab/internal/node"
+	"github.com/windlass-dev/windlass/lab/internal/programs"
+	"github.com/windlass-dev/windlass/lab/kube"
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+const (
+	repository = "../../../.."
+	// timeout is for everything after the builds; far beyond what a busy machine needs.
+	timeout = 20 * time.Minute
+)
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	programs.Remove()
+	os.Exit(code)
+}
+
+// TestClusters has one cluster a subtest.
+func TestClusters(t *testing.T) {
+	ctx, w := start(t)
+	t.Run("clusters", func(t *testing.T) {
+		t.Run("two control planes", func(t *testing.T) { t.Parallel(); w.testJoin(ctx, t) })
+		t.Run("upgrade of one", func(t *testing.T) { t.Parallel(); w.testUpgrade(ctx, t) })
+	})
+}
+
+// world is what all hosts share.
+type world struct {
+	from, to kube.Release
+	store    kube.Store
+	// runtime is the program of the container runtime.
+	runtime string
+}
+
+// start builds what is needed. Its context ends with the test's time.
+func start(t *testing.T) (context.Context, *world) {
+	t.Helper()
+	if os.Getenv("WINDLASS_E2E") != "1" {
+		t.Skip("set WINDLASS_E2E=1 to run real control planes")
+	}
+	hosts.Require(t)
+	w := &world{from: build(t, 35), to: build(t, 36)}
+	//nolint:usetesting // Hosts have a /tmp of their own.
+	dir, err := os.MkdirTemp("/var/tmp", "windlass-kubeadm-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if w.store, err = kube.NewStore(dir, w.from, w.to); err != nil {
+		t.Fatal(err)
+	}
+	runtime, err := programs.BuildRuntime()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if w.runtime, err = w.store.Add(runtime); err != nil {
+		t.Fatal(err)
+	}
+	if err := node.Connect(); err != nil {
+		t.Fatal(err)
+	}
+	cause := fmt.Errorf("it took longer than %s", timeout)
+	ctx, cancel := context.WithTimeoutCause(t.Context(), timeout, cause)
+	t.Cleanup(cancel)
+	return ctx, w
+}
+
+func build(t *testing.T, minor uint32) kube.Release {
+	t.Helper()
+	release, err := kube.BuildRelease(t.Context(), repository, version.Minor{Major: 1, Minor: minor})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return release
+}
