@@ -116,6 +116,17 @@ func (h *Host) PowerCut() {
 	h.pid.Store(0)
 }
 
+// Shutdown stops the host in order, as a person does: its services end, then all processes, and then the power is cut. A
+// host whose power is off is left alone.
+func (h *Host) Shutdown() {
+	h.tb.Helper()
+	if h.PID() == 0 {
+		return
+	}
+	h.ask(wire.Request{Shutdown: true})
+	h.PowerCut()
+}
+
 // Boot turns the power on, after a cut where it was on. It returns when the enabled services have started, or failed. What
 // Forward and ReadOnly have set up is there again; the cable is plugged in.
 func (h *Host) Boot() {

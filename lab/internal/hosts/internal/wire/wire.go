@@ -81,8 +81,9 @@ type PID1 struct {
 }
 
 // Request is one request to PID 1. Args is the command line of a client (systemctl, systemd-run, journalctl), Script a bash
-// script to run as root, ReadOnly and Writable folders to mount so.
+// script to run as root, ReadOnly and Writable folders to mount so. Shutdown ends all processes but PID 1.
 type Request struct {
+	Shutdown           bool     `json:",omitempty"`
 	Args               []string `json:",omitempty"`
 	Script             string   `json:",omitempty"`
 	ReadOnly, Writable string   `json:",omitempty"`
