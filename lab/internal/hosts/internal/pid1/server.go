@@ -56,6 +56,9 @@ func handle(connection *net.UnixConn, manager *manager, request wire.Request) wi
 	case request.Shutdown:
 		manager.shutdown()
 		return wire.Response{}
+	case request.SyncDelay != nil:
+		syncDelay.Store(int64(*request.SyncDelay))
+		return wire.Response{}
 	case request.Script != "":
 		return script(connection, manager.processes, request.Script)
 	case request.ReadOnly != "":
