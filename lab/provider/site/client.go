@@ -10,6 +10,8 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strconv"
 
 	"github.com/windlass-dev/windlass/lab/provider/loadbalancer"
@@ -22,7 +24,14 @@ type Client struct{ http *http.Client }
 // NewClient returns a client of the site that listens on a socket.
 func NewClient(socket string) *Client {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+		// The address of a socket is short, and its path may be long.
+		folder, err := os.Open(filepath.Dir(socket))
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = folder.Close() }()
+		address := fmt.Sprintf("/proc/self/fd/%d/%s", folder.Fd(), filepath.Base(socket))
+		return (&net.Dialer{}).DialContext(ctx, "unix", address)
 	}
 	return &Client{http: &http.Client{Transport: &http.Transport{DialContext: dial}}}
 }
