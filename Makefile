@@ -7,7 +7,8 @@ SHELL := /usr/bin/env bash
 MAKEFLAGS += --no-builtin-rules
 
 # The modules of this repository. tools holds no code of ours.
-MODULES := . lab lab/parts tools/house tools/release test/differential test/prometheus test/upstream lab/kube/minors
+MODULES := . lab lab/parts tools/house tools/release test/differential test/prometheus test/upstream \
+	lab/kube/minors lab/kube/etcd lab/kube/coredns lab/kube/crictl
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -X main.buildVersion=$(VERSION)
@@ -53,9 +54,10 @@ host: build host-tools ## Start a Linux host with sshd on this machine, to try `
 	bin/windlass-lab host
 
 .PHONY: build
-build: ## Build bin/windlass and bin/windlass-lab.
+build: ## Build bin/windlass, bin/windlass-lab, and bin/windlass-cri where this is Linux.
 	go build -ldflags '$(LDFLAGS)' -o bin/windlass ./cmd/windlass
 	cd lab && go build -ldflags '$(LDFLAGS)' -o ../bin/windlass-lab ./cmd/windlass-lab
+	@[[ "$$(go env GOOS)" != linux ]] || go -C lab build -ldflags '$(LDFLAGS)' -o ../bin/windlass-cri ./cmd/windlass-cri
 
 ##@ Release
 
@@ -98,15 +100,17 @@ chromium: ## Install chromium for the tests, where it is missing and this is Deb
 	echo 'There is no chromium, so no test looks at pages. Install it to have that tested too.' >&2; \
 	[[ "$${CI:-}" != true ]]
 
-# Linux hosts for tests are namespaces of this machine with a real sshd. Where they are unavailable, the tests are skipped, but not in CI.
+# Linux hosts for tests are namespaces of this machine with a real sshd; kube-proxy on them needs iptables. Where they are
+# unavailable, the tests are skipped, but not in CI.
+HOST_TOOLS := openssh-server iproute2 procps iptables
 .PHONY: host-tools
-host-tools: ## Install what test hosts need (openssh-server, iproute2, procps), where it is missing and this is Debian's root.
-	@if [[ -x /usr/sbin/sshd ]] && command -v ip >/dev/null && command -v pgrep >/dev/null; then exit 0; fi; \
+host-tools: ## Install what test hosts need (openssh-server, iproute2, procps, iptables), where it is missing and this is Debian's root.
+	@if [[ $$(command -v /usr/sbin/sshd ip pgrep iptables | wc -l) -eq 4 ]]; then exit 0; fi; \
 	if [[ $$(id -u) -eq 0 ]] && command -v apt-get >/dev/null; then \
-		echo 'Installing openssh-server, iproute2 and procps, for the hosts of tests.'; \
-		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends openssh-server iproute2 procps >/dev/null; } && exit 0; \
+		echo 'Installing $(HOST_TOOLS), for the hosts of tests.'; \
+		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(HOST_TOOLS) >/dev/null; } && exit 0; \
 	fi; \
-	echo 'There is no sshd, ip or pgrep, so no test runs on Linux hosts. Install them to have that tested too.' >&2; \
+	echo 'One of $(HOST_TOOLS) is missing, so no test runs on Linux hosts. Install them to have that tested too.' >&2; \
 	[[ "$${CI:-}" != true ]]
 
 # Scripts that run on hosts are checked by shellcheck. Where it cannot be installed that test is skipped, but not in CI.
@@ -348,7 +352,7 @@ generate: ## Regenerate code and CRDs.
 .PHONY: tidy-check
 tidy-check: ## Check that every go.mod and go.sum is tidy.
 	@$(call each,go mod tidy -diff)
-	cd lab/kube/minors && go mod tidy -modfile=v1.35.mod -diff
+	@for file in lab/kube/*/v*.mod; do (cd "$${file%/*}" && go mod tidy -modfile="$${file##*/}" -diff); done
 	cd tools && go mod tidy -diff
 	cd tools/mutation && go mod tidy -diff
 

@@ -23,6 +23,8 @@ type Options struct {
 	Size int64
 	// Files to write before the first boot: path -> content. See Host.Write.
 	Files map[string][]byte
+	// Links to make before the first boot: path -> target. What is at the path is replaced.
+	Links map[string]string
 	// Enable are units to be started at boot, besides ssh. Their files must be among Files, or on the machine.
 	Enable []string
 	// Off leaves the power off: Start does not boot.

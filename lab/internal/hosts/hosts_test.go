@@ -94,10 +94,13 @@ func TestUsersOverSSH(t *testing.T) {
 }
 
 func TestAHostIsNotTheMachine(t *testing.T) {
-	h := hosts.Start(t, hosts.Options{Files: map[string][]byte{"/etc/windlass-test": []byte("here")}})
+	h := hosts.Start(t, hosts.Options{
+		Files: map[string][]byte{"/etc/windlass-test": []byte("here")},
+		Links: map[string]string{"/usr/bin/awk": "/etc/windlass-test"},
+	})
 	for script, want := range map[string]string{
 		"ls -A /root /etc/kubernetes /var/lib/kubelet | grep -v ^/": "",
-		"cat /etc/windlass-test":                                    "here",
+		"cat /etc/windlass-test /usr/bin/awk":                       "herehere",
 		"stat -f -c %T /run /tmp":                                   "tmpfs\ntmpfs",
 		"ls /sys/class/net | tr '\\n' ' '":                          "eth0 lo",
 		"pgrep -x systemd":                                          "1",

@@ -54,6 +54,9 @@ func (h *Host) install() {
 	for path, content := range h.options.Files {
 		h.Write(path, content)
 	}
+	for path, target := range h.options.Links {
+		h.check(h.link(target, path))
+	}
 	for _, unit := range append([]string{"ssh"}, h.options.Enable...) {
 		h.check(h.link("/etc/systemd/system/"+unit+".service", "/etc/systemd/system/multi-user.target.wants/"+unit+".service"))
 	}

@@ -1,4 +1,4 @@
-// Package programs builds the programs windlass and windlass-lab for tests, once in a process.
+// Package programs builds the programs of this repository for tests, once in a process.
 package programs
 
 import (
@@ -25,8 +25,8 @@ func In(folder string) Paths {
 // then builds nothing.
 const FolderVariable = "WINDLASS_PROGRAMS"
 
-// folder is the one that Build has made; it is empty if Build has not run.
-var folder string
+// folder and runtimeFolder are those that Build and BuildRuntime have made; empty if they have not run.
+var folder, runtimeFolder string
 
 // Build builds the programs from the sources of the working directory. Tests call Remove at their end.
 var Build = sync.OnceValues(func() (Paths, error) {
@@ -47,6 +47,23 @@ var Build = sync.OnceValues(func() (Paths, error) {
 	)
 })
 
+// BuildRuntime builds windlass-cri, the container runtime of test hosts, as Build does the others.
+var BuildRuntime = sync.OnceValues(func() (string, error) {
+	const name = "windlass-cri"
+	if built := os.Getenv(FolderVariable); built != "" {
+		return filepath.Join(built, name), nil
+	}
+	source, err := devplane.FindSource(".")
+	if err != nil {
+		return "", err
+	}
+	if runtimeFolder, err = os.MkdirTemp("", "windlass-programs-"); err != nil {
+		return "", err
+	}
+	target := filepath.Join(runtimeFolder, name)
+	return target, Compile(context.Background(), filepath.Join(source, "lab"), target, "./cmd/"+name)
+})
+
 // Compile builds one program into a file. pkg is its package, as the module in the folder names it.
 func Compile(ctx context.Context, module, target, pkg string) error {
 	cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-o", target, pkg)
@@ -64,9 +81,11 @@ const (
 	TestExtensionModule = "lab/parts"
 )
 
-// Remove removes what Build has made.
+// Remove removes what Build and BuildRuntime have made.
 func Remove() {
-	if folder != "" {
-		_ = os.RemoveAll(folder) // the system cleans its temporary directory anyway
+	for _, made := range []string{folder, runtimeFolder} {
+		if made != "" {
+			_ = os.RemoveAll(made) // the system cleans its temporary directory anyway
+		}
 	}
 }

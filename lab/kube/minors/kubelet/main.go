@@ -3,6 +3,9 @@
 // with which Kubernetes tests itself, so pods count as running but nothing runs. The container runtime is part of the kubelet, unless the
 // program also runs under the name containerd, which serves nothing else.
 //
+// With WINDLASS_KUBELET_PODS=real in its environment the kubelet runs pods: it uses the container runtime at its endpoint, mounts
+// volumes, starts static pods, and serves at the host's addresses. Cgroups, cAdvisor and the OOM killer's priorities stay stand-ins.
+//
 // Every minor is built from this source: go.mod is that of the newest one, and v1.35.mod that of v1.35.
 package main
 
@@ -45,7 +48,9 @@ import (
 )
 
 const (
-	// loopback is the only address that the kubelet serves at.
+	// podsVariable is the environment variable that is "real" for a kubelet that runs pods.
+	podsVariable = "WINDLASS_KUBELET_PODS"
+	// loopback is the only address that a kubelet without pods serves at.
 	loopback        = "127.0.0.1"
 	defaultEndpoint = "unix:///run/containerd/containerd.sock"
 )
@@ -69,7 +74,11 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	pods := os.Getenv(podsVariable) == "real"
 	restrict(&server.KubeletConfiguration)
+	if !pods {
+		restrictPods(&server.KubeletConfiguration)
+	}
 	if err := apply(&server.KubeletConfiguration); err != nil {
 		return err
 	}
@@ -77,6 +86,12 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	if pods {
+		return app.Run(ctx, server, deps, feature.DefaultFeatureGate)
+	}
+	deps.Mounter = &mount.FakeMounter{}
+	deps.Subpather = &subpath.FakeSubpath{}
+	deps.HostUtil = hostutil.NewFakeHostUtil(nil)
 	stop, err := startRuntime(ctx, server.ContainerRuntimeEndpoint)
 	if err != nil {
 		return err
@@ -149,15 +164,20 @@ func load(ctx context.Context, name string) (*kubeletconfig.KubeletConfiguration
 
 // restrict gives harmless values to settings of things that a host of a test does not have, or shares with its surroundings.
 func restrict(config *kubeletconfig.KubeletConfiguration) {
-	config.Address, config.HealthzBindAddress, config.ReadOnlyPort = loopback, loopback, 0
+	config.HealthzBindAddress, config.ReadOnlyPort = loopback, 0
 	config.CgroupsPerQOS, config.EnforceNodeAllocatable = false, nil
 	config.CgroupRoot, config.KubeletCgroups, config.SystemCgroups = "", "", ""
 	config.KubeReservedCgroup, config.SystemReservedCgroup = "", ""
 	config.FailSwapOn, config.FailCgroupV1, config.ProtectKernelDefaults = false, false, false
 	config.MakeIPTablesUtilChains = false
-	config.StaticPodPath, config.StaticPodURL = "", ""
 	config.ShutdownGracePeriod.Duration, config.ShutdownGracePeriodCriticalPods.Duration = 0, 0
 	config.ImageServiceEndpoint = ""
+}
+
+// restrictPods does the same for settings of pods, which do not run.
+func restrictPods(config *kubeletconfig.KubeletConfiguration) {
+	config.Address = loopback
+	config.StaticPodPath, config.StaticPodURL = "", ""
 }
 
 // apply checks the settings, and makes feature gates and logs as they say.
@@ -183,9 +203,6 @@ func dependencies(ctx context.Context, server *options.KubeletServer) (*kubelet.
 	deps.ContainerManager = cm.NewStubContainerManager()
 	deps.CAdvisorInterface = &cadvisor.Fake{NodeName: server.HostnameOverride}
 	deps.OOMAdjuster = oom.NewFakeOOMAdjuster()
-	deps.Mounter = &mount.FakeMounter{}
-	deps.Subpather = &subpath.FakeSubpath{}
-	deps.HostUtil = hostutil.NewFakeHostUtil(nil)
 	// With any other recorder the kubelet watches the kernel's log for processes that ran out of memory.
 	deps.Recorder = &record.FakeRecorder{}
 	return deps, nil
