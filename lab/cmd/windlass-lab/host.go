@@ -26,7 +26,9 @@ const hostFrom, hostTo = "v1.35.4", "v1.36.3"
 // hostOptions are the flags of windlass-lab host.
 type hostOptions struct{ folder string }
 
-func addHostCommand(root *cobra.Command) { root.AddCommand(newHostCommand(), newSiteCommand(), newProviderCommand()) }
+func addHostCommand(root *cobra.Command) {
+	root.AddCommand(newHostCommand(), newSiteCommand(), newProviderCommand())
+}
 
 func newHostCommand() *cobra.Command {
 	var o hostOptions

@@ -23,12 +23,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/windlass-dev/windlass/lab/internal/hosts"
+	"github.com/windlass-dev/windlass/lab/internal/node"
+	"github.com/windlass-dev/windlass/lab/kube"
 	"github.com/windlass-dev/windlass/lab/provider/controllers"
 	"github.com/windlass-dev/windlass/lab/provider/site"
+	"github.com/windlass-dev/windlass/pkg/version"
 )
 
 // siteOptions are the flags of windlass-lab site.
-type siteOptions struct{ socket, healthAddress string }
+type siteOptions struct{ socket, healthAddress, store, runtime string }
 
 func newSiteCommand() *cobra.Command {
 	var o siteOptions
@@ -38,16 +41,18 @@ func newSiteCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&o.socket, "socket", "", "path of the socket to listen on")
 	cmd.Flags().StringVar(&o.healthAddress, "health-addr", "", "address that answers 200 while the site serves")
+	cmd.Flags().StringVar(&o.store, "store", "", "folder with the programs of releases; without one, hosts have none")
+	cmd.Flags().StringVar(&o.runtime, "runtime", "", "path of the container runtime's program")
 	return cmd
 }
 
 func (o *siteOptions) run(ctx context.Context) (err error) {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	s, err := site.New(o.node)
-	if err != nil {
+	if err := node.Connect(); err != nil {
 		return err
 	}
+	s := site.New(o.node)
 	defer func() { err = errors.Join(err, s.Close()) }()
 	if err := os.Remove(o.socket); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -73,8 +78,21 @@ func (o *siteOptions) run(ctx context.Context) (err error) {
 	}
 }
 
-// node returns the options of a host without programs of Kubernetes.
-func (o *siteOptions) node(string, string) (hosts.Options, error) { return hosts.Options{}, nil }
+// node returns the options of a host for a release of Kubernetes, or of an empty one where there is no store.
+func (o *siteOptions) node(name, release string) (hosts.Options, error) {
+	if o.store == "" {
+		return hosts.Options{}, nil
+	}
+	v, err := version.Parse(release)
+	if err != nil {
+		return hosts.Options{}, fmt.Errorf("reading the Machine's version: %w", err)
+	}
+	store := kube.Store{Dir: o.store}
+	if _, err := os.Stat(store.Program(v, "kubeadm")); err != nil {
+		return hosts.Options{}, fmt.Errorf("no programs of %s. Fix: use a version that is in %s: %w", v, o.store, err)
+	}
+	return node.Options{Name: name, Store: store, Version: v, Runtime: o.runtime}.Host(), nil
+}
 
 // providerOptions are the flags of windlass-lab provider.
 type providerOptions struct{ site, kubeconfig, healthAddress string }

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"sync"
 
@@ -55,12 +54,9 @@ type balancer struct {
 	*loadbalancer.Balancer
 }
 
-// New returns an empty site, and lets the hosts of this machine reach each other.
-func New(node Node) (*Site, error) {
-	if err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1\n"), 0); err != nil {
-		return nil, fmt.Errorf("forwarding packets between hosts: %w", err)
-	}
-	return &Site{node: node, hosts: map[string]*host{}, balancers: map[string]*balancer{}, changed: make(chan struct{})}, nil
+// New returns an empty site.
+func New(node Node) *Site {
+	return &Site{node: node, hosts: map[string]*host{}, balancers: map[string]*balancer{}, changed: make(chan struct{})}
 }
 
 // change tells those who wait that something is different.

@@ -58,7 +58,9 @@ type HostMachinePoolStatus struct {
 func (p *HostMachinePool) GetConditions() []metav1.Condition { return p.Status.Conditions }
 
 // SetConditions implements conditions.Setter.
-func (p *HostMachinePool) SetConditions(conditions []metav1.Condition) { p.Status.Conditions = conditions }
+func (p *HostMachinePool) SetConditions(conditions []metav1.Condition) {
+	p.Status.Conditions = conditions
+}
 
 // HostMachinePoolList is a list of HostMachinePools.
 //
