@@ -219,7 +219,7 @@ func (s *Site) SetCondition(id string, desired Condition) (HostStatus, error) {
 func (s *Site) setPower(h *host, desired Condition) {
 	if desired.PowerOff && !h.condition.PowerOff {
 		h.host.PowerCut()
-		h.condition.PowerOff = true
+		h.condition.PowerOff, h.condition.Disconnected = true, false
 	}
 	if desired.DiskFull != h.condition.DiskFull {
 		choose(desired.DiskFull, h.host.FillDisk, h.host.FreeDisk)
@@ -231,7 +231,7 @@ func (s *Site) setPower(h *host, desired Condition) {
 	}
 	if !desired.PowerOff && h.condition.PowerOff {
 		s.boot(h)
-		h.condition.PowerOff, h.condition.Disconnected = false, false
+		h.condition.PowerOff = false
 	}
 }
 
