@@ -47,7 +47,7 @@ func TestClusters(t *testing.T) {
 }
 
 func (p *plane) testSingle(ctx context.Context, t *testing.T, release kube.Release) {
-	c := p.createReal(ctx, t, shape{Name: "single", Version: release.Version.String(), ControlPlanes: 1})
+	c := p.createReal(ctx, t, clusterManifest, shape{Name: "single", Version: release.Version.String(), ControlPlanes: 1})
 	c.await(ctx, t)
 	c.checkNodes(ctx, t)
 	c.delete(ctx, t)
@@ -55,7 +55,7 @@ func (p *plane) testSingle(ctx context.Context, t *testing.T, release kube.Relea
 
 // testSeveral creates 3 control plane machines, a worker and a MachinePool, and scales them.
 func (p *plane) testSeveral(ctx context.Context, t *testing.T, release kube.Release) {
-	c := p.createReal(ctx, t, shape{Name: "several", Version: release.Version.String(), ControlPlanes: 3, Workers: 1, Pool: 2})
+	c := p.createReal(ctx, t, clusterManifest, shape{Name: "several", Version: release.Version.String(), ControlPlanes: 3, Workers: 1, Pool: 2})
 	c.await(ctx, t)
 	c.checkNodes(ctx, t)
 	for _, replicas := range []int{1, 3} {
@@ -101,8 +101,12 @@ func prepare(t *testing.T, releases ...kube.Release) []string {
 	return []string{"--store", store.Dir, "--runtime", runtime}
 }
 
-//go:embed testdata/cluster.yaml
-var manifest string
+var (
+	//go:embed testdata/cluster.yaml
+	clusterManifest string
+	//go:embed testdata/class.yaml
+	classManifest string
+)
 
 // shape is what a Cluster is made from.
 type shape struct {
@@ -116,7 +120,7 @@ type realCluster struct {
 	shape
 }
 
-func (p *plane) createReal(ctx context.Context, t *testing.T, s shape) *realCluster {
+func (p *plane) createReal(ctx context.Context, t *testing.T, manifest string, s shape) *realCluster {
 	t.Helper()
 	var text bytes.Buffer
 	if err := template.Must(template.New("cluster").Parse(manifest)).Execute(&text, s); err != nil {

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/lab/internal/devplane"
 	"github.com/windlass-dev/windlass/lab/internal/setup"
@@ -54,6 +55,7 @@ func TestProvider(t *testing.T) {
 	t.Run("machine", func(t *testing.T) { p.testMachine(ctx, t, namespace) })
 	t.Run("refused", func(t *testing.T) { p.testRefused(ctx, t, namespace) })
 	t.Run("interrupted", func(t *testing.T) { p.testInterrupted(ctx, t, namespace) })
+	t.Run("class", func(t *testing.T) { p.testClass(ctx, t) })
 	t.Run("deletion", func(t *testing.T) { p.testDeletion(ctx, t, namespace) })
 }
 
@@ -263,4 +265,34 @@ func (p *plane) testDeletion(ctx context.Context, t *testing.T, name string) {
 	if after, err := p.site.Hosts(ctx); err != nil || len(after) != 0 {
 		t.Errorf("after the deletion there are hosts %+v: %v", after, err)
 	}
+}
+
+// testClass has Cluster API make all kinds from a ClusterClass, and change them with their templates.
+func (p *plane) testClass(ctx context.Context, t *testing.T) {
+	const name = "class"
+	p.createReal(ctx, t, classManifest, shape{Name: name, Version: "v1.36.3", ControlPlanes: 1, Workers: 1, Pool: 1})
+	cluster := p.awaitCluster(ctx, t, name, func(c *clusterv1.Cluster) string {
+		if missing := setup.NotTrue(c.Status.Conditions, clusterv1.ClusterTopologyReconciledCondition); missing != "" {
+			return missing
+		}
+		return setup.NotTrue(c.Status.Conditions, clusterv1.ClusterInfrastructureReadyCondition)
+	})
+	if len(cluster.Status.FailureDomains) != 1 {
+		t.Errorf("the failure domains are %+v", cluster.Status.FailureDomains)
+	}
+	pools := &v1alpha1.HostMachinePoolList{}
+	if err := p.client.List(ctx, pools, client.InNamespace(name)); err != nil || len(pools.Items) != 1 {
+		t.Fatalf("%d pools, %v", len(pools.Items), err)
+	}
+	if size := pools.Items[0].Spec.DiskSize; size == nil || size.String() != "1Gi" {
+		t.Errorf("the pool's machines have a disk of %s", size)
+	}
+	at := metav1.ObjectMeta{Namespace: name, Name: name}
+	p.patch(ctx, t, &v1alpha1.HostClusterTemplate{ObjectMeta: at}, `{"spec":{"template":{"spec":{"failureDomains":["one","two"]}}}}`)
+	p.awaitCluster(ctx, t, name, func(c *clusterv1.Cluster) string {
+		if n := len(c.Status.FailureDomains); n != 2 {
+			return fmt.Sprintf("it has %d failure domains", n)
+		}
+		return ""
+	})
 }
