@@ -3,6 +3,7 @@ package setup
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -30,9 +31,16 @@ func AddHostProvider(ctx context.Context, plane *devplane.Plane, stateDir, execu
 	if err := installCRDs(ctx, c, crds.Files, "*.yaml"); err != nil {
 		return nil, err
 	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return nil, err
+	}
 	for _, child := range []devplane.Child{
 		{
-			Name: SiteName, Path: executable, Args: append([]string{"site", "--socket", siteSocket, "--health-addr", "127.0.0.1:$(PORT_health)"}, arguments...),
+			Name: SiteName, Path: executable,
+			// Go's caches: the site builds the init of its hosts.
+			Env:   []string{"HOME=" + home},
+			Args:  append([]string{"site", "--socket", siteSocket, "--health-addr", "127.0.0.1:$(PORT_health)"}, arguments...),
 			Ports: []string{"health"}, Ready: devplane.Readiness{URL: "http://127.0.0.1:$(PORT_health)/"},
 			StopTimeout: time.Minute,
 		},

@@ -2,7 +2,6 @@ package controllers
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -15,12 +14,10 @@ import (
 	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/cluster-api/util/finalizers"
-	"sigs.k8s.io/cluster-api/util/patch"
 	"sigs.k8s.io/cluster-api/util/paused"
 	"sigs.k8s.io/cluster-api/util/secret"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/windlass-dev/windlass/lab/provider/api/v1alpha1"
 	"github.com/windlass-dev/windlass/lab/provider/loadbalancer"
@@ -28,7 +25,7 @@ import (
 )
 
 const (
-	clusterFinalizer = "hostcluster.infrastructure.cluster.x-k8s.io"
+	clusterFinalizer = "infrastructure.cluster.x-k8s.io/hostcluster"
 	// apiServerPort is where kubeadm's API servers listen.
 	apiServerPort = 6443
 )
@@ -67,29 +64,17 @@ func (r *clusterReconciler) Reconcile(ctx context.Context, request ctrl.Request)
 			return ctrl.Result{}, err
 		}
 	}
-	helper, err := patch.NewHelper(hostCluster, r.client)
-	if err != nil {
-		return ctrl.Result{}, err
-	}
 	if deleted {
-		err = r.delete(ctx, hostCluster)
-	} else {
-		err = r.provide(ctx, hostCluster, cluster)
+		return ctrl.Result{}, r.delete(ctx, hostCluster)
 	}
-	patched := helper.Patch(ctx, hostCluster, patch.WithOwnedConditions{Conditions: []string{clusterv1.ReadyCondition}})
-	if deleted {
-		patched = client.IgnoreNotFound(patched)
-	}
-	return ctrl.Result{}, errors.Join(err, patched)
+	return ctrl.Result{}, record(ctx, r.client, hostCluster, func() error { return r.provide(ctx, hostCluster, cluster) })
 }
 
 func (r *clusterReconciler) delete(ctx context.Context, hostCluster *v1alpha1.HostCluster) error {
-	setReady(hostCluster, metav1.ConditionFalse, v1alpha1.DeletingReason, "")
 	if err := r.site.DeleteBalancer(ctx, string(hostCluster.UID)); err != nil {
 		return err
 	}
-	controllerutil.RemoveFinalizer(hostCluster, clusterFinalizer)
-	return nil
+	return release(ctx, r.client, hostCluster, clusterFinalizer)
 }
 
 func setReady(to conditions.Setter, status metav1.ConditionStatus, reason, message string) {

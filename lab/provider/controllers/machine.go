@@ -13,18 +13,16 @@ import (
 	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/cluster-api/util/finalizers"
-	"sigs.k8s.io/cluster-api/util/patch"
 	"sigs.k8s.io/cluster-api/util/paused"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/windlass-dev/windlass/lab/provider/api/v1alpha1"
 	"github.com/windlass-dev/windlass/lab/provider/cloudconfig"
 	"github.com/windlass-dev/windlass/lab/provider/site"
 )
 
-const machineFinalizer = "hostmachine.infrastructure.cluster.x-k8s.io"
+const machineFinalizer = "infrastructure.cluster.x-k8s.io/hostmachine"
 
 // machineReconciler reconciles HostMachines.
 type machineReconciler struct {
@@ -69,21 +67,10 @@ func (r *machineReconciler) Reconcile(ctx context.Context, request ctrl.Request)
 			return ctrl.Result{}, err
 		}
 	}
-	helper, err := patch.NewHelper(s.hostMachine, r.client)
-	if err != nil {
-		return ctrl.Result{}, err
-	}
 	if deleted {
-		err = r.delete(ctx, s)
-	} else {
-		err = r.provide(ctx, s)
+		return ctrl.Result{}, r.delete(ctx, s)
 	}
-	// An object whose finalizer has gone may be gone, too.
-	patched := helper.Patch(ctx, s.hostMachine, patch.WithOwnedConditions{Conditions: []string{clusterv1.ReadyCondition}})
-	if deleted {
-		patched = client.IgnoreNotFound(patched)
-	}
-	return ctrl.Result{}, errors.Join(err, patched)
+	return ctrl.Result{}, record(ctx, r.client, s.hostMachine, func() error { return r.provide(ctx, s) })
 }
 
 func (s *machineScope) notReady(reason, format string, args ...any) {
@@ -195,10 +182,15 @@ func (s *machineScope) source() v1alpha1.PoolMember {
 
 // delete shuts the host down, and lets the HostMachine go.
 func (r *machineReconciler) delete(ctx context.Context, s *machineScope) error {
-	s.notReady(v1alpha1.DeletingReason, "The host is shutting down")
+	err := record(ctx, r.client, s.hostMachine, func() error {
+		s.notReady(v1alpha1.DeletingReason, "The host is shutting down")
+		return nil
+	})
+	if err != nil {
+		return err
+	}
 	if err := r.site.Delete(ctx, s.id()); err != nil {
 		return err
 	}
-	controllerutil.RemoveFinalizer(s.hostMachine, machineFinalizer)
-	return nil
+	return release(ctx, r.client, s.hostMachine, machineFinalizer)
 }

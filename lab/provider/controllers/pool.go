@@ -11,16 +11,14 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/cluster-api/util/finalizers"
 	"sigs.k8s.io/cluster-api/util/labels/format"
-	"sigs.k8s.io/cluster-api/util/patch"
 	"sigs.k8s.io/cluster-api/util/paused"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/windlass-dev/windlass/lab/provider/api/v1alpha1"
 )
 
-const poolFinalizer = "hostmachinepool.infrastructure.cluster.x-k8s.io"
+const poolFinalizer = "infrastructure.cluster.x-k8s.io/hostmachinepool"
 
 // poolReconciler reconciles HostMachinePools.
 type poolReconciler struct {
@@ -72,20 +70,14 @@ func (r *poolReconciler) Reconcile(ctx context.Context, request ctrl.Request) (c
 	if err := r.readMembers(ctx, s); err != nil {
 		return ctrl.Result{}, err
 	}
-	helper, err := patch.NewHelper(s.pool, r.client)
-	if err != nil {
+	if !deleted {
+		return ctrl.Result{}, record(ctx, r.client, s.pool, func() error { return r.provide(ctx, s) })
+	}
+	err = record(ctx, r.client, s.pool, func() error { return r.delete(ctx, s) })
+	if err != nil || len(s.hostMachines) > 0 {
 		return ctrl.Result{}, err
 	}
-	if deleted {
-		err = r.delete(ctx, s)
-	} else {
-		err = r.provide(ctx, s)
-	}
-	patched := helper.Patch(ctx, s.pool, patch.WithOwnedConditions{Conditions: []string{clusterv1.ReadyCondition}})
-	if deleted {
-		patched = client.IgnoreNotFound(patched)
-	}
-	return ctrl.Result{}, errors.Join(err, patched)
+	return ctrl.Result{}, release(ctx, r.client, s.pool, poolFinalizer)
 }
 
 // readMembers reads the HostMachines that the pool owns, and their Machines.
@@ -226,7 +218,7 @@ func (r *poolReconciler) remove(ctx context.Context, s *poolScope, name string) 
 	return client.IgnoreNotFound(r.client.Delete(ctx, object))
 }
 
-// delete removes all members, and lets the pool go after the last.
+// delete removes all members.
 func (r *poolReconciler) delete(ctx context.Context, s *poolScope) error {
 	setReady(s.pool, metav1.ConditionFalse, v1alpha1.DeletingReason, "")
 	s.record()
@@ -235,9 +227,6 @@ func (r *poolReconciler) delete(ctx context.Context, s *poolScope) error {
 		if !m.deleting {
 			errs = append(errs, r.remove(ctx, s, m.name))
 		}
-	}
-	if len(s.hostMachines) == 0 {
-		controllerutil.RemoveFinalizer(s.pool, poolFinalizer)
 	}
 	return errors.Join(errs...)
 }

@@ -88,7 +88,29 @@ func start(t *testing.T, without []string, siteArguments ...string) (context.Con
 	if p.site, err = setup.AddHostProvider(ctx, p.Plane, state, paths.Lab, siteArguments...); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { p.logFailure(context.WithoutCancel(ctx), t) })
 	return ctx, p
+}
+
+// logFailure shows what happened in the hosts of a test that has failed.
+func (p *plane) logFailure(ctx context.Context, t *testing.T) {
+	t.Helper()
+	if !t.Failed() {
+		return
+	}
+	all, err := p.site.Hosts(ctx)
+	if err != nil {
+		t.Log(err)
+	}
+	for _, host := range all {
+		t.Logf("host %+v", host)
+		if host.Condition.PowerOff {
+			continue
+		}
+		const script = "tail -n 30 /var/log/cloud-init-output.log; journalctl -u kubelet | tail -n 20; crictl ps --all"
+		result, err := p.site.Run(ctx, host.ID, script)
+		t.Logf("%v\n%s", err, result.Output)
+	}
 }
 
 func (p *plane) create(ctx context.Context, t *testing.T, objects ...client.Object) {

@@ -29,11 +29,11 @@ bootcmd:
 - echo boot >> /var/lib/boots
 write_files:
 - path: /etc/secret
-  owner: nobody:nogroup
-  permissions: '0400'
   encoding: base64
   content: aGVsbG8=
 - path: /etc/secret
+  owner: nobody:nogroup
+  permissions: '0400'
   append: true
   content: ' {{ ds.meta_data.local_hostname }}'
 users:
@@ -123,10 +123,13 @@ func (p *plane) testMachine(ctx context.Context, t *testing.T, namespace string)
 	if _, err := p.StartChild(ctx, setup.HostProviderName); err != nil {
 		t.Fatal(err)
 	}
-	m = p.awaitReason(ctx, t, namespace, name, v1alpha1.HostRunningReason)
-	if !m.Status.Bootstrapped {
-		t.Error("success is not recorded")
-	}
+	p.awaitReason(ctx, t, namespace, name, v1alpha1.HostRunningReason)
+	await(ctx, t, p, &v1alpha1.HostMachineList{}, namespace, name, func(m *v1alpha1.HostMachine) string {
+		if !m.Status.Bootstrapped {
+			return "success is not recorded"
+		}
+		return ""
+	})
 	want := "boot\nrun\nhello machine\n400 nobody nogroup\nadm people\n"
 	got := p.run(ctx, t, m, "cat /var/lib/boots /var/lib/runs /etc/secret; echo; stat -c '%a %U %G' /etc/secret; id -nG admin | cut -d' ' -f2-")
 	if diff := cmp.Diff(want, strings.ReplaceAll(got, "\n\n", "\n")); diff != "" {
@@ -148,6 +151,9 @@ func (p *plane) checkMachine(ctx context.Context, t *testing.T, m *v1alpha1.Host
 		}
 		return ""
 	})
+	if err := p.client.Get(ctx, client.ObjectKeyFromObject(m), m); err != nil {
+		t.Fatal(err)
+	}
 	if machine.Spec.ProviderID != "host:///"+string(m.UID) || machine.Status.FailureDomain != "two" {
 		t.Errorf("provider ID %q, failure domain %q", machine.Spec.ProviderID, machine.Status.FailureDomain)
 	}
