@@ -56,7 +56,7 @@ func (o *hostOptions) run(ctx context.Context, in io.Reader, out io.Writer) (err
 	defer unlock()
 	session := hosts.NewSession(ctx)
 	defer func() { err = errors.Join(err, session.End()) }()
-	return session.Do(func() error { return o.play(session, in, out) })
+	return session.Do(func() error { return o.play(session, in, out) }) //nolint:contextcheck // the session has it
 }
 
 // play starts the host and keeps it until the context of the session ends.

@@ -53,7 +53,7 @@ func (o *siteOptions) run(ctx context.Context) (err error) {
 		return err
 	}
 	s := site.New(o.node)
-	defer func() { err = errors.Join(err, s.Close()) }()
+	defer func() { err = errors.Join(err, s.Close()) }() //nolint:contextcheck // ctx has ended then
 	if err := os.Remove(o.socket); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
@@ -66,7 +66,7 @@ func (o *siteOptions) run(ctx context.Context) (err error) {
 		return errors.Join(fmt.Errorf("listening for health checks: %w", err), listener.Close())
 	}
 	ended := make(chan error, 2) //nolint:mnd // one for each server
-	go func() { ended <- s.Serve(listener) }()
+	go func() { ended <- s.Serve(listener) }() //nolint:contextcheck // what a request begins ends without its client
 	go func() {
 		ended <- http.Serve(health, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})) //nolint:gosec // G114: on loopback
 	}()

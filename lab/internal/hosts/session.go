@@ -12,7 +12,7 @@ import (
 // Session implements TB for a program that is no test: what ends a test ends the function that Do calls. It is not safe for
 // concurrent use.
 type Session struct {
-	ctx  context.Context //nolint:containedctx // TB returns it, as testing.TB does.
+	ctx  context.Context // TB returns it, as testing.TB does
 	ends []func()
 	errs []error
 }

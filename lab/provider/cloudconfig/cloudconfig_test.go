@@ -16,22 +16,22 @@ import (
 
 var instance = Instance{Hostname: "machine-1", ID: "42"}
 
-func zip(t testing.TB, text string) []byte {
-	t.Helper()
+func zip(tb testing.TB, text string) []byte {
+	tb.Helper()
 	var b bytes.Buffer
 	w := gzip.NewWriter(&b)
 	if _, err := w.Write([]byte(text)); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	if err := w.Close(); err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return b.Bytes()
 }
 
 // bootstrapData is what the kubeadm bootstrap provider itself writes, for each kind of machine.
-func bootstrapData(t testing.TB) map[string][]byte {
-	t.Helper()
+func bootstrapData(tb testing.TB) map[string][]byte {
+	tb.Helper()
 	yes, no := true, false
 	base := cloudinit.BaseUserData{
 		BootCommands:        []string{`echo "at boot" > /run/at-boot`},
@@ -40,7 +40,7 @@ func bootstrapData(t testing.TB) map[string][]byte {
 		AdditionalFiles: []bootstrapv1.File{
 			{Path: "/etc/plain", Content: "one\n  two\n", Owner: "root:adm", Permissions: "0600"},
 			{Path: "/etc/base64", Content: base64.StdEncoding.EncodeToString([]byte("a\x00b")), Encoding: bootstrapv1.Base64},
-			{Path: "/etc/gzip", Content: base64.StdEncoding.EncodeToString(zip(t, "zipped")), Encoding: bootstrapv1.GzipBase64},
+			{Path: "/etc/gzip", Content: base64.StdEncoding.EncodeToString(zip(tb, "zipped")), Encoding: bootstrapv1.GzipBase64},
 			{Path: "/etc/hosts", Content: "10.0.0.1 other", Append: &yes},
 		},
 		Users: []bootstrapv1.User{{
@@ -56,7 +56,7 @@ func bootstrapData(t testing.TB) map[string][]byte {
 	const configuration = "apiVersion: kubeadm.k8s.io/v1beta4\nname: '{{ ds.meta_data.local_hostname }}'\n"
 	must := func(data []byte, err error) []byte {
 		if err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 		return data
 	}

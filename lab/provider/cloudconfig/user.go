@@ -38,23 +38,28 @@ func (u rawUser) parse() (User, error) {
 	if result.Inactive, err = flag("inactive", u.Inactive); err != nil {
 		return User{}, err
 	}
-	for _, name := range append([]string{u.Name, u.PrimaryGroup}, result.Groups...) {
-		if name != "" && !namePattern.MatchString(name) {
-			return User{}, fmt.Errorf("%q is no name of a user or group", name)
-		}
-	}
+	return result, result.check()
+}
+
+// check refuses what would mean something else in a file of users, or in a script.
+func (u User) check() error {
 	if u.Name == "" {
-		return User{}, errors.New("the user has no name")
+		return errors.New("the user has no name")
+	}
+	for _, name := range append([]string{u.Name, u.PrimaryGroup}, u.Groups...) {
+		if name != "" && !namePattern.MatchString(name) {
+			return fmt.Errorf("%q is no name of a user or group", name)
+		}
 	}
 	for _, p := range []string{u.HomeDir, u.Shell} {
 		if _, err := absolute(p); p != "" && err != nil {
-			return User{}, fmt.Errorf("%q: %w", p, err)
+			return fmt.Errorf("%q: %w", p, err)
 		}
 	}
 	if strings.ContainsAny(u.Gecos+u.Passwd, ":\n") {
-		return User{}, errors.New("gecos and passwd must not contain a colon or a line break")
+		return errors.New("gecos and passwd must not contain a colon or a line break")
 	}
-	return result, nil
+	return nil
 }
 
 // words reads a list, or a string with commas.

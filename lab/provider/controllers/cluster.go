@@ -13,8 +13,6 @@ import (
 	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/cluster-api/util/conditions"
-	"sigs.k8s.io/cluster-api/util/finalizers"
-	"sigs.k8s.io/cluster-api/util/paused"
 	"sigs.k8s.io/cluster-api/util/secret"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -46,23 +44,15 @@ func (r *clusterReconciler) Reconcile(ctx context.Context, request ctrl.Request)
 		return ctrl.Result{}, nil
 	}
 	cluster, err := util.GetOwnerCluster(ctx, r.client, hostCluster.ObjectMeta)
-	if client.IgnoreNotFound(err) != nil {
+	if err != nil && !apierrors.IsNotFound(err) {
 		return ctrl.Result{}, err
 	}
 	deleted := !hostCluster.DeletionTimestamp.IsZero()
 	if !deleted && cluster == nil {
 		return ctrl.Result{}, nil // Cluster API sets the owner.
 	}
-	if cluster != nil {
-		isPaused, requeue, err := paused.EnsurePausedCondition(ctx, r.client, cluster, hostCluster)
-		if err != nil || isPaused || requeue {
-			return ctrl.Result{}, err
-		}
-	}
-	if !deleted {
-		if added, err := finalizers.EnsureFinalizer(ctx, r.client, hostCluster, clusterFinalizer); err != nil || added {
-			return ctrl.Result{}, err
-		}
+	if ok, err := admit(ctx, r.client, cluster, hostCluster, clusterFinalizer); !ok || err != nil {
+		return ctrl.Result{}, err
 	}
 	if deleted {
 		return ctrl.Result{}, r.delete(ctx, hostCluster)
@@ -88,25 +78,13 @@ func (r *clusterReconciler) provide(ctx context.Context, hostCluster *v1alpha1.H
 		hostCluster.Status.FailureDomains = append(hostCluster.Status.FailureDomains,
 			clusterv1.FailureDomain{Name: name, ControlPlane: new(true)})
 	}
-	if foreign := hostCluster.Spec.ControlPlaneEndpoint.Host; foreign != "" && hostCluster.Status.LoadBalancer == "" {
+	if hostCluster.Spec.ControlPlaneEndpoint.Host != "" {
 		has, err := r.site.HasBalancer(ctx, string(hostCluster.UID))
 		if err != nil {
 			return err
 		}
 		if !has {
-			hostCluster.Status.Initialization.Provisioned = new(true)
-			setReady(hostCluster, metav1.ConditionTrue, v1alpha1.ProvisionedReason, "The control plane endpoint was set by a user")
-			return nil
-		}
-	}
-	if hostCluster.Status.LoadBalancer != "" {
-		has, err := r.site.HasBalancer(ctx, string(hostCluster.UID))
-		if err != nil {
-			return err
-		}
-		if !has {
-			setReady(hostCluster, metav1.ConditionFalse, v1alpha1.LoadBalancerLostReason,
-				"The load balancer is gone, and so is its address. Fix: delete the Cluster")
+			recordForeign(hostCluster)
 			return nil
 		}
 	}
@@ -124,6 +102,17 @@ func (r *clusterReconciler) provide(ctx context.Context, hostCluster *v1alpha1.H
 	setReady(hostCluster, metav1.ConditionTrue, v1alpha1.ProvisionedReason,
 		fmt.Sprintf("%d of %d API servers are ready", len(balancer.Ready), len(backends.Addresses)))
 	return nil
+}
+
+// recordForeign records that the endpoint is not a load balancer of the site.
+func recordForeign(hostCluster *v1alpha1.HostCluster) {
+	if hostCluster.Status.LoadBalancer != "" {
+		setReady(hostCluster, metav1.ConditionFalse, v1alpha1.LoadBalancerLostReason,
+			"The load balancer is gone, and so is its address. Fix: delete the Cluster")
+		return
+	}
+	hostCluster.Status.Initialization.Provisioned = new(true)
+	setReady(hostCluster, metav1.ConditionTrue, v1alpha1.ProvisionedReason, "The control plane endpoint was set by a user")
 }
 
 // backends returns the API servers of all control plane machines that are not being deleted. A machine is

@@ -12,8 +12,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/cluster-api/util/conditions"
-	"sigs.k8s.io/cluster-api/util/finalizers"
-	"sigs.k8s.io/cluster-api/util/paused"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -37,40 +35,45 @@ type machineScope struct {
 	cluster     *clusterv1.Cluster
 }
 
-func (m *machineScope) id() string { return string(m.hostMachine.UID) }
+func (s *machineScope) id() string { return string(s.hostMachine.UID) }
 
 // Reconcile implements reconcile.Reconciler.
-func (r *machineReconciler) Reconcile(ctx context.Context, request ctrl.Request) (_ ctrl.Result, err error) {
+func (r *machineReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	s := &machineScope{hostMachine: &v1alpha1.HostMachine{}}
 	if err := r.client.Get(ctx, request.NamespacedName, s.hostMachine); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if s.machine, err = util.GetOwnerMachine(ctx, r.client, s.hostMachine.ObjectMeta); client.IgnoreNotFound(err) != nil {
-		return ctrl.Result{}, err
-	}
-	s.cluster, err = util.GetClusterFromMetadata(ctx, r.client, s.hostMachine.ObjectMeta)
-	if err != nil && !apierrors.IsNotFound(err) && !errors.Is(err, util.ErrNoCluster) {
+	if err := r.readOwners(ctx, s); err != nil {
 		return ctrl.Result{}, err
 	}
 	deleted := !s.hostMachine.DeletionTimestamp.IsZero()
 	if !deleted && (s.machine == nil || s.cluster == nil) {
 		return ctrl.Result{}, nil // Cluster API sets the owner and the label.
 	}
-	if s.cluster != nil {
-		isPaused, requeue, err := paused.EnsurePausedCondition(ctx, r.client, s.cluster, s.hostMachine)
-		if err != nil || isPaused || requeue {
-			return ctrl.Result{}, err
-		}
-	}
-	if !deleted {
-		if added, err := finalizers.EnsureFinalizer(ctx, r.client, s.hostMachine, machineFinalizer); err != nil || added {
-			return ctrl.Result{}, err
-		}
+	if ok, err := admit(ctx, r.client, s.cluster, s.hostMachine, machineFinalizer); !ok || err != nil {
+		return ctrl.Result{}, err
 	}
 	if deleted {
 		return ctrl.Result{}, r.delete(ctx, s)
 	}
 	return ctrl.Result{}, record(ctx, r.client, s.hostMachine, func() error { return r.provide(ctx, s) })
+}
+
+// readOwners reads the Machine and the Cluster. Each is nil where there is none.
+func (r *machineReconciler) readOwners(ctx context.Context, s *machineScope) error {
+	machine, err := util.GetOwnerMachine(ctx, r.client, s.hostMachine.ObjectMeta)
+	if err == nil {
+		s.machine = machine
+	} else if !apierrors.IsNotFound(err) {
+		return err
+	}
+	cluster, err := util.GetClusterFromMetadata(ctx, r.client, s.hostMachine.ObjectMeta)
+	if err == nil {
+		s.cluster = cluster
+	} else if !apierrors.IsNotFound(err) && !errors.Is(err, util.ErrNoCluster) {
+		return err
+	}
+	return nil
 }
 
 func (s *machineScope) notReady(reason, format string, args ...any) {
@@ -88,8 +91,8 @@ func (r *machineReconciler) provide(ctx context.Context, s *machineScope) error 
 			return nil
 		}
 		var made bool
-		if host, made, err = r.make(ctx, s); err == nil && !made {
-			return nil
+		if host, made, err = r.make(ctx, s); !made {
+			return err
 		}
 	}
 	if err != nil {

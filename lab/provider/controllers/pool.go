@@ -9,9 +9,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/cluster-api/util/conditions"
-	"sigs.k8s.io/cluster-api/util/finalizers"
 	"sigs.k8s.io/cluster-api/util/labels/format"
-	"sigs.k8s.io/cluster-api/util/paused"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -42,30 +40,16 @@ func (r *poolReconciler) Reconcile(ctx context.Context, request ctrl.Request) (c
 	if err := r.client.Get(ctx, request.NamespacedName, s.pool); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	var err error
-	if s.machinePool, err = util.GetOwnerMachinePool(ctx, r.client, s.pool.ObjectMeta); client.IgnoreNotFound(err) != nil {
+	cluster, err := r.readOwners(ctx, s)
+	if err != nil {
 		return ctrl.Result{}, err
 	}
 	deleted := !s.pool.DeletionTimestamp.IsZero()
 	if !deleted && s.machinePool == nil {
 		return ctrl.Result{}, nil // Cluster API sets the owner.
 	}
-	if s.machinePool != nil {
-		cluster, err := util.GetClusterByName(ctx, r.client, s.pool.Namespace, s.machinePool.Spec.ClusterName)
-		if client.IgnoreNotFound(err) != nil {
-			return ctrl.Result{}, err
-		}
-		if cluster != nil {
-			isPaused, requeue, err := paused.EnsurePausedCondition(ctx, r.client, cluster, s.pool)
-			if err != nil || isPaused || requeue {
-				return ctrl.Result{}, err
-			}
-		}
-	}
-	if !deleted {
-		if added, err := finalizers.EnsureFinalizer(ctx, r.client, s.pool, poolFinalizer); err != nil || added {
-			return ctrl.Result{}, err
-		}
+	if ok, err := admit(ctx, r.client, cluster, s.pool, poolFinalizer); !ok || err != nil {
+		return ctrl.Result{}, err
 	}
 	if err := r.readMembers(ctx, s); err != nil {
 		return ctrl.Result{}, err
@@ -78,6 +62,20 @@ func (r *poolReconciler) Reconcile(ctx context.Context, request ctrl.Request) (c
 		return ctrl.Result{}, err
 	}
 	return ctrl.Result{}, release(ctx, r.client, s.pool, poolFinalizer)
+}
+
+// readOwners reads the MachinePool, and returns the Cluster. Each is nil where there is none.
+func (r *poolReconciler) readOwners(ctx context.Context, s *poolScope) (*clusterv1.Cluster, error) {
+	machinePool, err := util.GetOwnerMachinePool(ctx, r.client, s.pool.ObjectMeta)
+	if err != nil || machinePool == nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	s.machinePool = machinePool
+	cluster, err := util.GetClusterByName(ctx, r.client, s.pool.Namespace, machinePool.Spec.ClusterName)
+	if err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	return cluster, nil
 }
 
 // readMembers reads the HostMachines that the pool owns, and their Machines.

@@ -32,8 +32,35 @@ type poolDecision struct {
 // decidePool adds missing members, removes those that are too many, and replaces those that are outdated: one more than
 // replicas exists at most meanwhile, and no available member goes before there are enough others.
 func decidePool(replicas int, desired memberSpec, members []member) poolDecision {
-	var updated, outdated []member
-	available := 0
+	updated, outdated, available := sortMembers(desired, members)
+	limit := replicas
+	if len(outdated) > 0 {
+		limit++
+	}
+	d := poolDecision{create: max(0, min(replicas-len(updated), limit-len(members)))}
+	removable := outdated
+	if len(outdated) == 0 {
+		removable = updated[:max(0, len(updated)-replicas)]
+	}
+	left := available
+	for _, m := range removable {
+		if m.available && left <= replicas {
+			continue
+		}
+		if m.available {
+			left--
+		}
+		d.remove = append(d.remove, m.name)
+	}
+	if len(updated) != replicas || len(outdated) > 0 || available < replicas {
+		d.message = fmt.Sprintf("%d of %d machines are up to date, %d are available, %d are outdated",
+			len(updated), replicas, available, len(outdated))
+	}
+	return d
+}
+
+// sortMembers returns the members that are not being deleted, in the order in which they go, and counts those that are available.
+func sortMembers(desired memberSpec, members []member) (updated, outdated []member, available int) {
 	for _, m := range members {
 		switch {
 		case m.deleting:
@@ -47,31 +74,9 @@ func decidePool(replicas int, desired memberSpec, members []member) poolDecision
 			available++
 		}
 	}
-	limit := replicas
-	if len(outdated) > 0 {
-		limit++
-	}
-	d := poolDecision{create: max(0, min(replicas-len(updated), limit-len(members)))}
-	removable := outdated
-	if len(outdated) == 0 {
-		slices.SortFunc(updated, removeFirst)
-		removable = updated[:max(0, len(updated)-replicas)]
-	}
-	slices.SortFunc(removable, removeFirst)
-	for _, m := range removable {
-		if m.available && available <= replicas {
-			continue
-		}
-		if m.available {
-			available--
-		}
-		d.remove = append(d.remove, m.name)
-	}
-	if len(updated) != replicas || len(outdated) > 0 || available < replicas {
-		d.message = fmt.Sprintf("%d of %d machines are up to date, %d are available, %d are outdated",
-			len(updated), replicas, available, len(outdated))
-	}
-	return d
+	slices.SortFunc(updated, removeFirst)
+	slices.SortFunc(outdated, removeFirst)
+	return updated, outdated, available
 }
 
 // removeFirst orders members: those that a user prefers to go, those that are not available, and then by name.

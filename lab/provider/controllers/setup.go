@@ -141,7 +141,10 @@ func (p *pokes) source(c client.Reader, list client.ObjectList) source.Source {
 	sink := make(chan event.GenericEvent, 1)
 	p.sinks = append(p.sinks, sink)
 	return source.Channel(sink, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request {
-		found := list.DeepCopyObject().(client.ObjectList) //nolint:forcetypeassert // a copy has the same type
+		found, ok := list.DeepCopyObject().(client.ObjectList)
+		if !ok {
+			return nil // A copy has the same type.
+		}
 		if err := c.List(ctx, found); err != nil {
 			p.log.Error(err, "Cannot list objects after a change of the site")
 			return nil

@@ -37,6 +37,7 @@ func (h health) next(p probe) (result health, lost bool) {
 			return h, false
 		}
 		return health{silent: maxSilent}, true
+	case unreachable:
 	}
 	return health{}, true
 }

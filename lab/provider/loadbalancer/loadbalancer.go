@@ -231,7 +231,7 @@ func (b *Balancer) forward(client net.Conn) {
 	b.turn++
 	b.mu.Unlock()
 	for _, address := range candidates {
-		server, err := net.DialTimeout("tcp", address, b.options.Timeout)
+		server, err := (&net.Dialer{Timeout: b.options.Timeout}).DialContext(context.Background(), "tcp", address)
 		if err != nil {
 			continue
 		}

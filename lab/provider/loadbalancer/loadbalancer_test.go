@@ -3,6 +3,7 @@ package loadbalancer
 import (
 	"bufio"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -85,7 +86,7 @@ func newAPIServer(t *testing.T, name string) *apiServer {
 			fmt.Fprintln(w, name)
 		case "/watch":
 			fmt.Fprintln(w, name)
-			w.(http.Flusher).Flush()
+			_ = http.NewResponseController(w).Flush()
 			<-r.Context().Done()
 		}
 	}))
@@ -137,7 +138,11 @@ func (w *world) await(n int) {
 
 // get makes a request on a connection of its own.
 func (w *world) get(s *apiServer, path string) (*http.Response, error) {
-	transport := s.Client().Transport.(*http.Transport).Clone()
+	transport, ok := s.Client().Transport.(*http.Transport)
+	if !ok {
+		return nil, errors.New("the test server has another transport")
+	}
+	transport = transport.Clone()
 	transport.DisableKeepAlives = true
 	return (&http.Client{Transport: transport}).Get("https://" + w.address + path)
 }
@@ -227,7 +232,7 @@ func TestALostBackendsConnectionsAreReset(t *testing.T) {
 			w.set(a, b)
 			w.await(2)
 			lose(w, a, b)
-			if err := ended(); err == nil || err == io.EOF {
+			if err := ended(); err == nil || errors.Is(err, io.EOF) {
 				t.Errorf("the connection ended with %v, want a reset", err)
 			}
 		})

@@ -279,8 +279,7 @@ func (s *Site) Run(ctx context.Context, id, script string) (Script, error) {
 		return Script{}, err
 	}
 	output, err := at.Run(ctx, script)
-	var exit *hosts.ExitError
-	if errors.As(err, &exit) {
+	if exit, ok := errors.AsType[*hosts.ExitError](err); ok {
 		return Script{Output: exit.Output, Code: exit.Code}, nil
 	}
 	return Script{Output: output}, err

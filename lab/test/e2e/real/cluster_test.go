@@ -47,6 +47,7 @@ func TestClusters(t *testing.T) {
 }
 
 func (p *plane) testSingle(ctx context.Context, t *testing.T, release kube.Release) {
+	t.Helper()
 	c := p.createReal(ctx, t, clusterManifest, shape{Name: "single", Version: release.Version.String(), ControlPlanes: 1})
 	c.await(ctx, t)
 	c.checkNodes(ctx, t)
@@ -55,6 +56,7 @@ func (p *plane) testSingle(ctx context.Context, t *testing.T, release kube.Relea
 
 // testSeveral creates 3 control plane machines, a worker and a MachinePool, and scales them.
 func (p *plane) testSeveral(ctx context.Context, t *testing.T, release kube.Release) {
+	t.Helper()
 	c := p.createReal(ctx, t, clusterManifest, shape{Name: "several", Version: release.Version.String(), ControlPlanes: 3, Workers: 1, Pool: 2})
 	c.await(ctx, t)
 	c.checkNodes(ctx, t)
@@ -82,7 +84,7 @@ func build(t *testing.T, minor version.Minor) kube.Release {
 func prepare(t *testing.T, releases ...kube.Release) []string {
 	t.Helper()
 	// Hosts have a /tmp of their own.
-	dir, err := os.MkdirTemp("/var/tmp", "windlass-real-")
+	dir, err := os.MkdirTemp("/var/tmp", "windlass-real-") //nolint:usetesting // for the reason above
 	if err != nil {
 		t.Fatal(err)
 	}

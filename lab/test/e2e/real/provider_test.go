@@ -91,6 +91,7 @@ func (p *plane) createMachine(ctx context.Context, t *testing.T, namespace, name
 }
 
 func (p *plane) testCluster(ctx context.Context, t *testing.T, name string) {
+	t.Helper()
 	cluster := p.awaitCluster(ctx, t, name, func(c *clusterv1.Cluster) string {
 		if provisioned := c.Status.Initialization.InfrastructureProvisioned; provisioned == nil || !*provisioned {
 			return fmt.Sprintf("its conditions are %+v", c.Status.Conditions)
@@ -111,6 +112,7 @@ func (p *plane) testCluster(ctx context.Context, t *testing.T, name string) {
 
 // testMachine kills the provider in the middle of a bootstrap, then has the host suffer.
 func (p *plane) testMachine(ctx context.Context, t *testing.T, namespace string) {
+	t.Helper()
 	const name = "machine"
 	p.createMachine(ctx, t, namespace, name, userData)
 	m := p.awaitReason(ctx, t, namespace, name, v1alpha1.BootstrappingReason)
@@ -217,6 +219,7 @@ func (p *plane) checkPaused(ctx context.Context, t *testing.T, m *v1alpha1.HostM
 }
 
 func (p *plane) testRefused(ctx context.Context, t *testing.T, namespace string) {
+	t.Helper()
 	p.createMachine(ctx, t, namespace, "refused", "#cloud-config\nmounts: [[a, b]]")
 	m := p.awaitReason(ctx, t, namespace, "refused", v1alpha1.UserDataRefusedReason)
 	ready := meta.FindStatusCondition(m.Status.Conditions, clusterv1.ReadyCondition)
@@ -235,6 +238,7 @@ func (p *plane) testRefused(ctx context.Context, t *testing.T, namespace string)
 
 // testInterrupted cuts the power in the middle of a bootstrap, and has another one fail.
 func (p *plane) testInterrupted(ctx context.Context, t *testing.T, namespace string) {
+	t.Helper()
 	p.createMachine(ctx, t, namespace, "interrupted", userData)
 	p.createMachine(ctx, t, namespace, "failed", "#cloud-config\nruncmd: ['echo no >&2', 'false']")
 	m := p.awaitReason(ctx, t, namespace, "interrupted", v1alpha1.BootstrappingReason)
@@ -254,6 +258,7 @@ func (p *plane) testInterrupted(ctx context.Context, t *testing.T, namespace str
 
 // testDeletion deletes the Cluster, and with it all machines.
 func (p *plane) testDeletion(ctx context.Context, t *testing.T, name string) {
+	t.Helper()
 	before, err := p.site.Hosts(ctx)
 	names := make([]string, 0, len(before))
 	for _, host := range before {
@@ -275,6 +280,7 @@ func (p *plane) testDeletion(ctx context.Context, t *testing.T, name string) {
 
 // testClass has Cluster API make all kinds from a ClusterClass, and change them with their templates.
 func (p *plane) testClass(ctx context.Context, t *testing.T) {
+	t.Helper()
 	const name = "class"
 	p.createReal(ctx, t, classManifest, shape{Name: name, Version: "v1.36.3", ControlPlanes: 1, Workers: 1, Pool: 1})
 	cluster := p.awaitCluster(ctx, t, name, func(c *clusterv1.Cluster) string {
