@@ -65,7 +65,7 @@ func (o *siteOptions) run(ctx context.Context) (err error) {
 	if err != nil {
 		return errors.Join(fmt.Errorf("listening for health checks: %w", err), listener.Close())
 	}
-	ended := make(chan error, 2) //nolint:mnd // one for each server
+	ended := make(chan error, 2)               //nolint:mnd // one for each server
 	go func() { ended <- s.Serve(listener) }() //nolint:contextcheck // what a request begins ends without its client
 	go func() {
 		ended <- http.Serve(health, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})) //nolint:gosec // G114: on loopback
