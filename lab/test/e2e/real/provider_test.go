@@ -118,6 +118,10 @@ func (p *plane) testMachine(ctx context.Context, t *testing.T, namespace string)
 	m := p.awaitReason(ctx, t, namespace, name, v1alpha1.BootstrappingReason)
 	p.checkMachine(ctx, t, m)
 	p.run(ctx, t, m, "until [ -e /var/lib/runs ]; do sleep 0.05; done")
+	// It is killed, starts again, and ends before the bootstrap does.
+	if _, err := p.KillChild(ctx, setup.HostProviderName); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := p.StopChild(ctx, setup.HostProviderName); err != nil {
 		t.Fatal(err)
 	}
