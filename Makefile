@@ -138,8 +138,8 @@ endef
 LINT_JOBS := lint-root lint-lab lint-rest
 UNIT_JOBS := unit-root unit-lab unit-parts unit-house unit-release unit-rules differential upstream
 E2E_JOBS := e2e-chain e2e-inplace e2e-engine e2e-pools e2e-small e2e-seeds e2e-annotated \
-	e2e-devplane e2e-hosts e2e-kubeadm e2e-processes trust kubelets
-.PHONY: $(LINT_JOBS) $(UNIT_JOBS) $(E2E_JOBS)
+	e2e-devplane e2e-hosts e2e-processes trust kubelets
+.PHONY: $(LINT_JOBS) $(UNIT_JOBS) $(E2E_JOBS) e2e-kubeadm e2e-real
 ifdef IN_ORDER
 after = $(filter $(1),$(MAKECMDGOALS))
 # Linters come first, because they fail fast. Then two tests that compare durations, and mostly wait,
@@ -158,8 +158,6 @@ e2e-small: $(call after,e2e-pools)
 e2e-annotated: $(call after,e2e-seeds)
 e2e-devplane: $(call after,e2e-annotated trust)
 e2e-hosts: $(call after,e2e-devplane kubelets)
-# No plane, and mostly waiting.
-e2e-kubeadm: $(call after,e2e-chain e2e-inplace kubelets)
 e2e-processes: $(call after,trust kubelets)
 endif
 
@@ -224,7 +222,7 @@ e2e-annotated:
 	@$(JOB) $(E2E) -v ./test/e2e/annotated
 # All packages that are no job of their own.
 e2e-small:
-	@packages=$$(go -C lab list ./test/e2e/... | grep -v -E '/(chain|inplace|engine|pools|annotated|devplane|hosts|kubeadm|seeds|processruntime)$$'); \
+	@packages=$$(go -C lab list ./test/e2e/... | grep -v -E '/(chain|inplace|engine|pools|annotated|devplane|hosts|kubeadm|real|seeds|processruntime)$$'); \
 	$(JOB) $(E2E) -v -p 1 $$packages
 e2e-devplane:
 	@$(JOB) $(E2E) -v ./test/e2e/devplane
@@ -234,6 +232,9 @@ e2e-kubeadm:
 	@$(JOB) $(E2E) -v ./test/e2e/kubeadm
 e2e-processes:
 	@$(JOB) $(E2E) -v ./test/e2e/processruntime
+# Stock Cluster API on the lab's infrastructure provider, whose machines are hosts.
+e2e-real:
+	@$(JOB) $(E2E) -v ./test/e2e/real
 # The product as a process beside a real API server, without controllers: each package has a small plane of its own, and no test
 # measures time, so two run at once.
 TRUST := ./test/wire ./test/trust/...

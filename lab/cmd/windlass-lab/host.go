@@ -26,7 +26,9 @@ const hostFrom, hostTo = "v1.35.4", "v1.36.3"
 // hostOptions are the flags of windlass-lab host.
 type hostOptions struct{ folder string }
 
-func addHostCommand(root *cobra.Command) { root.AddCommand(newHostCommand()) }
+func addHostCommand(root *cobra.Command) {
+	root.AddCommand(newHostCommand(), newSiteCommand(), newProviderCommand())
+}
 
 func newHostCommand() *cobra.Command {
 	var o hostOptions
@@ -52,13 +54,13 @@ func (o *hostOptions) run(ctx context.Context, in io.Reader, out io.Writer) (err
 		return err
 	}
 	defer unlock()
-	session := &hostSession{ctx: ctx}
-	defer func() { err = errors.Join(err, session.end()) }()
-	return session.protect(func() error { return o.play(session, in, out) })
+	session := hosts.NewSession(ctx)
+	defer func() { err = errors.Join(err, session.End()) }()
+	return session.Do(func() error { return o.play(session, in, out) }) //nolint:contextcheck // the session has it
 }
 
 // play starts the host and keeps it until the context of the session ends.
-func (o *hostOptions) play(session *hostSession, in io.Reader, out io.Writer) error {
+func (o *hostOptions) play(session *hosts.Session, in io.Reader, out io.Writer) error {
 	host, digests, err := startPlayHost(session)
 	if err != nil {
 		return err
@@ -81,7 +83,7 @@ The user %[5]s is not root and may use sudo: --user %[5]s --identity %[4]s/id_%[
 Press Enter to cut the host's power and boot it again with its disk unchanged.
 
 `, hostFrom, host.Address(), hostTo, o.folder, hosts.Ops)
-	return keepHost(session.ctx, host, in, out)
+	return keepHost(session.Context(), host, in, out)
 }
 
 // startPlayHost starts the host. It returns the digests of the binaries in /opt/binaries.
@@ -180,47 +182,3 @@ func lockFolder(folder string) (unlock func(), err error) {
 	}
 	return func() { _ = opened.Close() }, nil
 }
-
-// hostSession implements hosts.TB for a program: what ends a test ends the function that protect calls.
-type hostSession struct {
-	ctx  context.Context //nolint:containedctx // hosts.TB returns it, as testing.TB does.
-	ends []func()
-	errs []error
-}
-
-// hostFailure is the value that hostSession panics with.
-type hostFailure struct{ err error }
-
-// protect calls f, and returns the error with which a host ended it.
-func (s *hostSession) protect(f func() error) (err error) {
-	defer func() {
-		switch failure := recover().(type) {
-		case nil:
-		case hostFailure:
-			err = failure.err
-		default:
-			panic(failure)
-		}
-	}()
-	return f()
-}
-
-// end runs the cleanups, the last one first, and returns what went wrong in them.
-func (s *hostSession) end() error {
-	for _, end := range slices.Backward(s.ends) {
-		if err := s.protect(func() error { end(); return nil }); err != nil {
-			s.errs = append(s.errs, err)
-		}
-	}
-	return errors.Join(s.errs...)
-}
-
-func (s *hostSession) Context() context.Context { return s.ctx }
-func (s *hostSession) Cleanup(end func())       { s.ends = append(s.ends, end) }
-func (s *hostSession) Helper()                  {}
-func (s *hostSession) Error(args ...any)        { s.errs = append(s.errs, errors.New(fmt.Sprint(args...))) }
-func (s *hostSession) Fatal(args ...any)        { panic(hostFailure{errors.New(fmt.Sprint(args...))}) }
-func (s *hostSession) Fatalf(format string, args ...any) {
-	panic(hostFailure{fmt.Errorf(format, args...)})
-}
-func (s *hostSession) Skipf(format string, args ...any) { s.Fatalf(format, args...) }

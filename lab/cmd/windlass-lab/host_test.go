@@ -3,7 +3,6 @@
 package main
 
 import (
-	"errors"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -24,28 +23,4 @@ func TestLockFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	unlock()
-}
-
-// TestHostSession: what ends a test is an error of the program, each cleanup runs, and the last one
-// comes first. Another panic stays one.
-func TestHostSession(t *testing.T) {
-	t.Parallel()
-	session := &hostSession{ctx: t.Context()}
-	var order []string
-	session.Cleanup(func() { order = append(order, "first"); session.Error("left behind") })
-	session.Cleanup(func() { order = append(order, "second"); session.Fatalf("no %s", "network") })
-	if err := session.protect(func() error { session.Fatal("no power"); return nil }); err == nil || err.Error() != "no power" {
-		t.Errorf("Fatal returns %v", err)
-	}
-	err := session.end()
-	if got := strings.Join(order, " "); got != "second first" || err == nil ||
-		!strings.Contains(err.Error(), "no network") || !strings.Contains(err.Error(), "left behind") {
-		t.Errorf("the cleanups %q return %v", got, err)
-	}
-	defer func() {
-		if cause, ok := recover().(error); !ok || cause.Error() != "a bug" {
-			t.Errorf("a panic became %v", cause)
-		}
-	}()
-	_ = session.protect(func() error { panic(errors.New("a bug")) })
 }

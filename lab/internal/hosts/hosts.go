@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/windlass-dev/windlass/lab/internal/hosts/internal/wire"
 )
@@ -44,7 +45,8 @@ type Host struct {
 	hostKey key
 
 	readOnly []string
-	relays   []string // addresses besides the host's own at which its sshd answers
+	delay    time.Duration // of synchronous writes
+	relays   []string      // addresses besides the host's own at which its sshd answers
 	forwards map[int]*forward
 }
 
@@ -87,7 +89,7 @@ func (h *Host) command(action wire.Action) int {
 	h.tb.Helper()
 	c := wire.Command{Action: action}
 	if action == wire.Boot {
-		c.Options = wire.BootOptions{Hostname: h.options.Name, ReadOnly: h.readOnly}
+		c.Options = wire.BootOptions{Hostname: h.options.Name, ReadOnly: h.readOnly, SyncDelay: h.delay}
 		if h.options.Behind != nil {
 			c.Options.GatewayPID = h.options.Behind.PID()
 		}
@@ -118,6 +120,17 @@ func (h *Host) PowerCut() {
 	h.pid.Store(0)
 }
 
+// Shutdown stops the host in order, as a person does: its services end, then all processes, and then the power is cut. A
+// host whose power is off is left alone.
+func (h *Host) Shutdown() {
+	h.tb.Helper()
+	if h.PID() == 0 {
+		return
+	}
+	h.ask(wire.Request{Shutdown: true})
+	h.PowerCut()
+}
+
 // Boot turns the power on, after a cut where it was on. It returns when the enabled services have started, or failed. What
 // Forward and ReadOnly have set up is there again; the cable is plugged in.
 func (h *Host) Boot() {
@@ -141,6 +154,15 @@ func (h *Host) FillDisk() {
 func (h *Host) FreeDisk() {
 	h.tb.Helper()
 	h.command(wire.Free)
+}
+
+// DelaySyncs makes each fsync and fdatasync take longer by d, also after the next boot, as on a slow disk. 0 undoes it.
+func (h *Host) DelaySyncs(d time.Duration) {
+	h.tb.Helper()
+	if h.PID() != 0 {
+		h.ask(wire.Request{SyncDelay: &d})
+	}
+	h.delay = d
 }
 
 // ReadOnly makes a folder read-only, also after the next boot.

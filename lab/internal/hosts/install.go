@@ -23,7 +23,7 @@ var uids = map[string]int{Ops: 64101, NoSudo: 64102}
 
 const sshdConfig = `Port 22
 HostKey /etc/ssh/ssh_host_ed25519_key
-AuthorizedKeysFile /etc/ssh/keys/%u
+AuthorizedKeysFile /etc/ssh/keys/%u .ssh/authorized_keys
 PermitRootLogin prohibit-password
 PasswordAuthentication no
 KbdInteractiveAuthentication no

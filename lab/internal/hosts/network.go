@@ -69,6 +69,14 @@ func (h *Host) Unforward(port int) {
 	delete(h.forwards, port)
 }
 
+// Listen listens on a port of the host's address, in this process. The listener is of no more use after a power cut.
+func (h *Host) Listen(port int) (net.Listener, error) {
+	if h.PID() == 0 {
+		return nil, errOff
+	}
+	return listenIn(h.PID(), fmt.Sprintf("%s:%d", h.Address(), port))
+}
+
 func (h *Host) listen(port int) {
 	h.tb.Helper()
 	address := fmt.Sprintf("127.0.0.1:%d", port)

@@ -68,7 +68,7 @@ func TestServices(t *testing.T) {
 			"Job for never.service failed because the control process exited with error code.\nfailed"},
 		{"systemctl start nothing; echo $?; systemctl status nothing 2>&1; echo $?",
 			"Failed to start nothing.service: Unit nothing.service not found.\n5\nUnit nothing.service could not be found.\n4"},
-		{"systemctl start once; systemctl is-active once; systemctl show -p SubState --value once; journalctl -u once | grep -v systemd", "active\nexited\none\ntwo"},
+		{"systemctl start once; systemctl start once; systemctl is-active once; systemctl show -p SubState --value once; journalctl -u once | grep -v systemd", "active\nexited\none\ntwo"},
 		{"systemctl frobnicate app; systemctl --frobnicate", "Unknown command verb frobnicate.\nsystemctl: unrecognized option '--frobnicate'"},
 		{"systemctl disable app 2>/dev/null; systemctl is-enabled app; systemctl enable --now app 2>/dev/null; systemctl is-enabled app; systemctl is-active app",
 			"disabled\nenabled\nactive"},

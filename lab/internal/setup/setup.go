@@ -52,7 +52,7 @@ func RegisterAs(ctx context.Context, plane *devplane.Plane, extension devplane.C
 	if err != nil {
 		return err
 	}
-	if err := installCRDs(ctx, c); err != nil {
+	if err := installCRDs(ctx, c, crd.Files, "bases/*.yaml"); err != nil {
 		return err
 	}
 	child, err := plane.AddChild(ctx, extension)
@@ -81,14 +81,14 @@ func AwaitDiscovered(ctx context.Context, c client.WithWatch, name string) error
 	return err
 }
 
-// installCRDs applies the project's CRDs and waits until they are served.
-func installCRDs(ctx context.Context, c client.WithWatch) error {
-	files, err := fs.Glob(crd.Files, "bases/*.yaml")
+// installCRDs applies the CRDs of the files that match a pattern, and waits until they are served.
+func installCRDs(ctx context.Context, c client.WithWatch, manifests fs.FS, pattern string) error {
+	files, err := fs.Glob(manifests, pattern)
 	if err != nil {
 		return fmt.Errorf("listing the CRDs: %w", err)
 	}
 	for _, file := range files {
-		data, err := crd.Files.ReadFile(file)
+		data, err := fs.ReadFile(manifests, file)
 		if err != nil {
 			return fmt.Errorf("reading %s: %w", file, err)
 		}

@@ -214,6 +214,7 @@ func (m *machine) boot(b wire.BootOptions) (int, error) {
 	}
 	err = json.NewEncoder(configWriter).Encode(wire.PID1{
 		Root: m.disk, Journal: m.journal, Hostname: b.Hostname, Address: m.slot.host, Gateway: m.slot.gateway, ReadOnly: b.ReadOnly,
+		SyncDelay: b.SyncDelay,
 	})
 	if err != nil {
 		return 0, fmt.Errorf("configuring PID 1: %w", err)

@@ -30,6 +30,10 @@ func Main(config io.Reader, ready io.Writer) error {
 	if err := setUp(c); err != nil {
 		return err
 	}
+	syncDelay.Store(int64(c.SyncDelay))
+	if err := watchSyncs(); err != nil {
+		return err
+	}
 	manager := newManager(newProcesses())
 	listener, err := listen()
 	if err != nil {

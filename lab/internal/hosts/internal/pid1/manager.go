@@ -214,6 +214,10 @@ func (m *manager) start(name string) error {
 		return err
 	}
 	r := s.run
+	if r == nil && s.state.active == "active" { // oneshot with RemainAfterExit
+		m.mu.Unlock()
+		return nil
+	}
 	if r == nil || s.state.sub == "auto-restart" {
 		if r != nil {
 			r.wake()

@@ -53,6 +53,12 @@ func handle(connection *net.UnixConn, manager *manager, request wire.Request) wi
 		return manager.client(request.Args, root)
 	case !root:
 		return failure(1, "only root may do this")
+	case request.Shutdown:
+		manager.shutdown()
+		return wire.Response{}
+	case request.SyncDelay != nil:
+		syncDelay.Store(int64(*request.SyncDelay))
+		return wire.Response{}
 	case request.Script != "":
 		return script(connection, manager.processes, request.Script)
 	case request.ReadOnly != "":

@@ -2,6 +2,8 @@
 // host's disk) and PID 1 inside the host. Everything is JSON, one value after another.
 package wire
 
+import "time"
+
 // Paths inside the host.
 const (
 	// Socket is where PID 1 listens.
@@ -65,6 +67,8 @@ type BootOptions struct {
 	GatewayPID int
 	// ReadOnly are folders that cannot be written to.
 	ReadOnly []string
+	// SyncDelay is how much longer each fsync takes.
+	SyncDelay time.Duration
 }
 
 // Done answers a Command.
@@ -78,14 +82,18 @@ type Done struct {
 type PID1 struct {
 	Root, Journal, Hostname, Address, Gateway string
 	ReadOnly                                  []string
+	SyncDelay                                 time.Duration
 }
 
 // Request is one request to PID 1. Args is the command line of a client (systemctl, systemd-run, journalctl), Script a bash
-// script to run as root, ReadOnly and Writable folders to mount so.
+// script to run as root, ReadOnly and Writable folders to mount so. Shutdown ends all processes but PID 1.
+// SyncDelay is BootOptions.SyncDelay.
 type Request struct {
-	Args               []string `json:",omitempty"`
-	Script             string   `json:",omitempty"`
-	ReadOnly, Writable string   `json:",omitempty"`
+	SyncDelay          *time.Duration `json:",omitempty"`
+	Shutdown           bool           `json:",omitempty"`
+	Args               []string       `json:",omitempty"`
+	Script             string         `json:",omitempty"`
+	ReadOnly, Writable string         `json:",omitempty"`
 }
 
 // Response is what the client prints, and its exit status.

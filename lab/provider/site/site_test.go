@@ -1,0 +1,172 @@
+//go:build linux
+
+package site_test
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"net"
+	"net/http"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/windlass-dev/windlass/lab/internal/hosts"
+	"github.com/windlass-dev/windlass/lab/internal/node"
+	"github.com/windlass-dev/windlass/lab/provider/loadbalancer"
+	"github.com/windlass-dev/windlass/lab/provider/site"
+)
+
+// start serves a site until the test ends.
+func start(t *testing.T, options site.Node) *site.Client {
+	t.Helper()
+	hosts.Require(t)
+	if err := node.Connect(); err != nil {
+		t.Fatal(err)
+	}
+	s := site.New(options)
+	socket := filepath.Join(t.TempDir(), "site.sock")
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(listener) }()
+	t.Cleanup(func() {
+		_ = listener.Close()
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := <-served; !errors.Is(err, net.ErrClosed) && !errors.Is(err, http.ErrServerClosed) {
+			t.Error(err)
+		}
+	})
+	return site.NewClient(socket)
+}
+
+func plain(_, version string) (hosts.Options, error) {
+	if version == "v0" {
+		return hosts.Options{}, errors.New("no such version")
+	}
+	return hosts.Options{Files: map[string][]byte{"/etc/version": []byte(version)}}, nil
+}
+
+const unit = `[Service]
+Type=oneshot
+ExecStart=/bin/bash -c 'echo boot >>/var/lib/boots'
+`
+
+func TestAHostIsAsAsked(t *testing.T) {
+	c := start(t, plain)
+	ctx := t.Context()
+	spec := site.Host{
+		Name: "worker", Version: "v1", Unit: "once",
+		Files: map[string][]byte{"/etc/systemd/system/once.service": []byte(unit)},
+	}
+	made, err := c.Ensure(ctx, "1", spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := c.Ensure(ctx, "1", site.Host{Name: "other"})
+	if err != nil || again.Name != "worker" || again.Address != made.Address {
+		t.Errorf("a host was made twice: %+v, %v", again, err)
+	}
+	awaitUnit(ctx, t, c, "1")
+	if content, err := c.Read(ctx, "1", "/etc/version"); err != nil || string(content) != "v1" {
+		t.Errorf("%q, %v", content, err)
+	}
+	if _, err := c.Read(ctx, "1", "/nothing"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a file that is not there: %v", err)
+	}
+	if got, err := c.Run(ctx, "1", "hostname; exit 3"); err != nil || got != (site.Script{Output: "worker\n", Code: 3}) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if login, err := c.Login(ctx, "1"); err != nil || len(login.Identity) == 0 || len(login.KnownHosts) == 0 {
+		t.Errorf("%+v, %v", login, err)
+	}
+	for _, condition := range []site.Condition{
+		{DiskFull: true}, {Disconnected: true, SyncDelay: 1}, {PowerOff: true, DiskFull: true}, {PowerOff: true, DiskFull: true}, {Disconnected: true}, {},
+	} {
+		got, err := c.SetCondition(ctx, "1", condition)
+		if err != nil || got.Condition != condition {
+			t.Errorf("%+v, want %+v: %v", got.Condition, condition, err)
+		}
+	}
+	awaitUnit(ctx, t, c, "1")
+	if content, err := c.Read(ctx, "1", "/var/lib/boots"); err != nil || string(content) != "boot\nboot\n" {
+		t.Errorf("the unit ran %q, %v", content, err)
+	}
+	for range 2 {
+		if err := c.Delete(ctx, "1"); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := c.Host(ctx, "1"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a deleted host: %v", err)
+	}
+}
+
+// awaitUnit waits until the host's unit has ended since the last boot.
+func awaitUnit(ctx context.Context, t *testing.T, c *site.Client, id string) {
+	t.Helper()
+	for revision := int64(-1); ; {
+		next, err := c.Wait(ctx, revision)
+		if err != nil {
+			t.Fatal(err)
+		}
+		revision = next
+		if status, err := c.Host(ctx, id); err != nil {
+			t.Fatal(err)
+		} else if status.UnitEnded {
+			return
+		}
+	}
+}
+
+func TestAHostThatCannotBeMadeIsNotThere(t *testing.T) {
+	c := start(t, plain)
+	ctx := t.Context()
+	if _, err := c.Ensure(ctx, "1", site.Host{Name: "a", Version: "v0"}); err == nil {
+		t.Error("a host without its programs was made")
+	}
+	if all, err := c.Hosts(ctx); err != nil || len(all) != 0 {
+		t.Errorf("%+v, %v", all, err)
+	}
+	if _, err := c.Ensure(ctx, "1", site.Host{Name: "a", Version: "v1"}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestALoadBalancerKeepsItsAddress(t *testing.T) {
+	c := start(t, plain)
+	ctx := t.Context()
+	if has, err := c.HasBalancer(ctx, "1"); err != nil || has {
+		t.Errorf("%t, %v", has, err)
+	}
+	first, err := c.EnsureBalancer(ctx, "1", loadbalancer.Backends{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := c.EnsureBalancer(ctx, "1", loadbalancer.Backends{Addresses: []string{"127.0.0.1:1"}})
+	if diff := cmp.Diff(first, second); err != nil || diff != "" {
+		t.Errorf("%v: %s", err, diff)
+	}
+	// Hosts reach it.
+	if _, err := c.Ensure(ctx, "a", site.Host{Name: "a"}); err != nil {
+		t.Fatal(err)
+	}
+	got, err := c.Run(ctx, "a", "exec 3<>/dev/tcp/"+first.Address+"/6443")
+	if err != nil || got.Code != 0 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for range 2 {
+		if err := c.DeleteBalancer(ctx, "1"); err != nil {
+			t.Error(err)
+		}
+	}
+	if has, err := c.HasBalancer(ctx, "1"); err != nil || has {
+		t.Errorf("after the deletion: %t, %v", has, err)
+	}
+}
