@@ -303,8 +303,8 @@ func (g Group) paused() bool {
 	return paused != nil && *paused
 }
 
-// owner returns the name of the MachineSet of the group that owns a Machine; empty if none does. Where
-// two MachineDeployments have one selector, it matches the Machines of both.
+// owner returns the name of the MachineSet of the group that owns a Machine; empty if none does.
+// Where two MachineDeployments have one selector, it matches the Machines of both.
 func (g Group) owner(m *clusterv1.Machine) string {
 	for _, set := range g.MachineSets {
 		if Owns(set, m) {

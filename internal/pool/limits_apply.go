@@ -22,8 +22,8 @@ func (d *draft) limit() {
 	d.rollout = d.rollout.within(d.allowance, p, o)
 }
 
-// Within limits what the rules of the strategy have planned, but lets no deletion take the place of a
-// move. keep says that no rollout may create or delete a Machine. The progress that it returns is
+// Within limits what the rules of the strategy have planned, but lets no deletion take the place of
+// a move. keep says that no rollout may create or delete a Machine. The progress that it returns is
 // what the allowance depends on.
 func (r Rollout) Within(l Limits, o Observation, keep bool) (Rollout, Allowance, Progress) {
 	p := r.measure(o)

@@ -15,11 +15,11 @@ type Member struct {
 	// Set is the MachineSet that owns it, and New says that this is the one of the present template.
 	Set string
 	New bool
-	// Deleting says that it is being deleted, Updating that it is being updated in place, and Failed that
-	// this update failed finally.
+	// Deleting says that it is being deleted, Updating that it is being updated in place, and Failed
+	// that this update failed finally.
 	Deleting, Updating, Failed bool
-	// Available says that it is available and not being updated. Soaks is since when; zero if it has not
-	// to soak: an update in place has soaked when it ends.
+	// Available says that it is available and not being updated. Soaks is since when; zero if it has
+	// not to soak: an update in place has soaked when it ends.
 	Available bool
 	Soaks     time.Time
 	// Began is since when it is being created or updated; zero if its update has not begun.
@@ -153,8 +153,8 @@ func (d *draft) observe() Observation {
 	return o
 }
 
-// began is when the rollout began: the later of the creation of the new MachineSet and the time since
-// which the MachineDeployment reports a rollout. It is zero while none is reported.
+// began is when the rollout began: the later of the creation of the new MachineSet and the time
+// since which the MachineDeployment reports a rollout. It is zero while none is reported.
 func (d *draft) began(newest *clusterv1.MachineSet) time.Time {
 	md := d.group.MachineDeployment
 	since := conditions.GetLastTransitionTime(md, clusterv1.RollingOutCondition)

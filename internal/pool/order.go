@@ -98,8 +98,8 @@ type queue struct {
 	machines int32
 }
 
-// queue returns what a strict order says about the Machines that wait; nil without one. machines is how
-// many the group has.
+// queue returns what a strict order says about the Machines that wait; nil without one. machines is
+// how many the group has.
 func (o *Order) queue(waiting []Member, machines int32) *queue {
 	if !o.strict() {
 		return nil
@@ -113,8 +113,8 @@ func (o *Order) queue(waiting []Member, machines int32) *queue {
 	return q
 }
 
-// here returns how many Machines have the next place and are not being deleted: of a MachineSet, or of
-// all if set is empty.
+// here returns how many Machines have the next place and are not being deleted: of a MachineSet, or
+// of all if set is empty.
 func (q *queue) here(set string) (n int32) {
 	for _, m := range q.waiting {
 		if !m.Deleting && m.Place == q.next && (set == "" || m.Set == set) {
@@ -164,8 +164,8 @@ func (d *draft) isNext(m *clusterv1.Machine) bool {
 	return q == nil || q.ok && d.group.order().place(m) == q.next
 }
 
-// turn returns what a strict order lets begin; nil without one, and if nothing is left. p has Replicas
-// and Touched.
+// turn returns what a strict order lets begin; nil without one, and if nothing is left. p has
+// Replicas and Touched.
 func (o Observation) turn(p Progress, r Rollout, keep bool) *Turn {
 	q := o.queue
 	if q == nil || !q.ok {
@@ -215,8 +215,8 @@ type Turn struct {
 	Place string
 	// Machines is how many of them have not begun.
 	Machines int32
-	// Before are Machines of other places that are not done, sorted. Missing is how many Machines do not
-	// exist yet.
+	// Before are Machines of other places that are not done, sorted. Missing is how many Machines do
+	// not exist yet.
 	Before  []string
 	Missing int32
 }

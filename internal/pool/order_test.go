@@ -149,8 +149,8 @@ func (w *world) checkRacks(t failer, places map[string]string) {
 	}
 }
 
-// TestRackWaitsForMachinesThatDoNotExist: after the old Machines of a rack are gone, those of the next
-// rack wait until new ones are created and available.
+// TestRackWaitsForMachinesThatDoNotExist: after the old Machines of a rack are gone, those of the
+// next rack wait until new ones are created and available.
 func TestRackWaitsForMachinesThatDoNotExist(t *testing.T) {
 	t.Parallel()
 	w := newWorld(4, 0, 4)

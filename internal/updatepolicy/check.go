@@ -101,14 +101,15 @@ func checkChoices(path *field.Path, spec v1alpha1.UpdatePolicySpec) field.ErrorL
 	case spec.Strategy != v1alpha1.ExternalUpdate:
 		problems = append(problems, field.Forbidden(path.Child("onDelete"), "onDelete goes with strategy ExternalUpdate only"))
 	}
-	problems = append(problems, checkOrder(path.Child("order"), spec.Order)...)
+	problems = append(problems, CheckOrder(path.Child("order"), spec.Order)...)
 	if spec.MaxFailures > 0 && spec.OnFailure != v1alpha1.FailurePause {
 		problems = append(problems, field.Forbidden(path.Child("maxFailures"), "maxFailures goes with onFailure Pause only"))
 	}
 	return problems
 }
 
-func checkOrder(path *field.Path, order v1alpha1.UpdateOrder) field.ErrorList {
+// CheckOrder returns what is wrong with the order of a policy.
+func CheckOrder(path *field.Path, order v1alpha1.UpdateOrder) field.ErrorList {
 	var problems field.ErrorList
 	if len(order.Labels) > maxOrderLabels {
 		problems = append(problems, field.TooMany(path.Child("labels"), len(order.Labels), maxOrderLabels))
@@ -137,18 +138,19 @@ func checkNumbers(path *field.Path, spec v1alpha1.UpdatePolicySpec) field.ErrorL
 			problems = append(problems, field.Invalid(path.Child(n.name), n.value, "must not be negative"))
 		}
 	}
-	problems = append(problems, checkShare(path.Child("canary"), spec.Canary, 0)...)
+	problems = append(problems, CheckShare(path.Child("canary"), spec.Canary, 0)...)
 	for i := range spec.Batches {
-		problems = append(problems, checkShare(path.Child("batches").Index(i), &spec.Batches[i], 1)...)
+		problems = append(problems, CheckShare(path.Child("batches").Index(i), &spec.Batches[i], 1)...)
 	}
-	return append(problems, checkShare(path.Child("partition"), spec.Partition, 0)...)
+	return append(problems, CheckShare(path.Child("partition"), spec.Partition, 0)...)
 }
 
 // sharePattern is that of the API server's rule for percentages.
 var sharePattern = regexp.MustCompile(`^(100|[1-9]?[0-9])%$`)
 
-// checkShare checks a number of machines or a percentage. least is the least of either.
-func checkShare(path *field.Path, share *intstr.IntOrString, least int32) field.ErrorList {
+// CheckShare returns what is wrong with a number of machines or a percentage of them. least is the
+// least of either; nil is in order.
+func CheckShare(path *field.Path, share *intstr.IntOrString, least int32) field.ErrorList {
 	switch {
 	case share == nil:
 	case share.Type == intstr.Int && share.IntVal < least:

@@ -148,7 +148,7 @@ func translate(p *v1alpha1.UpdatePolicy) Selected {
 		AttemptTimeout: cmp.Or(time.Duration(p.Spec.AttemptTimeoutSeconds)*time.Second, s.Policy.AttemptTimeout),
 		Remediate:      p.Spec.OnFailure == v1alpha1.FailureRemediate,
 	}
-	s.Limits = limits(p.Spec, s.Policy)
+	s.Limits = Limits(p.Spec, s.Policy)
 	s.UpdateOnDelete = s.InPlace && p.Spec.OnDelete == v1alpha1.OnDeleteInPlace
 	s.Policy.Canary = min(defaultCanary, s.Limits.Canary.IntValue())
 	if s.Limits.Canary.Type == intstr.String && s.Limits.Canary.StrVal != "0%" {
@@ -163,8 +163,9 @@ func translate(p *v1alpha1.UpdatePolicy) Selected {
 	return s
 }
 
-// limits returns what bounds the rollouts of a MachineDeployment. p has what spec leaves open.
-func limits(spec v1alpha1.UpdatePolicySpec, p inplace.Policy) pool.Limits {
+// Limits returns what bounds the rollouts of a MachineDeployment. p has what spec leaves open. The
+// spec has been checked.
+func Limits(spec v1alpha1.UpdatePolicySpec, p inplace.Policy) pool.Limits {
 	seconds := func(n int32) time.Duration { return time.Duration(n) * time.Second }
 	l := pool.Limits{
 		MaxInFlight: int32(p.MaxInFlight), // #nosec G115 -- it was an int32

@@ -157,8 +157,8 @@ func TestPartitionHoldsNobodyYet(t *testing.T) {
 	}
 }
 
-// TestOrderDeadlinesAndSoak: places, deadlines and the soak time of machines that replace others bound a
-// pool of six. Durations can be told by hand.
+// TestOrderDeadlinesAndSoak: places, deadlines and the soak time of machines that replace others
+// bound a pool of six. Durations can be told by hand.
 func TestOrderDeadlinesAndSoak(t *testing.T) {
 	t.Parallel()
 	const work, replacement, soak = 150 * time.Second, 12 * time.Minute, 5 * time.Minute
@@ -213,7 +213,8 @@ func TestOrderDeadlinesAndSoak(t *testing.T) {
 			update: zones(replace), limits: pool.Limits{Order: byZone}, want: 3 * replacement,
 		},
 		"three zones, replaced, soaking": {
-			update: zones(replace), limits: pool.Limits{Order: byZone, Soak: soak}, want: 3*replacement + 2*soak,
+			update: zones(replace), limits: pool.Limits{Order: byZone, Soak: soak},
+			want: 3*replacement + 2*soak,
 		},
 		"two racks, and the spare ones last": {
 			update: racks(inPlace), limits: pool.Limits{Order: byRack}, want: 3 * (work + soak),
@@ -253,7 +254,9 @@ func TestOrderDeadlinesAndSoak(t *testing.T) {
 			r := mustRun(t, Config{Begin: epoch, Verify: true, Horizon: tt.horizon, Clusters: []Cluster{{
 				Name: "c", Target: v(30), Source: offer(29, 30),
 				ControlPlane: ControlPlane{Version: v(29), Replicas: 1, Update: replace},
-				Pools:        []Pool{{Name: "p", Version: v(29), Replicas: 6, MaxUnavailable: 6, Update: update}},
+				Pools: []Pool{{
+					Name: "p", Version: v(29), Replicas: 6, MaxUnavailable: 6, Update: update,
+				}},
 			}}}, 1)
 			if r.Violation != nil {
 				t.Fatalf("%+v", r.Violation)
@@ -285,8 +288,9 @@ func TestTurns(t *testing.T) {
 		},
 	}
 	r := mustRun(t, Config{Begin: epoch, Verify: true, Detail: true, Clusters: []Cluster{{
-		Name: "c", Target: v(30), Source: offer(29, 30), ControlPlane: ControlPlane{Version: v(29), Replicas: 1},
-		Pools: []Pool{{Name: "p", Version: v(29), Replicas: 7, MaxUnavailable: 7, Update: update}},
+		Name: "c", Target: v(30), Source: offer(29, 30),
+		ControlPlane: ControlPlane{Version: v(29), Replicas: 1},
+		Pools:        []Pool{{Name: "p", Version: v(29), Replicas: 7, MaxUnavailable: 7, Update: update}},
 	}}}, 1)
 	var got []int
 	for _, s := range r.Detail.InFlight {
@@ -297,7 +301,8 @@ func TestTurns(t *testing.T) {
 	if diff := cmp.Diff([]int{2, 3, 2}, got); diff != "" || r.Outcome != Completed {
 		t.Errorf("%s; machines that begin together (-want +got):\n%s", r.Outcome, diff)
 	}
-	if got := r.Path[len(r.Path)-1].Limit; got != "order by topology.kubernetes.io/zone, one value at a time" {
+	const want = "order by topology.kubernetes.io/zone, one value at a time"
+	if got := r.Path[len(r.Path)-1].Limit; got != want {
 		t.Errorf("the limit is %q", got)
 	}
 }

@@ -178,9 +178,9 @@ func (s *sim) member(m *machine) pool.Member {
 	return v
 }
 
-// place returns the place of a machine in the order of its policy. The machines of a group have labels
-// in turn. Several of them were set on machines, so that machines which are made anew have none; a
-// single one is the template's.
+// place returns the place of a machine in the order of its policy. The machines of a group have
+// labels in turn. Several of them were set on machines, so that machines which are made anew have
+// none; a single one is the template's.
 func (s *sim) place(g *group, m *machine, anew bool) pool.Place {
 	u := g.update
 	if u.Limits == nil || !u.Limits.Order.IsSet() {

@@ -7,10 +7,11 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
-	"k8s.io/apimachinery/pkg/util/intstr"
-
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/sets"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -155,6 +156,7 @@ func (r *reader) cluster(c Cluster) error {
 		case g.Name != "":
 			pool := r.deployment(c, g)
 			pool.Policy, pool.Updaters = r.update(c, g, update)
+			pool.Labels = r.labels(c, g, pool)
 			r.keepSurge(c, g, &pool)
 			if limit := groupOf(c.Request.Inventory, g.Name).MaxMinorStep; limit > 0 {
 				pool.MaxMinorStep = int(limit)
@@ -276,11 +278,27 @@ func (p *policy) rollout() *scenario.Rollout {
 		return nil
 	}
 	l := p.selected.Limits
-	into := &scenario.Rollout{Canary: new(l.Canary), Batches: slices.Clone(l.Batches), MaxFailures: int(l.MaxFailures)}
+	into := &scenario.Rollout{
+		Canary: new(l.Canary), Batches: slices.Clone(l.Batches), MaxFailures: int(l.MaxFailures),
+		MachineDeadline: durationOf(l.MachineDeadline), GroupDeadline: durationOf(l.GroupDeadline),
+	}
 	if l.Partition != (intstr.IntOrString{}) {
 		into.Partition = new(l.Partition)
 	}
+	into.Order.Labels, into.Order.OneAtATime = slices.Clone(l.Order.Labels), l.Order.OneAtATime
+	if l.Order.Last != nil {
+		// It was made of a label selector, so that it can be written as one.
+		into.Order.Last, _ = metav1.ParseToLabelSelector(l.Order.Last.String())
+	}
 	return into
+}
+
+// durationOf writes a duration; empty for 0.
+func durationOf(d time.Duration) string {
+	if d == 0 {
+		return ""
+	}
+	return fleet.FixedDuration(d).String()
 }
 
 // usedPolicies are the policies that count for groups, with the updaters of all these groups, by name. Groups that have all of them need not name them.

@@ -3,13 +3,10 @@ package inventory_test
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"os"
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/windlass-dev/windlass/internal/pool"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -312,109 +309,6 @@ func TestSurgeOfOurEngine(t *testing.T) {
 	limits := s.Config.Clusters[0].Pools[0].Limits()
 	if limits.Surge != 0 || limits.Unavailable != 1 {
 		t.Errorf("the limits are %+v", limits)
-	}
-}
-
-// TestRolloutLimits: the limits of rollouts count where windlass manager drives the Cluster, also for
-// machines that are replaced.
-func TestRolloutLimits(t *testing.T) {
-	t.Parallel()
-	limits := &pool.Limits{
-		MaxInFlight: 1, Canary: intstr.FromString("25%"), Batches: []intstr.IntOrString{intstr.FromInt32(2)},
-		Partition: intstr.FromInt32(1), MaxFailures: 3,
-	}
-	for name, tt := range map[string]struct {
-		engine  string
-		replace bool
-		want    *pool.Limits
-	}{
-		"stock":             {},
-		"windlass manager":  {engine: v1alpha1.EngineManager, want: limits},
-		"stock, replaced":   {replace: true},
-		"manager, replaced": {engine: v1alpha1.EngineManager, replace: true, want: limits},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			c := read(t, updates()...)
-			c.Engine = tt.engine
-			controlPlane(&c, 3, map[string]any{"maxSurge": int64(0)})
-			deployment(&c, clusterv1.MachineDeploymentRolloutStrategyRollingUpdate{MaxSurge: new(intstr.FromInt32(0))})
-			spec := &c.Policies[0].Spec
-			spec.MaxInFlight, spec.Canary, spec.Batches = 1, &limits.Canary, limits.Batches
-			spec.Partition, spec.OnFailure, spec.MaxFailures = &limits.Partition, v1alpha1.FailurePause, 3
-			if tt.replace {
-				spec.Strategy, spec.Fallback = v1alpha1.RollingUpdate, ""
-			}
-			s := translate(t, c)
-			update := s.Config.Clusters[0].Pools[0].Update
-			if diff := cmp.Diff(tt.want, update.Limits); diff != "" {
-				t.Errorf("the limits (-want +got):\n%s", diff)
-			}
-			if update.InPlace == tt.replace {
-				t.Errorf("updated in place: %t", update.InPlace)
-			}
-		})
-	}
-}
-
-// TestLimitsOfAnUncoveredChange: windlass manager applies the limits also where machines are replaced
-// because updaters do not cover the change, beside a group of the policy that is updated in place.
-func TestLimitsOfAnUncoveredChange(t *testing.T) {
-	t.Parallel()
-	for engine, want := range map[string]int32{"": 0, v1alpha1.EngineManager: 3} {
-		t.Run(engine, func(t *testing.T) {
-			t.Parallel()
-			c := read(t, updates()...)
-			c.Engine = engine
-			controlPlane(&c, 3, map[string]any{"maxSurge": int64(0)})
-			deployment(&c, clusterv1.MachineDeploymentRolloutStrategyRollingUpdate{MaxSurge: new(intstr.FromInt32(0))})
-			c.Policies[0].Spec.Fallback, c.Policies[0].Spec.MaxInFlight = v1alpha1.FallbackRollingUpdate, 3
-			for i, g := range snapshot.UpdateGroups(c.Objects, c.Class) {
-				if !g.ControlPlane && i < len(c.Updates) {
-					c.Updates[i] = cover.Update{Outcome: cover.Replace, Message: "not covered"}
-				}
-			}
-			s := translate(t, c)
-			into := s.Config.Clusters[0]
-			if !into.ControlPlane.Update.InPlace || into.Pools[0].Update.InPlace {
-				t.Errorf("in place: %t, %t", into.ControlPlane.Update.InPlace, into.Pools[0].Update.InPlace)
-			}
-			var got int32
-			if limits := into.Pools[0].Update.Limits; limits != nil {
-				got = limits.MaxInFlight
-			}
-			if got != want {
-				t.Errorf("maxInFlight is %d, want %d", got, want)
-			}
-		})
-	}
-}
-
-// TestLimitsOfTwoEngines: of two Clusters under one policy only the one that windlass manager drives
-// has its limits, whichever is read first.
-func TestLimitsOfTwoEngines(t *testing.T) {
-	t.Parallel()
-	for name, engines := range map[string][]string{
-		"manager first": {v1alpha1.EngineManager, ""}, "stock first": {"", v1alpha1.EngineManager},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var clusters []inventory.Cluster
-			for i, engine := range engines {
-				c := read(t, updates()...)
-				c.Engine = engine
-				controlPlane(&c, 3, map[string]any{"maxSurge": int64(0)})
-				deployment(&c, clusterv1.MachineDeploymentRolloutStrategyRollingUpdate{MaxSurge: new(intstr.FromInt32(0))})
-				c.Objects.Cluster = c.Objects.Cluster.DeepCopy()
-				c.Objects.Cluster.Name = fmt.Sprintf("cluster-%d", i)
-				clusters = append(clusters, c)
-			}
-			for i, c := range translate(t, clusters...).Config.Clusters {
-				if limited := c.Pools[0].Update.Limits != nil; limited != (engines[i] != "") {
-					t.Errorf("cluster %d: limited is %t, the engine is %q", i, limited, engines[i])
-				}
-			}
-		})
 	}
 }
 

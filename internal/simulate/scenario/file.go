@@ -108,6 +108,10 @@ type Pool struct {
 	// default, as in MachineDeployments, and 0 and 1 where the policy is InPlace: with a surge Cluster API makes a machine before it asks.
 	MaxSurge       *intstr.IntOrString `json:"maxSurge,omitempty"`
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
+	// Labels are those of the machines that count for Rollout.Order, one after the other as with
+	// FailureDomains. Several of them were set on machines: machines that are made anew have none. A
+	// single one is the template's.
+	Labels []map[string]string `json:"labels,omitempty"`
 	// MaxMinorStep bounds how many minors the pool can be moved at once. Without it, it follows from the policy's updaters.
 	MaxMinorStep int `json:"maxMinorStep,omitempty"`
 	Machines
@@ -162,8 +166,15 @@ type Rollout struct {
 	Batches []intstr.IntOrString `json:"batches,omitempty"`
 	// Partition is how many machines stay as they are.
 	Partition *intstr.IntOrString `json:"partition,omitempty"`
+	// Order is as in an UpdatePolicy. It reads Labels of pools, and their FailureDomains.
+	Order v1alpha1.UpdateOrder `json:"order,omitzero"`
 	// MaxFailures is how many failed machines hold the rollout; 0 for any number.
 	MaxFailures int `json:"maxFailures,omitempty"`
+	// MachineDeadline is how long the change of a machine may take, and GroupDeadline how long the
+	// rollout of a pool may take, until the rollout is held, such as 30m. Without one there is no
+	// deadline.
+	MachineDeadline string `json:"machineDeadline,omitempty"`
+	GroupDeadline   string `json:"groupDeadline,omitempty"`
 }
 
 // Updater is what counts of an Updater.

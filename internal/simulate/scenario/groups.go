@@ -3,12 +3,14 @@ package scenario
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
 
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/windlass-dev/windlass/internal/gate"
@@ -283,12 +285,28 @@ func (t *translation) pool(path *field.Path, p Pool, from version.Version) fleet
 	surging, _ := intstr.GetScaledValueFromIntOrPercent(cmp.Or(p.MaxSurge, new(intstr.FromInt32(0))), p.Replicas, true)
 	update, limit := t.update(path, p.Machines, surging > 0)
 	into.Update = update
+	t.checkLabels(path.Child("labels"), p.Labels)
+	into.Update.Labels = slices.Clone(p.Labels)
 	surge := surgeOf(update.InPlace)
 	into.MaxSurge = t.machines(path.Child("maxSurge"), p.MaxSurge, intstr.FromInt(surge), p.Replicas, true)
 	into.MaxUnavailable = t.machines(path.Child("maxUnavailable"), p.MaxUnavailable, intstr.FromInt(defaultSurge-surge), p.Replicas, false)
 	t.checkSurge(path.Child("maxSurge"), into.MaxSurge, update)
 	into.MaxMinorStep = uint32(cmp.Or(max(p.MaxMinorStep, 0), limit)) //nolint:gosec // What is out of bounds is never returned.
 	return into
+}
+
+// checkLabels reports labels that no Machine can have.
+func (t *translation) checkLabels(path *field.Path, all []map[string]string) {
+	for i, set := range all {
+		for _, key := range slices.Sorted(maps.Keys(set)) {
+			for _, fault := range validation.IsQualifiedName(key) {
+				t.problem(field.Invalid(path.Index(i), key, fault))
+			}
+			for _, fault := range validation.IsValidLabelValue(set[key]) {
+				t.problem(field.Invalid(path.Index(i).Key(key), set[key], fault))
+			}
+		}
+	}
 }
 
 // machines resolves a number of machines, or a part of them, as Kubernetes does.

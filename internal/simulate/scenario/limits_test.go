@@ -3,7 +3,13 @@ package scenario_test
 import (
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/windlass-dev/windlass/internal/pool"
 	"github.com/windlass-dev/windlass/internal/simulate/scenario"
 )
 
@@ -18,6 +24,14 @@ func TestBadRollouts(t *testing.T) {
 		"{batches: [2, 0]}": "policies[0].rollout.batches[1]",
 		"{partition: -2}":   "policies[0].rollout.partition",
 		"{maxFailures: -1}": "policies[0].rollout.maxFailures",
+		"{batches: [0%]}":   "policies[0].rollout.batches[0]",
+		"{canary: 101%}":    "policies[0].rollout.canary",
+
+		"{order: {oneAtATime: true}}":            "policies[0].rollout.order.oneAtATime",
+		"{order: {labels: [a b]}}":               "policies[0].rollout.order.labels[0]",
+		"{order: {last: {matchLabels: {a: +}}}}": "policies[0].rollout.order.last",
+		"{machineDeadline: soon}":                "policies[0].rollout.machineDeadline",
+		"{groupDeadline: -1h}":                   "policies[0].rollout.groupDeadline",
 	} {
 		file, err := scenario.Parse("file", []byte(head+rollout+"}]\n"))
 		if err == nil {
@@ -26,5 +40,63 @@ func TestBadRollouts(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: the error is %v, want one about %s", rollout, err, want)
 		}
+	}
+}
+
+// TestOrderAndDeadlines: a policy's order, deadlines and soak time reach the limits, and a pool's
+// labels its machines.
+func TestOrderAndDeadlines(t *testing.T) {
+	t.Parallel()
+	const text = `
+clusters:
+- name: c
+  from: v1.31.0
+  to: v1.32.0
+  pools: [{name: p, replicas: 2, policy: p, labels: [{rack: a}, {rack: b}]}]
+policies:
+- name: p
+  strategy: Replace
+  soak: 5m
+  rollout:
+    order: {labels: [rack], oneAtATime: true, last: {matchLabels: {tier: ingest}}}
+    machineDeadline: 30m
+    groupDeadline: 2h
+`
+	file, err := scenario.Parse("file", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := scenario.Translate(file, scenario.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := s.Config.Clusters[0].Pools[0].Update
+	want := &pool.Limits{
+		MaxInFlight: 1, Canary: intstr.FromInt32(1), Soak: 5 * time.Minute,
+		MachineDeadline: 30 * time.Minute, GroupDeadline: 2 * time.Hour,
+		Order: pool.Order{Labels: []string{"rack"}, OneAtATime: true},
+	}
+	if diff := cmp.Diff(want, u.Limits, cmpopts.IgnoreFields(pool.Order{}, "Last")); diff != "" {
+		t.Errorf("the limits (-want +got):\n%s", diff)
+	}
+	if last := u.Limits.Order.Last.String(); last != "tier=ingest" {
+		t.Errorf("the last ones are %q", last)
+	}
+	if diff := cmp.Diff([]map[string]string{{"rack": "a"}, {"rack": "b"}}, u.Labels); diff != "" {
+		t.Errorf("the labels (-want +got):\n%s", diff)
+	}
+}
+
+// TestLabelsOfNoMachine: labels that no Machine can have are reported.
+func TestLabelsOfNoMachine(t *testing.T) {
+	t.Parallel()
+	const text = "clusters: [{name: c, from: v1.31.0, to: v1.32.0, pools: " +
+		"[{name: p, replicas: 2, labels: [{rack: a}, {rack: \"?\"}]}]}]\n"
+	file, err := scenario.Parse("file", []byte(text))
+	if err == nil {
+		_, err = scenario.Translate(file, scenario.Options{})
+	}
+	if err == nil || !strings.Contains(err.Error(), "clusters[0].pools[0].labels[1]") {
+		t.Errorf("the error is %v", err)
 	}
 }

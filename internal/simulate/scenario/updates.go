@@ -1,19 +1,15 @@
 package scenario
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"time"
-
-	"k8s.io/apimachinery/pkg/util/intstr"
-
-	"github.com/windlass-dev/windlass/internal/pool"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/inplace"
+	"github.com/windlass-dev/windlass/internal/pool"
 	"github.com/windlass-dev/windlass/internal/simulate/fleet"
 	"github.com/windlass-dev/windlass/internal/updatepolicy"
 )
@@ -204,40 +200,43 @@ func (t *translation) checkRollout(path *field.Path, r *Rollout) {
 		return
 	}
 	t.count(path.Child("maxFailures"), r.MaxFailures)
-	share := func(path *field.Path, value *intstr.IntOrString, least int) {
-		if value == nil {
-			return
-		}
-		n, err := intstr.GetScaledValueFromIntOrPercent(value, maxMinors, true)
-		if err != nil || n < least {
-			t.problem(field.Invalid(path, value.String(),
-				fmt.Sprintf("must be a percentage, or a number of at least %d", least)))
-		}
-	}
-	share(path.Child("canary"), r.Canary, 0)
-	share(path.Child("partition"), r.Partition, 0)
+	problems := updatepolicy.CheckShare(path.Child("canary"), r.Canary, 0)
 	for i := range r.Batches {
-		share(path.Child("batches").Index(i), &r.Batches[i], 1)
+		batch := path.Child("batches").Index(i)
+		problems = append(problems, updatepolicy.CheckShare(batch, &r.Batches[i], 1)...)
 	}
+	problems = append(problems, updatepolicy.CheckShare(path.Child("partition"), r.Partition, 0)...)
+	problems = append(problems, updatepolicy.CheckOrder(path.Child("order"), r.Order)...)
+	for _, p := range problems {
+		t.problem(p)
+	}
+	t.fixed(path.Child("machineDeadline"), r.MachineDeadline, 0)
+	t.fixed(path.Child("groupDeadline"), r.GroupDeadline, 0)
 }
 
-// limits are those of windlass manager; nil without any. Its problems were reported before.
-func (p Policy) limits(maxInFlight int) *pool.Limits {
-	if p.Rollout == nil {
+// limits are those of windlass manager; nil without any. u has what the policy leaves open. The
+// problems of the policy were reported before.
+func (p Policy) limits(u inplace.Policy) *pool.Limits {
+	r := p.Rollout
+	if r == nil {
 		return nil
 	}
-	l := &pool.Limits{
-		MaxInFlight: int32(maxInFlight), // #nosec G115 -- a number of machines
-		Canary:      intstr.FromInt32(1), Batches: slices.Clone(p.Rollout.Batches),
-		MaxFailures: int32(p.Rollout.MaxFailures), // #nosec G115 -- a number of machines
+	spec := v1alpha1.UpdatePolicySpec{
+		Canary: r.Canary, Batches: r.Batches, Partition: r.Partition, Order: r.Order,
 	}
-	if p.Rollout.Canary != nil {
-		l.Canary = *p.Rollout.Canary
+	if r.MaxFailures > 0 {
+		spec.OnFailure = v1alpha1.FailurePause
+		spec.MaxFailures = int32(r.MaxFailures) // #nosec G115 -- a number of machines
 	}
-	if p.Rollout.Partition != nil {
-		l.Partition = *p.Rollout.Partition
-	}
-	return l
+	l := updatepolicy.Limits(spec, u)
+	l.MachineDeadline, l.GroupDeadline = parsed(r.MachineDeadline), parsed(r.GroupDeadline)
+	return &l
+}
+
+// parsed is a duration that was checked; 0 for none.
+func parsed(word string) time.Duration {
+	d, _ := time.ParseDuration(word)
+	return d
 }
 
 // update is how a group's machines get to another version; limit is how many minors they can at once, 0 for any number.
@@ -297,7 +296,6 @@ func fromPolicy(p Policy, updaters []Updater, u fleet.Update) (_ fleet.Update, l
 	if p.Canary != nil {
 		u.Policy.Canary = *p.Canary
 	}
-	u.Limits = p.limits(u.Policy.MaxInFlight)
 	if p.MaxAttempts > 0 {
 		u.Policy.MaxAttempts = p.MaxAttempts
 	}
@@ -309,6 +307,7 @@ func fromPolicy(p Policy, updaters []Updater, u fleet.Update) (_ fleet.Update, l
 	if timeout, err := time.ParseDuration(p.AttemptTimeout); err == nil {
 		u.Policy.AttemptTimeout = timeout
 	}
+	u.Limits = p.limits(u.Policy)
 	var registered []v1alpha1.Updater
 	for _, updater := range updaters {
 		u.Steps = append(u.Steps, inplace.Step{Updater: updater.Name, SetsVersion: updater.SetsVersion, NeedsDrain: updater.NeedsDrain, MaxMinors: updater.MaxMinors})
