@@ -17,7 +17,7 @@ var rules = []rule{
 		internal/updaters/hosts internal/updaters/k8sd internal/updaters/remote
 		internal/workload pkg/plan
 	`},
-	{pkg: "internal/capi", kind: pure, imports: `pkg/version`},
+	{pkg: "internal/capi", kind: pure, imports: `api/v1alpha1 pkg/version`},
 	{pkg: "internal/chain", kind: pure, imports: `
 		internal/keyed internal/text pkg/plan pkg/version
 	`},

@@ -47,6 +47,7 @@ var pureLibraries = strings.Fields(`
 	go.yaml.in/yaml/v3
 	k8s.io/api/admissionregistration/v1
 	k8s.io/api/apps/v1
+	k8s.io/api/coordination/v1
 	k8s.io/api/core/v1
 	k8s.io/apimachinery/pkg/api/meta
 	k8s.io/apimachinery/pkg/apis/meta/v1

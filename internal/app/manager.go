@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	crwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
 
+	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/diagnostics"
 	"github.com/windlass-dev/windlass/internal/hookserver"
 	"github.com/windlass-dev/windlass/internal/lease"
@@ -30,9 +31,6 @@ import (
 )
 
 const (
-	// LeaderElectionID is the lease of Cluster API's core manager: while one of the two holds it, the other waits.
-	LeaderElectionID = "controller-leader-election-capi"
-
 	// sourceName names Cluster API's core manager in metrics and to workload clusters.
 	sourceName = "cluster-api-controller-manager"
 
@@ -166,7 +164,10 @@ func (o ManagerOptions) newLock(restConfig *rest.Config) (*lease.Lock, error) {
 	if !l.Enabled {
 		return nil, nil //nolint:nilnil // One replica runs.
 	}
-	return lease.New(restConfig, "", LeaderElectionID, lease.Times{Duration: l.LeaseDuration, RenewDeadline: l.RenewDeadline, RenewEvery: l.RetryPeriod})
+	identity := capi.HolderPrefix(o.WatchNamespace, o.WatchFilter)
+	return lease.New(restConfig, "", capi.ManagerLease, identity, lease.Times{
+		Duration: l.LeaseDuration, RenewDeadline: l.RenewDeadline, RenewEvery: l.RetryPeriod,
+	})
 }
 
 // addChecks has every replica count as alive once its webhooks are served, whether it leads or not, and as ready too: a new one that waits for the

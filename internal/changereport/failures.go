@@ -136,10 +136,8 @@ func (c *computation) objects() map[object]bool {
 	for _, m := range f.Machines {
 		known[object{"Machine", m.Name}] = true
 	}
-	if f.Upgrade != nil {
-		for _, ms := range f.Upgrade.MachineSets {
-			known[object{"MachineSet", ms.Name}] = true
-		}
+	for _, ms := range f.Rollouts.MachineSets {
+		known[object{"MachineSet", ms.Name}] = true
 	}
 	return known
 }

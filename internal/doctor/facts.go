@@ -26,7 +26,7 @@ type Facts struct {
 	// Now is the time.
 	Now     time.Time
 	Objects snapshot.Objects
-	// Engine is the value of v1alpha1.EngineAnnotation; empty with stock Cluster API, or if unknown.
+	// Engine is v1alpha1.EngineManager; empty with stock Cluster API, or if unknown.
 	Engine string
 	// EngineKnown says that an empty Engine means stock Cluster API.
 	EngineKnown bool
@@ -77,7 +77,7 @@ const (
 	SourcePolicies     Source = "UpdatePolicies"
 	SourceUpdaters     Source = "Updaters"
 	SourceClass        Source = "the ClusterClass"
-	SourceEngine       Source = "the annotation with the engine"
+	SourceEngine       Source = "the engine of the Cluster"
 )
 
 // Unread is something that could not be read, and why.

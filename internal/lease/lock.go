@@ -85,8 +85,9 @@ func (t Times) check() error {
 	return nil
 }
 
-// New returns a Lock on the Lease of a name. An empty namespace means the pod's.
-func New(config *rest.Config, namespace, name string, times Times) (*Lock, error) {
+// New returns a Lock on the Lease of a name. An empty namespace means the pod's. The identity of
+// this replica is prefix, its host, "_" and a UUID.
+func New(config *rest.Config, namespace, name, prefix string, times Times) (*Lock, error) {
 	if err := times.check(); err != nil {
 		return nil, err
 	}
@@ -108,7 +109,7 @@ func New(config *rest.Config, namespace, name string, times Times) (*Lock, error
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the management cluster: %w", err)
 	}
-	return newLock(client, namespace, name, host+"_"+string(uuid.NewUUID()), times), nil
+	return newLock(client, namespace, name, prefix+host+"_"+string(uuid.NewUUID()), times), nil
 }
 
 func newLock(

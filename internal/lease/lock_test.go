@@ -435,15 +435,20 @@ func TestTimes(t *testing.T) {
 		"late deadline":   {Duration: 12 * time.Second, RenewDeadline: 12 * time.Second, RenewEvery: time.Second},
 		"parts of second": {Duration: 2500 * time.Millisecond, RenewDeadline: 2200 * time.Millisecond, RenewEvery: time.Second},
 	} {
-		if _, err := New(&rest.Config{}, "windlass-system", "lease", tt); err == nil {
+		if _, err := New(&rest.Config{}, "windlass-system", "lease", "", tt); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}
 	config := &rest.Config{UserAgent: "manager", Timeout: time.Second}
-	if _, err := New(config, "windlass-system", "lease", times); err != nil || config.UserAgent != "manager" || config.Timeout != time.Second {
-		t.Errorf("the configuration is %v, %v", config, err)
+	lock, err := New(config, "windlass-system", "lease", "manager_", times)
+	if err != nil || config.UserAgent != "manager" || config.Timeout != time.Second {
+		t.Fatalf("the configuration is %v, %v", config, err)
 	}
-	if _, err := New(&rest.Config{}, "", "lease", times); err == nil || !strings.Contains(err.Error(), "Fix:") {
+	if words := strings.Split(lock.Identity(), "_"); len(words) != 3 || words[0] != "manager" {
+		t.Errorf("the identity is %q", lock.Identity())
+	}
+	_, err = New(&rest.Config{}, "", "lease", "", times)
+	if err == nil || !strings.Contains(err.Error(), "Fix:") {
 		t.Errorf("outside of a pod: %v", err)
 	}
 }

@@ -16,17 +16,21 @@ import (
 
 // UpgradeFacts are what the upgrade of a Cluster with a managed topology is read from, beside what Facts have for every Cluster.
 type UpgradeFacts struct {
-	// MachineSets are those of the Cluster, for what they say of Machines that cannot be made or deleted.
-	MachineSets []*clusterv1.MachineSet
 	// Source says where the versions of the plan come from. Where it is nil, SourceProblem says why it is not known.
 	Source        plan.Source
 	SourceProblem string
-	// Engine is the value of v1alpha1.EngineAnnotation; empty where it is absent or cannot be read.
-	Engine string
 	// Gates are those of the Cluster's namespace.
 	Gates []v1alpha1.UpgradeGate
 	// Events are those that are about the Cluster.
 	Events []corev1.Event
+}
+
+// RolloutFacts are what tells who changes the machines of MachineDeployments, and how far that is.
+type RolloutFacts struct {
+	// Engine is v1alpha1.EngineManager; empty with stock Cluster API, or if unknown.
+	Engine string
+	// MachineSets are those of the Cluster. They also tell which Machines cannot be made or deleted.
+	MachineSets []*clusterv1.MachineSet
 }
 
 // Chain is how the upgrade of a Cluster stands. Of hooks, that they are due is known from the rules, that they hold the Cluster only from

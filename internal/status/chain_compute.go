@@ -118,7 +118,7 @@ func (c *chainComputation) computeEngine() Engine {
 	if c.recorded.Chain != nil && !ours {
 		c.notKnown = append(c.notKnown, "windlass manager began this upgrade, but another controller has taken the control plane's last step, and records none")
 	}
-	if ours || c.facts.Upgrade.Engine == v1alpha1.EngineManager {
+	if ours || c.facts.Rollouts.Engine == v1alpha1.EngineManager {
 		return Windlass
 	}
 	return ClusterAPI

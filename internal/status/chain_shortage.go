@@ -72,7 +72,8 @@ func (c *chainComputation) groupConditions(g chain.Group) []metav1.Condition {
 			conditions = append(conditions, md.Status.Conditions...)
 		}
 	}
-	sets := slices.SortedFunc(slices.Values(c.facts.Upgrade.MachineSets), func(a, b *clusterv1.MachineSet) int { return strings.Compare(a.Name, b.Name) })
+	byName := func(a, b *clusterv1.MachineSet) int { return strings.Compare(a.Name, b.Name) }
+	sets := slices.SortedFunc(slices.Values(c.facts.Rollouts.MachineSets), byName)
 	for _, ms := range sets {
 		if ms.Labels[label] == g.Name {
 			conditions = append(conditions, ms.Status.Conditions...)

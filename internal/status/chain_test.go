@@ -145,7 +145,7 @@ func (u upgrade) addGroup(f *Facts, index int, g testGroup) {
 		ms.Status.Conditions = []metav1.Condition{{
 			Type: clusterv1.ScalingUpCondition, Status: metav1.ConditionTrue, Message: g.scaling, LastTransitionTime: metav1.NewTime(after(time.Minute)),
 		}}
-		f.Upgrade.MachineSets = append(f.Upgrade.MachineSets, ms)
+		f.Rollouts.MachineSets = append(f.Rollouts.MachineSets, ms)
 	}
 	f.MachineDeployments = append(f.MachineDeployments, md)
 	for i, kubelet := range g.kubelets {
@@ -271,7 +271,7 @@ func TestChainEngine(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := tt.upgrade.facts(t)
-			f.Upgrade.Engine = tt.annotation
+			f.Rollouts.Engine = tt.annotation
 			if got := Compute(f, start).Chain; got.Engine != tt.want || got.ETA.Unknown != tt.eta {
 				t.Errorf("the engine is %s, and the ETA unknown because %q, want %s and %q", got.Engine, got.ETA.Unknown, tt.want, tt.eta)
 			}

@@ -31,8 +31,7 @@ type Policy struct {
 // policyOf is the policy of a MachineDeployment.
 func policyOf(f Facts, md *clusterv1.MachineDeployment) (Policy, updatepolicy.Selected) {
 	p, selected := selectPolicy(f.Policies, snapshot.MachineDeploymentGroup(f.Cluster, md))
-	manager := f.Upgrade != nil && f.Upgrade.Engine == v1alpha1.EngineManager
-	if manager && selected.Limited(md) {
+	if f.Rollouts.Engine == v1alpha1.EngineManager && selected.Limited(md) {
 		p.Limits = new(selected.Limits.Fields())
 	}
 	return p, selected

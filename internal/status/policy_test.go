@@ -22,17 +22,13 @@ func TestPolicyNamesLimits(t *testing.T) {
 	f.Cluster = &clusterv1.Cluster{}
 	md := &clusterv1.MachineDeployment{}
 	f.Cluster.Namespace, f.Cluster.Name, md.Namespace, md.Name = "team-a", "prod", "team-a", "md-0"
-	for name, tt := range map[string]struct {
-		upgrade *UpgradeFacts
-		want    string
-	}{
-		"no topology":      {want: "workers: in place only"},
-		"stock":            {upgrade: &UpgradeFacts{}, want: "workers: in place only"},
-		"windlass manager": {upgrade: &UpgradeFacts{Engine: v1alpha1.EngineManager}, want: "workers: in place only (partition 2)"},
+	for engine, want := range map[string]string{
+		"":                     "workers: in place only",
+		v1alpha1.EngineManager: "workers: in place only (partition 2)",
 	} {
-		f.Upgrade = tt.upgrade
-		if got := describePolicy(f, md); got != tt.want {
-			t.Errorf("%s: the policy is %q, want %q", name, got, tt.want)
+		f.Rollouts.Engine = engine
+		if got := describePolicy(f, md); got != want {
+			t.Errorf("%s: the policy is %q, want %q", engine, got, want)
 		}
 	}
 }

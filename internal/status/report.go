@@ -24,7 +24,13 @@ type Facts struct {
 	Lock   *corev1.ConfigMap
 	// Upgrade is what the report on an upgrade needs besides; nil leaves that out.
 	Upgrade *UpgradeFacts
+	// Rollouts are zero if HasContext is false.
+	Rollouts RolloutFacts
 }
+
+// HasContext reports whether more counts than the objects of the Cluster: it has a managed
+// topology, or an UpdatePolicy may bound its rollouts.
+func (f Facts) HasContext() bool { return f.Upgrade != nil || len(f.Policies) > 0 }
 
 // Report is how the updates of a cluster stand. It holds points in time instead of durations, so that two reports of the
 // same facts are equal but for what the passing of time itself changes: whether an update is late.

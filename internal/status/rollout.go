@@ -48,7 +48,7 @@ func computeRollout(f Facts, of *groupFacts, now time.Time) *Rollout {
 		InPlaceUpdates: true, Keep: of.selected.Keeps(md),
 		UpdateOnDelete: of.selected.UpdateOnDelete, Limits: &limits,
 	}
-	for _, set := range f.Upgrade.MachineSets {
+	for _, set := range f.Rollouts.MachineSets {
 		if metav1.IsControlledBy(set, md) {
 			g.MachineSets = append(g.MachineSets, set)
 		}

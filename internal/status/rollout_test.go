@@ -18,7 +18,7 @@ import (
 // and so many are being updated in place.
 func rollingPool(done, updating int) Facts {
 	const replicas = 12
-	f := Facts{Upgrade: &UpgradeFacts{Engine: v1alpha1.EngineManager}}
+	f := Facts{Rollouts: RolloutFacts{Engine: v1alpha1.EngineManager}}
 	f.Cluster = &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "prod"}}
 	policy := v1alpha1.UpdatePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "workers"}}
 	policy.Spec = v1alpha1.UpdatePolicySpec{
@@ -42,7 +42,7 @@ func rollingPool(done, updating int) Facts {
 		sets[version] = set
 	}
 	*sets["v1.31.0"].Spec.Replicas = int32(replicas - done - updating)
-	f.Upgrade.MachineSets = []*clusterv1.MachineSet{sets["v1.31.0"], sets["v1.32.1"]}
+	f.Rollouts.MachineSets = []*clusterv1.MachineSet{sets["v1.31.0"], sets["v1.32.1"]}
 	for i := range replicas {
 		m := machine(fmt.Sprintf("w-%02d", i))
 		set := sets["v1.32.1"]
@@ -94,11 +94,10 @@ func TestRollout(t *testing.T) {
 				})
 			},
 		},
-		"stock":       {facts: rollingPool(5, 2), change: func(f *Facts) { f.Upgrade.Engine = "" }},
-		"no topology": {facts: rollingPool(5, 2), change: func(f *Facts) { f.Upgrade = nil }},
-		"no policy":   {facts: rollingPool(5, 2), change: func(f *Facts) { f.Policies = nil }},
+		"stock":     {facts: rollingPool(5, 2), change: func(f *Facts) { f.Rollouts.Engine = "" }},
+		"no policy": {facts: rollingPool(5, 2), change: func(f *Facts) { f.Policies = nil }},
 		"nobody may read MachineSets": {
-			facts: rollingPool(5, 2), change: func(f *Facts) { f.Upgrade.MachineSets = nil },
+			facts: rollingPool(5, 2), change: func(f *Facts) { f.Rollouts.MachineSets = nil },
 		},
 		"people delete the machines": {
 			facts: rollingPool(5, 2), change: func(f *Facts) {

@@ -281,7 +281,7 @@ func (o *options) newLock(restConfig *rest.Config) (*lease.Lock, error) {
 	if !o.leaderElect {
 		return nil, nil //nolint:nilnil // One replica runs.
 	}
-	return lease.New(restConfig, o.namespace, leaseName, leaseTimes)
+	return lease.New(restConfig, o.namespace, leaseName, "", leaseTimes)
 }
 
 func (o *options) newManager(restConfig *rest.Config, upgrades app.InPlaceUpgrades, lock *lease.Lock) (manager.Manager, error) {

@@ -5,12 +5,13 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
@@ -54,57 +55,76 @@ func (m Cluster) ReadLock(ctx context.Context, f *status.Facts) error {
 	return IgnoreForbidden(IgnoreMissing(err))
 }
 
-// ReadUpgradeContext reads what says how the upgrade of a Cluster with a managed topology goes on, and who holds it, into f. Who may
-// read the Cluster may often not read all of this: what is forbidden is left out, and for the plan that is said.
+// ReadUpgradeContext reads which engine drives a Cluster, and for one with a managed topology what
+// says how its upgrade goes on, and who holds it, into f. Who may read the Cluster may often not
+// read all of this: what is forbidden is left out, and for the plan that is said.
 func (m Cluster) ReadUpgradeContext(ctx context.Context, f *status.Facts) error {
-	if f.Upgrade == nil {
+	if !f.HasContext() {
 		return nil
+	}
+	if err := m.readRollouts(ctx, f); err != nil || f.Upgrade == nil {
+		return err
 	}
 	if err := m.readPlanSource(ctx, f); err != nil {
 		return err
 	}
 	var err error
-	if f.Upgrade.Engine, err = m.Engine(ctx, f.Cluster); err != nil {
-		return err
-	}
 	f.Upgrade.Gates, err = m.UpgradeGates(ctx, f.Cluster.Namespace)
 	if err := IgnoreForbidden(err); err != nil {
-		return err
-	}
-	key := client.ObjectKeyFromObject(f.Cluster)
-	f.Upgrade.MachineSets, err = List[*clusterv1.MachineSet, clusterv1.MachineSetList](
-		ctx, m, "MachineSets", InCluster(key))
-	if err := IgnoreForbidden(IgnoreMissing(err)); err != nil {
 		return err
 	}
 	f.Upgrade.Events, err = m.clusterEvents(ctx, f.Cluster)
 	return IgnoreForbidden(IgnoreMissing(err))
 }
 
-// Engine reads which engine says that it drives a Cluster: the value of v1alpha1.EngineAnnotation. It
-// is empty where the annotation is absent or cannot be read.
+// readRollouts reads the engine, and MachineSets where they count.
+func (m Cluster) readRollouts(ctx context.Context, f *status.Facts) error {
+	var err error
+	if f.Rollouts.Engine, err = m.Engine(ctx, f.Cluster); err != nil {
+		return err
+	}
+	if f.Upgrade == nil && f.Rollouts.Engine != v1alpha1.EngineManager {
+		return nil
+	}
+	in := InCluster(client.ObjectKeyFromObject(f.Cluster))
+	f.Rollouts.MachineSets, err = List[*clusterv1.MachineSet, clusterv1.MachineSetList](
+		ctx, m, "MachineSets", in)
+	return IgnoreForbidden(IgnoreMissing(err))
+}
+
+// Engine reads which engine drives a Cluster. It is empty for stock Cluster API, and if that is
+// unknown.
 func (m Cluster) Engine(ctx context.Context, cluster *clusterv1.Cluster) (string, error) {
 	engine, _, err := m.FindEngine(ctx, cluster)
 	return engine, err
 }
 
-// FindEngine reads what Engine does. known reports whether an empty value means stock Cluster API: the
-// annotation was read, and the engine writes it, which it does not for a Cluster that is paused or has
-// no topology.
+// FindEngine reads what Engine does. known reports whether an empty value means stock Cluster API.
+// What nobody may read tells nothing.
 func (m Cluster) FindEngine(
 	ctx context.Context, cluster *clusterv1.Cluster,
 ) (engine string, known bool, err error) {
-	ref := cluster.Spec.InfrastructureRef
-	if !ref.IsDefined() {
-		return "", false, nil
+	facts := capi.EngineFacts{Cluster: cluster, Now: time.Now()}
+	if ref := cluster.Spec.InfrastructureRef; ref.IsDefined() && cluster.Spec.Topology.IsDefined() {
+		object, err := m.Referenced(ctx, cluster.Namespace, ref)
+		if IgnoreForbidden(IgnoreMissing(err)) != nil {
+			return "", false, err
+		}
+		if err == nil {
+			facts.Infrastructure = object
+		}
 	}
-	object, err := m.Referenced(ctx, cluster.Namespace, ref)
-	if err != nil {
-		return "", false, IgnoreForbidden(IgnoreMissing(err))
+	if engine, known = facts.Engine(); known {
+		return engine, known, nil
 	}
-	paused := annotations.IsPaused(cluster, cluster)
-	engine = object.GetAnnotations()[v1alpha1.EngineAnnotation]
-	return engine, engine != "" || cluster.Spec.Topology.IsDefined() && !paused, nil
+	facts.Leases, err = List[*coordinationv1.Lease, coordinationv1.LeaseList](ctx, m, "Leases", Scope{
+		Options: []client.ListOption{client.MatchingFields{"metadata.name": capi.ManagerLease}},
+	})
+	if err := IgnoreForbidden(IgnoreMissing(err)); err != nil {
+		return "", false, err
+	}
+	engine, known = facts.Engine()
+	return engine, known, nil
 }
 
 // readPlanSource finds where plans of the Cluster come from, as windlass plan does. What that command would refuse is no error here.

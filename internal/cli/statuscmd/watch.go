@@ -234,7 +234,7 @@ func (s *screen) wait(ctx context.Context, rested <-chan time.Time, changed <-ch
 
 // readAgain tells when what is not watched must be read again, if it is a part of what is shown.
 func readAgain(f status.Facts, outage error) <-chan time.Time {
-	if f.Upgrade == nil && f.Lock == nil && outage == nil {
+	if !f.HasContext() && f.Lock == nil && outage == nil {
 		return nil
 	}
 	return time.After(contextAge)
@@ -258,9 +258,11 @@ const contextAge = 10 * time.Second
 type reader struct {
 	cached, live management.Cluster
 	key          types.NamespacedName
-	// upgrade is what was last read of the upgrade's context, and readAt when that was.
-	upgrade *status.UpgradeFacts
-	readAt  time.Time
+	// upgrade and rollouts are what was last read of the upgrade's context, and readAt when that was;
+	// zero for never.
+	upgrade  *status.UpgradeFacts
+	rollouts status.RolloutFacts
+	readAt   time.Time
 	// hasRead says that everything could be read once, and lock is what was last read of the lock.
 	hasRead bool
 	lock    *corev1.ConfigMap
@@ -282,26 +284,33 @@ func (r *reader) read(ctx context.Context, now time.Time) (status.Facts, error) 
 		return f, err
 	}
 	r.outage, f.Lock = err, r.lock
-	if f.Upgrade != nil && r.upgrade != nil {
-		f.Upgrade = new(*r.upgrade)
-	}
+	r.recall(&f)
 	return f, nil
 }
 
 // readLive reads what is not watched into f, unless it is younger than contextAge.
 func (r *reader) readLive(ctx context.Context, f *status.Facts, now time.Time) error {
-	if err := r.live.ReadLock(ctx, f); err != nil || f.Upgrade == nil {
+	if err := r.live.ReadLock(ctx, f); err != nil || !f.HasContext() {
 		return err
 	}
-	if r.upgrade != nil && now.Sub(r.readAt) < contextAge {
-		f.Upgrade = new(*r.upgrade)
+	known := r.upgrade != nil || f.Upgrade == nil
+	if known && !r.readAt.IsZero() && now.Sub(r.readAt) < contextAge {
+		r.recall(f)
 		return nil
 	}
 	if err := r.live.ReadUpgradeContext(ctx, f); err != nil {
 		return err
 	}
-	r.upgrade, r.readAt = f.Upgrade, now
+	r.upgrade, r.rollouts, r.readAt = f.Upgrade, f.Rollouts, now
 	return nil
+}
+
+// recall fills in what was read last.
+func (r *reader) recall(f *status.Facts) {
+	f.Rollouts = r.rollouts
+	if f.Upgrade != nil && r.upgrade != nil {
+		f.Upgrade = new(*r.upgrade)
+	}
 }
 
 func watchedObjects(f status.Facts) []client.Object {

@@ -52,7 +52,7 @@ type Request struct {
 	Ask                  Asker
 	// Fetch may be nil: then templates are empty.
 	Fetch Fetcher
-	// Engine is the value of v1alpha1.EngineAnnotation; empty with stock Cluster API, or if unknown.
+	// Engine is v1alpha1.EngineManager; empty with stock Cluster API, or if unknown.
 	Engine string
 }
 

@@ -34,7 +34,7 @@ type Cluster struct {
 	Class *clusterv1.ClusterClass
 	// ControlPlaneTemplate is the KubeadmControlPlaneTemplate of the class. It counts while there is no control plane object, and may be nil.
 	ControlPlaneTemplate *unstructured.Unstructured
-	// Engine is the value of v1alpha1.EngineAnnotation; empty with stock Cluster API, or if unknown.
+	// Engine is v1alpha1.EngineManager; empty with stock Cluster API, or if unknown.
 	Engine string
 	// Request and Plan are the upgrade.
 	Request plan.Request

@@ -72,8 +72,8 @@ func (p *policy) readKeys() (keys []string, byZone bool) {
 	return keys, byZone
 }
 
-// lagging returns the Machines of a group by name, those first that do not run what its template asks
-// for.
+// lagging returns the Machines of a group by name, those first that do not run what its template
+// asks for.
 func lagging(g snapshot.UpdateGroup, all []*clusterv1.Machine) []*clusterv1.Machine {
 	machines := machinesOf(all, clusterv1.ClusterTopologyMachineDeploymentNameLabel, &g.Topology)
 	rank := func(*clusterv1.Machine) int { return 0 }

@@ -29,12 +29,13 @@ func driven(t *testing.T, engine string) inventory.Cluster {
 	return c
 }
 
-// TestRolloutLimits: the limits of rollouts count where windlass manager drives the Cluster, also for
-// machines that are replaced.
+// TestRolloutLimits: the limits of rollouts count where windlass manager drives the Cluster, also
+// for machines that are replaced.
 func TestRolloutLimits(t *testing.T) {
 	t.Parallel()
 	limits := &pool.Limits{
-		MaxInFlight: 1, Canary: intstr.FromString("25%"), Batches: []intstr.IntOrString{intstr.FromInt32(2)},
+		MaxInFlight: 1, Canary: intstr.FromString("25%"),
+		Batches:   []intstr.IntOrString{intstr.FromInt32(2)},
 		Partition: intstr.FromInt32(1), MaxFailures: 3, Soak: 90 * time.Second,
 		MachineDeadline: 20 * time.Minute, GroupDeadline: 3 * time.Hour,
 		Order: pool.Order{Labels: []string{"rack"}, OneAtATime: true},
@@ -72,8 +73,9 @@ func TestRolloutLimits(t *testing.T) {
 	}
 }
 
-// TestLimitsOfAnUncoveredChange: windlass manager applies the limits also where machines are replaced
-// because updaters do not cover the change, beside a group of the policy that is updated in place.
+// TestLimitsOfAnUncoveredChange: windlass manager applies the limits also where machines are
+// replaced because updaters do not cover the change, beside a group of the policy that is updated
+// in place.
 func TestLimitsOfAnUncoveredChange(t *testing.T) {
 	t.Parallel()
 	for engine, want := range map[string]int32{"": 0, v1alpha1.EngineManager: 3} {
@@ -102,8 +104,8 @@ func TestLimitsOfAnUncoveredChange(t *testing.T) {
 	}
 }
 
-// TestLimitsOfTwoEngines: of two Clusters under one policy only the one that windlass manager drives
-// has its limits, whichever is read first.
+// TestLimitsOfTwoEngines: of two Clusters under one policy only the one that windlass manager
+// drives has its limits, whichever is read first.
 func TestLimitsOfTwoEngines(t *testing.T) {
 	t.Parallel()
 	for name, engines := range map[string][]string{
@@ -127,8 +129,8 @@ func TestLimitsOfTwoEngines(t *testing.T) {
 	}
 }
 
-// TestLabelsThatCount: the labels of Machines that the order of a policy reads are those of the scenario's
-// machines. Machines that lag behind come first.
+// TestLabelsThatCount: the labels of Machines that the order of a policy reads are those of the
+// scenario's machines. Machines that lag behind come first.
 func TestLabelsThatCount(t *testing.T) {
 	t.Parallel()
 	zone := corev1.LabelTopologyZone
@@ -141,10 +143,14 @@ func TestLabelsThatCount(t *testing.T) {
 		machines []map[string]string
 		want     []map[string]string
 	}{
-		"stock":    {order: v1alpha1.UpdateOrder{Labels: []string{zone}}},
-		"no order": {engine: v1alpha1.EngineManager, machines: []map[string]string{{"rack": "a"}, {"rack": "b"}}},
+		"stock": {order: v1alpha1.UpdateOrder{Labels: []string{zone}}},
+		"no order": {
+			engine:   v1alpha1.EngineManager,
+			machines: []map[string]string{{"rack": "a"}, {"rack": "b"}},
+		},
 		"racks": {
-			engine: v1alpha1.EngineManager, order: v1alpha1.UpdateOrder{Labels: []string{"rack"}, Last: spare},
+			engine:   v1alpha1.EngineManager,
+			order:    v1alpha1.UpdateOrder{Labels: []string{"rack"}, Last: spare},
 			machines: []map[string]string{{"rack": "b", "other": "x"}, {"spare": ""}},
 			want:     []map[string]string{{"rack": "b"}, {"spare": ""}},
 		},
@@ -154,8 +160,9 @@ func TestLabelsThatCount(t *testing.T) {
 		},
 		"those of the template": {
 			engine: v1alpha1.EngineManager, order: v1alpha1.UpdateOrder{Labels: []string{"rack"}},
-			template: map[string]string{"rack": "a"}, machines: []map[string]string{{"rack": "a"}, {"rack": "a"}},
-			want: []map[string]string{{"rack": "a"}},
+			template: map[string]string{"rack": "a"},
+			machines: []map[string]string{{"rack": "a"}, {"rack": "a"}},
+			want:     []map[string]string{{"rack": "a"}},
 		},
 		"none": {engine: v1alpha1.EngineManager, order: v1alpha1.UpdateOrder{Labels: []string{"rack"}}},
 	} {
@@ -165,7 +172,8 @@ func TestLabelsThatCount(t *testing.T) {
 			c.Policies[0].Spec.Order = tt.order
 			i := 1 // m2 is the first Machine of the manifests, and m1 lags behind.
 			for _, m := range c.Objects.Machines {
-				if tt.machines != nil && m.Labels[clusterv1.ClusterTopologyMachineDeploymentNameLabel] == "there" {
+				pool := m.Labels[clusterv1.ClusterTopologyMachineDeploymentNameLabel]
+				if tt.machines != nil && pool == "there" {
 					label(m, tt.machines[i])
 					i--
 				}
