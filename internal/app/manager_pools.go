@@ -64,7 +64,7 @@ func policyOf(
 		selected, err := selectPolicy(ctx, reader, crds, cluster, md)
 		policy := machinedeployment.Policy{
 			Keep: selected.Keeps(md), Name: selected.Name,
-			UpdateOnDelete: selected.UpdateOnDelete && isOnDelete(md),
+			UpdateOnDelete: selected.UpdateOnDelete && pool.IsOnDelete(md),
 		}
 		if selected.Name != "" || selected.Limits.Unknown != "" {
 			policy.Limits = &selected.Limits
@@ -88,10 +88,6 @@ func setPolicies(reader client.Reader, crds *installation) machineset.Policies {
 			Order: selected.Limits.Order,
 		}, nil
 	}
-}
-
-func isOnDelete(md *clusterv1.MachineDeployment) bool {
-	return md.Spec.Rollout.Strategy.Type == clusterv1.OnDeleteMachineDeploymentStrategyType
 }
 
 // selectPolicy returns the UpdatePolicy of a group. While nobody can tell which policy was meant, the

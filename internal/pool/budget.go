@@ -74,7 +74,8 @@ func isRollingUpdate(md *clusterv1.MachineDeployment) bool {
 	return md.Spec.Rollout.Strategy.Type == clusterv1.RollingUpdateMachineDeploymentStrategyType
 }
 
-func isOnDelete(md *clusterv1.MachineDeployment) bool {
+// IsOnDelete reports whether people delete the Machines of a group when its template changes.
+func IsOnDelete(md *clusterv1.MachineDeployment) bool {
 	return md.Spec.Rollout.Strategy.Type == clusterv1.OnDeleteMachineDeploymentStrategyType
 }
 

@@ -129,48 +129,26 @@ func versionsFirst(reasons map[string]bool) []string {
 // ScalingUp is True while fewer Machines exist than desired. Its message names templates that do
 // not exist.
 func (f DeploymentFacts) ScalingUp() metav1.Condition {
-	const kind = clusterv1.MachineDeploymentScalingUpCondition
-	switch {
-	case !f.SetsRead:
-		return condition(kind, metav1.ConditionUnknown,
-			clusterv1.MachineDeploymentScalingUpInternalErrorReason, messageInternalError)
-	case f.MachineDeployment.Spec.Replicas == nil:
-		return condition(kind, metav1.ConditionUnknown,
-			clusterv1.MachineDeploymentScalingUpWaitingForReplicasSetReason, messageReplicasMissing)
-	}
-	current, desired := deref(CountSets(f.MachineSets).Replicas), f.desiredReplicas()
-	missing := f.missingTemplates()
-	if current >= desired {
-		message := ""
-		if !f.deleting() && missing != "" {
-			message = "Scaling up would be blocked " + missing
-		}
-		return condition(
-			kind,
-			metav1.ConditionFalse,
-			clusterv1.MachineDeploymentNotScalingUpReason,
-			message,
-		)
-	}
-	message := fmt.Sprintf("Scaling up from %d to %d replicas", current, desired)
-	if missing != "" {
-		message += " is blocked " + missing
-	}
-	return condition(
-		kind,
-		metav1.ConditionTrue,
-		clusterv1.MachineDeploymentScalingUpReason,
-		message,
-	)
-}
-
-func (f DeploymentFacts) missingTemplates() string {
 	missing := missingTemplates(f.MachineDeployment.Spec.Template.Spec,
 		f.BootstrapTemplateMissing, f.InfrastructureTemplateMissing)
-	if missing == "" {
-		return ""
+	blocked := ""
+	if missing != "" {
+		blocked = " " + missing
 	}
-	return "because " + missing
+	return f.scale().up(conditionWords{
+		kind:          clusterv1.MachineDeploymentScalingUpCondition,
+		isTrue:        clusterv1.MachineDeploymentScalingUpReason,
+		isFalse:       clusterv1.MachineDeploymentNotScalingUpReason,
+		internalError: clusterv1.MachineDeploymentScalingUpInternalErrorReason,
+		none:          clusterv1.MachineDeploymentScalingUpWaitingForReplicasSetReason,
+	}, f.deleting(), missing, blocked)
+}
+
+func (f DeploymentFacts) scale() scale {
+	return scale{
+		read: f.SetsRead, replicas: f.MachineDeployment.Spec.Replicas,
+		current: int(deref(CountSets(f.MachineSets).Replicas)), desired: int(f.desiredReplicas()),
+	}
 }
 
 // missingTemplates says which templates of Machines do not exist; empty if all do.
@@ -194,72 +172,39 @@ func missingTemplates(spec clusterv1.MachineSpec, bootstrap, infrastructure bool
 // ScalingDown is True while more Machines exist than desired. Its message names deletions that take
 // long.
 func (f DeploymentFacts) ScalingDown() metav1.Condition {
-	const kind = clusterv1.MachineDeploymentScalingDownCondition
-	switch {
-	case !f.SetsRead:
-		return condition(kind, metav1.ConditionUnknown,
-			clusterv1.MachineDeploymentScalingDownInternalErrorReason, messageInternalError)
-	case f.MachineDeployment.Spec.Replicas == nil:
-		return condition(
-			kind,
-			metav1.ConditionUnknown,
-			clusterv1.MachineDeploymentScalingDownWaitingForReplicasSetReason,
-			messageReplicasMissing,
-		)
-	}
-	current, desired := deref(CountSets(f.MachineSets).Replicas), f.desiredReplicas()
-	if current <= desired {
-		return condition(
-			kind,
-			metav1.ConditionFalse,
-			clusterv1.MachineDeploymentNotScalingDownReason,
-			"",
-		)
-	}
-	return condition(kind, metav1.ConditionTrue, clusterv1.MachineDeploymentScalingDownReason,
-		fmt.Sprintf("Scaling down from %d to %d replicas", current, desired)+
-			staleDeletions(f.Machines, f.Now))
+	return f.scale().down(conditionWords{
+		kind:          clusterv1.MachineDeploymentScalingDownCondition,
+		isTrue:        clusterv1.MachineDeploymentScalingDownReason,
+		isFalse:       clusterv1.MachineDeploymentNotScalingDownReason,
+		internalError: clusterv1.MachineDeploymentScalingDownInternalErrorReason,
+		none:          clusterv1.MachineDeploymentScalingDownWaitingForReplicasSetReason,
+	}, f.Machines, f.Now)
 }
 
 // MachinesReady summarizes the condition Ready of the Machines.
 func (f DeploymentFacts) MachinesReady() metav1.Condition {
-	const kind = clusterv1.MachineDeploymentMachinesReadyCondition
-	if len(f.Machines) == 0 {
-		return condition(
-			kind,
-			metav1.ConditionTrue,
-			clusterv1.MachineDeploymentMachinesReadyNoReplicasReason,
-			"",
-		)
-	}
-	return summarize(f.Machines, clusterv1.MachineReadyCondition, kind, [4]string{
-		clusterv1.MachineDeploymentMachinesNotReadyReason,
-		clusterv1.MachineDeploymentMachinesReadyUnknownReason,
-		clusterv1.MachineDeploymentMachinesReadyReason,
-		clusterv1.MachineDeploymentMachinesReadyInternalErrorReason,
-	})
+	return conditionWords{
+		kind:          clusterv1.MachineDeploymentMachinesReadyCondition,
+		isTrue:        clusterv1.MachineDeploymentMachinesReadyReason,
+		isFalse:       clusterv1.MachineDeploymentMachinesNotReadyReason,
+		isUnknown:     clusterv1.MachineDeploymentMachinesReadyUnknownReason,
+		internalError: clusterv1.MachineDeploymentMachinesReadyInternalErrorReason,
+		none:          clusterv1.MachineDeploymentMachinesReadyNoReplicasReason,
+	}.summarize(f.Machines, clusterv1.MachineReadyCondition)
 }
 
 // MachinesUpToDate summarizes the condition UpToDate of the Machines. It omits Machines that are
 // younger than 10 s and do not have it yet, so that it does not change for a moment with each new
 // Machine.
 func (f DeploymentFacts) MachinesUpToDate() metav1.Condition {
-	const kind = clusterv1.MachineDeploymentMachinesUpToDateCondition
-	reporting := reportingUpToDate(f.Machines, f.Now)
-	if len(reporting) == 0 {
-		return condition(
-			kind,
-			metav1.ConditionTrue,
-			clusterv1.MachineDeploymentMachinesUpToDateNoReplicasReason,
-			"",
-		)
-	}
-	return summarize(reporting, clusterv1.MachineUpToDateCondition, kind, [4]string{
-		clusterv1.MachineDeploymentMachinesNotUpToDateReason,
-		clusterv1.MachineDeploymentMachinesUpToDateUnknownReason,
-		clusterv1.MachineDeploymentMachinesUpToDateReason,
-		clusterv1.MachineDeploymentMachinesUpToDateInternalErrorReason,
-	})
+	return conditionWords{
+		kind:          clusterv1.MachineDeploymentMachinesUpToDateCondition,
+		isTrue:        clusterv1.MachineDeploymentMachinesUpToDateReason,
+		isFalse:       clusterv1.MachineDeploymentMachinesNotUpToDateReason,
+		isUnknown:     clusterv1.MachineDeploymentMachinesUpToDateUnknownReason,
+		internalError: clusterv1.MachineDeploymentMachinesUpToDateInternalErrorReason,
+		none:          clusterv1.MachineDeploymentMachinesUpToDateNoReplicasReason,
+	}.summarize(reportingUpToDate(f.Machines, f.Now), clusterv1.MachineUpToDateCondition)
 }
 
 // reportingUpToDate returns the Machines whose condition UpToDate counts.
@@ -270,46 +215,18 @@ func reportingUpToDate(machines []*clusterv1.Machine, now time.Time) []*clusterv
 	})
 }
 
-// summarize merges a condition of Machines. reasons are those for False, Unknown, True and an
-// error.
-func summarize(
-	machines []*clusterv1.Machine,
-	source, target string,
-	reasons [4]string,
-) metav1.Condition {
-	merged, err := conditions.NewAggregateCondition(
-		machines,
-		source,
-		conditions.TargetConditionType(target),
-		conditions.CustomMergeStrategy{
-			MergeStrategy: conditions.DefaultMergeStrategy(conditions.ComputeReasonFunc(
-				conditions.GetDefaultComputeMergeReasonFunc(reasons[0], reasons[1], reasons[2]))),
-		},
-	)
-	if err != nil {
-		return condition(target, metav1.ConditionUnknown, reasons[3], messageInternalError)
-	}
-	return *merged
-}
-
 // Remediating is True while a MachineHealthCheck has the owner remediate Machines.
 func (f DeploymentFacts) Remediating() metav1.Condition {
-	return remediating(f.Machines, remediationWords{
-		kind: clusterv1.MachineDeploymentRemediatingCondition, owner: "MachineDeployment/MachineSet",
-		remediating:    clusterv1.MachineDeploymentRemediatingReason,
-		notRemediating: clusterv1.MachineDeploymentNotRemediatingReason,
-		internalError:  clusterv1.MachineDeploymentRemediatingInternalErrorReason,
-	})
+	return conditionWords{
+		kind:          clusterv1.MachineDeploymentRemediatingCondition,
+		isTrue:        clusterv1.MachineDeploymentRemediatingReason,
+		isFalse:       clusterv1.MachineDeploymentNotRemediatingReason,
+		internalError: clusterv1.MachineDeploymentRemediatingInternalErrorReason,
+	}.remediating(f.Machines, "MachineDeployment/MachineSet")
 }
 
-// remediationWords are the type and the reasons of a group's condition Remediating.
-type remediationWords struct {
-	kind, owner                                string
-	remediating, notRemediating, internalError string
-}
-
-// remediating summarizes the remediation of Machines.
-func remediating(machines []*clusterv1.Machine, words remediationWords) metav1.Condition {
+// remediating summarizes the remediation of Machines by an owner.
+func (w conditionWords) remediating(machines []*clusterv1.Machine, owner string) metav1.Condition {
 	var remediated []*clusterv1.Machine
 	var unhealthy []string
 	for _, m := range machines {
@@ -320,46 +237,35 @@ func remediating(machines []*clusterv1.Machine, words remediationWords) metav1.C
 			remediated = append(remediated, m)
 		}
 	}
-	if len(remediated) == 0 {
-		message := ""
-		if len(unhealthy) > 0 {
-			message = machinesAre(unhealthy) + "not healthy (not to be remediated by " + words.owner + ")"
-		}
-		return condition(words.kind, metav1.ConditionFalse, words.notRemediating, message)
+	switch {
+	case len(remediated) == 0 && len(unhealthy) == 0:
+		return w.asFalse("")
+	case len(remediated) == 0:
+		return w.asFalse(machinesAre(unhealthy) + "not healthy (not to be remediated by " + owner + ")")
 	}
 	merged, err := conditions.NewAggregateCondition(remediated,
-		clusterv1.MachineOwnerRemediatedCondition, conditions.TargetConditionType(words.kind))
+		clusterv1.MachineOwnerRemediatedCondition, conditions.TargetConditionType(w.kind))
 	if err != nil {
-		return condition(words.kind, metav1.ConditionUnknown, words.internalError, messageInternalError)
+		return w.unread()
 	}
-	return condition(words.kind, metav1.ConditionTrue, words.remediating, merged.Message)
+	return w.asTrue(merged.Message)
 }
 
 // Deleting is True while the MachineDeployment is deleted.
 func (f DeploymentFacts) Deleting() metav1.Condition {
-	const kind = clusterv1.MachineDeploymentDeletingCondition
+	w := conditionWords{
+		kind:          clusterv1.MachineDeploymentDeletingCondition,
+		isTrue:        clusterv1.MachineDeploymentDeletingReason,
+		isFalse:       clusterv1.MachineDeploymentNotDeletingReason,
+		internalError: clusterv1.MachineDeploymentDeletingInternalErrorReason,
+	}
 	switch {
 	case !f.SetsRead:
-		return condition(kind, metav1.ConditionUnknown,
-			clusterv1.MachineDeploymentDeletingInternalErrorReason, messageInternalError)
+		return w.unread()
 	case !f.deleting():
-		return condition(
-			kind,
-			metav1.ConditionFalse,
-			clusterv1.MachineDeploymentNotDeletingReason,
-			"",
-		)
+		return w.asFalse("")
 	}
-	message := "Deletion completed"
-	switch {
-	case len(f.Machines) == 1:
-		message = "Deleting 1 Machine" + staleDeletions(f.Machines, f.Now)
-	case len(f.Machines) > 1:
-		message = fmt.Sprintf("Deleting %d Machines", len(f.Machines)) + staleDeletions(f.Machines, f.Now)
-	case len(f.MachineSets) > 0:
-		message = fmt.Sprintf("Deleting %d MachineSets", len(f.MachineSets))
-	}
-	return condition(kind, metav1.ConditionTrue, clusterv1.MachineDeploymentDeletingReason, message)
+	return w.asTrue(deletion(f.Machines, len(f.MachineSets), f.Now))
 }
 
 // staleDeletions is a line about Machines whose deletion takes long; empty if there is none.

@@ -212,7 +212,7 @@ func begin(g Group) (*draft, error) {
 		Budget:         budget,
 		InPlaceUpdates: g.InPlaceUpdates,
 		Updating:       UpdatingMachines(g.Machines),
-		OnDelete:       isOnDelete(g.MachineDeployment) && !g.UpdateOnDelete,
+		OnDelete:       IsOnDelete(g.MachineDeployment) && !g.UpdateOnDelete,
 	}}
 	if err := d.desireOld(a); err != nil {
 		return nil, fmt.Errorf("planning the rollout of MachineDeployment %s: %w", d.name(), err)
@@ -235,7 +235,7 @@ func begin(g Group) (*draft, error) {
 // updated in place, its maxInFlight takes the place.
 func (g Group) budget() (Budget, error) {
 	b, err := BudgetOf(g.MachineDeployment)
-	if g.UpdateOnDelete && isOnDelete(g.MachineDeployment) && g.Limits != nil {
+	if g.UpdateOnDelete && IsOnDelete(g.MachineDeployment) && g.Limits != nil {
 		b.Unavailable = min(g.Limits.MaxInFlight, b.Replicas)
 	}
 	return b, err

@@ -68,7 +68,7 @@ func MarkOld(
 ) {
 	annotate(desired, keptRevisions(current))
 	disable := "false"
-	if isOnDelete(md) {
+	if IsOnDelete(md) {
 		disable = "true"
 	}
 	annotate(desired, map[string]string{clusterv1.DisableMachineCreateAnnotation: disable})

@@ -110,130 +110,112 @@ func (f SetFacts) desiredReplicas() int {
 // ScalingUp is True while fewer Machines exist than desired. Its message names what blocks their
 // creation.
 func (f SetFacts) ScalingUp() metav1.Condition {
-	const kind = clusterv1.MachineSetScalingUpCondition
-	switch {
-	case !f.MachinesRead:
-		return condition(kind, metav1.ConditionUnknown,
-			clusterv1.MachineSetScalingUpInternalErrorReason, messageInternalError)
-	case f.MachineSet.Spec.Replicas == nil:
-		return condition(kind, metav1.ConditionUnknown,
-			clusterv1.MachineSetScalingUpWaitingForReplicasSetReason, messageReplicasMissing)
-	}
-	current, desired := len(f.Machines), f.desiredReplicas()
 	missing := missingTemplates(f.MachineSet.Spec.Template.Spec,
 		f.BootstrapTemplateMissing, f.InfrastructureTemplateMissing)
-	if current >= desired {
-		message := ""
-		if !f.deleting() && missing != "" {
-			message = "Scaling up would be blocked because " + missing
-		}
-		return condition(kind, metav1.ConditionFalse, clusterv1.MachineSetNotScalingUpReason, message)
-	}
 	causes := slices.Clone(f.Blocked)
 	if missing != "" {
 		causes = append(causes, missing)
 	}
-	message := fmt.Sprintf("Scaling up from %d to %d replicas", current, desired)
+	blocked := ""
 	if len(causes) > 0 {
-		message += " is blocked because:\n* " + strings.Join(causes, "\n* ")
+		blocked = ":\n* " + strings.Join(causes, "\n* ")
 	}
-	return condition(kind, metav1.ConditionTrue, clusterv1.MachineSetScalingUpReason, message)
+	return f.scale(len(f.Machines)).up(conditionWords{
+		kind:          clusterv1.MachineSetScalingUpCondition,
+		isTrue:        clusterv1.MachineSetScalingUpReason,
+		isFalse:       clusterv1.MachineSetNotScalingUpReason,
+		internalError: clusterv1.MachineSetScalingUpInternalErrorReason,
+		none:          clusterv1.MachineSetScalingUpWaitingForReplicasSetReason,
+	}, f.deleting(), missing, blocked)
+}
+
+func (f SetFacts) scale(current int) scale {
+	return scale{
+		read: f.MachinesRead, replicas: f.MachineSet.Spec.Replicas,
+		current: current, desired: f.desiredReplicas(),
+	}
 }
 
 // ScalingDown is True while more Machines exist than desired. Machines that moved here and that the
 // MachineDeployment has not counted yet are not too many. Its message names deletions that take
 // long.
 func (f SetFacts) ScalingDown() metav1.Condition {
-	const kind = clusterv1.MachineSetScalingDownCondition
-	switch {
-	case !f.MachinesRead:
-		return condition(kind, metav1.ConditionUnknown,
-			clusterv1.MachineSetScalingDownInternalErrorReason, messageInternalError)
-	case f.MachineSet.Spec.Replicas == nil:
-		return condition(kind, metav1.ConditionUnknown,
-			clusterv1.MachineSetScalingDownWaitingForReplicasSetReason, messageReplicasMissing)
-	}
-	current, desired := 0, f.desiredReplicas()
+	current := 0
 	for _, m := range f.Machines {
 		if !IsMovePending(m) {
 			current++
 		}
 	}
-	if current <= desired {
-		return condition(kind, metav1.ConditionFalse, clusterv1.MachineSetNotScalingDownReason, "")
-	}
-	return condition(kind, metav1.ConditionTrue, clusterv1.MachineSetScalingDownReason,
-		fmt.Sprintf("Scaling down from %d to %d replicas", current, desired)+
-			staleDeletions(f.Machines, f.Now))
+	return f.scale(current).down(conditionWords{
+		kind:          clusterv1.MachineSetScalingDownCondition,
+		isTrue:        clusterv1.MachineSetScalingDownReason,
+		isFalse:       clusterv1.MachineSetNotScalingDownReason,
+		internalError: clusterv1.MachineSetScalingDownInternalErrorReason,
+		none:          clusterv1.MachineSetScalingDownWaitingForReplicasSetReason,
+	}, f.Machines, f.Now)
 }
 
 // MachinesReady summarizes the condition Ready of the Machines.
 func (f SetFacts) MachinesReady() metav1.Condition {
-	const kind = clusterv1.MachineSetMachinesReadyCondition
-	switch {
-	case !f.MachinesRead:
-		return condition(kind, metav1.ConditionUnknown,
-			clusterv1.MachineSetMachinesReadyInternalErrorReason, messageInternalError)
-	case len(f.Machines) == 0:
-		return condition(kind, metav1.ConditionTrue, clusterv1.MachineSetMachinesReadyNoReplicasReason, "")
+	w := conditionWords{
+		kind:          clusterv1.MachineSetMachinesReadyCondition,
+		isTrue:        clusterv1.MachineSetMachinesReadyReason,
+		isFalse:       clusterv1.MachineSetMachinesNotReadyReason,
+		isUnknown:     clusterv1.MachineSetMachinesReadyUnknownReason,
+		internalError: clusterv1.MachineSetMachinesReadyInternalErrorReason,
+		none:          clusterv1.MachineSetMachinesReadyNoReplicasReason,
 	}
-	return summarize(f.Machines, clusterv1.MachineReadyCondition, kind, [4]string{
-		clusterv1.MachineSetMachinesNotReadyReason, clusterv1.MachineSetMachinesReadyUnknownReason,
-		clusterv1.MachineSetMachinesReadyReason, clusterv1.MachineSetMachinesReadyInternalErrorReason,
-	})
+	if !f.MachinesRead {
+		return w.unread()
+	}
+	return w.summarize(f.Machines, clusterv1.MachineReadyCondition)
 }
 
 // MachinesUpToDate summarizes the condition UpToDate of the Machines. It omits Machines that are
 // younger than 10 s and do not have it yet, so that it does not change for a moment with each new
 // Machine.
 func (f SetFacts) MachinesUpToDate() metav1.Condition {
-	const kind = clusterv1.MachineSetMachinesUpToDateCondition
+	w := conditionWords{
+		kind:          clusterv1.MachineSetMachinesUpToDateCondition,
+		isTrue:        clusterv1.MachineSetMachinesUpToDateReason,
+		isFalse:       clusterv1.MachineSetMachinesNotUpToDateReason,
+		isUnknown:     clusterv1.MachineSetMachinesUpToDateUnknownReason,
+		internalError: clusterv1.MachineSetMachinesUpToDateInternalErrorReason,
+		none:          clusterv1.MachineSetMachinesUpToDateNoReplicasReason,
+	}
 	if !f.MachinesRead {
-		return condition(kind, metav1.ConditionUnknown,
-			clusterv1.MachineSetMachinesUpToDateInternalErrorReason, messageInternalError)
+		return w.unread()
 	}
-	reporting := reportingUpToDate(f.Machines, f.Now)
-	if len(reporting) == 0 {
-		return condition(kind, metav1.ConditionTrue, clusterv1.MachineSetMachinesUpToDateNoReplicasReason, "")
-	}
-	return summarize(reporting, clusterv1.MachineUpToDateCondition, kind, [4]string{
-		clusterv1.MachineSetMachinesNotUpToDateReason, clusterv1.MachineSetMachinesUpToDateUnknownReason,
-		clusterv1.MachineSetMachinesUpToDateReason, clusterv1.MachineSetMachinesUpToDateInternalErrorReason,
-	})
+	return w.summarize(reportingUpToDate(f.Machines, f.Now), clusterv1.MachineUpToDateCondition)
 }
 
 // Remediating is True while a MachineHealthCheck has the MachineSet remediate Machines.
 func (f SetFacts) Remediating() metav1.Condition {
-	const kind = clusterv1.MachineSetRemediatingCondition
-	if !f.MachinesRead {
-		return condition(kind, metav1.ConditionUnknown,
-			clusterv1.MachineSetRemediatingInternalErrorReason, messageInternalError)
+	w := conditionWords{
+		kind:          clusterv1.MachineSetRemediatingCondition,
+		isTrue:        clusterv1.MachineSetRemediatingReason,
+		isFalse:       clusterv1.MachineSetNotRemediatingReason,
+		internalError: clusterv1.MachineSetRemediatingInternalErrorReason,
 	}
-	return remediating(f.Machines, remediationWords{
-		kind: kind, owner: "MachineSet",
-		remediating:    clusterv1.MachineSetRemediatingReason,
-		notRemediating: clusterv1.MachineSetNotRemediatingReason,
-		internalError:  clusterv1.MachineSetRemediatingInternalErrorReason,
-	})
+	if !f.MachinesRead {
+		return w.unread()
+	}
+	return w.remediating(f.Machines, "MachineSet")
 }
 
 // Deleting is True while the MachineSet is deleted.
 func (f SetFacts) Deleting() metav1.Condition {
-	const kind = clusterv1.MachineSetDeletingCondition
+	w := conditionWords{
+		kind:          clusterv1.MachineSetDeletingCondition,
+		isTrue:        clusterv1.MachineSetDeletingReason,
+		isFalse:       clusterv1.MachineSetNotDeletingReason,
+		internalError: clusterv1.MachineSetDeletingInternalErrorReason,
+	}
 	switch {
 	case !f.MachinesRead:
-		return condition(kind, metav1.ConditionUnknown,
-			clusterv1.MachineSetDeletingInternalErrorReason, messageInternalError)
+		return w.unread()
 	case !f.deleting():
-		return condition(kind, metav1.ConditionFalse, clusterv1.MachineSetNotDeletingReason, "")
+		return w.asFalse("")
 	}
-	message := "Deletion completed"
-	switch n := len(f.Machines); n {
-	case 0:
-	case 1:
-		message = "Deleting 1 Machine" + staleDeletions(f.Machines, f.Now)
-	default:
-		message = fmt.Sprintf("Deleting %d Machines", n) + staleDeletions(f.Machines, f.Now)
-	}
-	return condition(kind, metav1.ConditionTrue, clusterv1.MachineSetDeletingReason, message)
+	return w.asTrue(deletion(f.Machines, 0, f.Now))
 }

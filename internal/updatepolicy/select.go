@@ -61,17 +61,13 @@ func Default() Selected {
 // Keeps reports whether no rollout of windlass manager may create or delete a Machine of a group: as the
 // policy says, and if it has a group with the strategy OnDelete updated in place.
 func (s Selected) Keeps(md *clusterv1.MachineDeployment) bool {
-	return s.Guarded || s.UpdateOnDelete && isOnDelete(md)
+	return s.Guarded || s.UpdateOnDelete && pool.IsOnDelete(md)
 }
 
 // Limited reports whether windlass manager applies the Limits to a group: a policy selects it, and
 // people do not delete its Machines.
 func (s Selected) Limited(md *clusterv1.MachineDeployment) bool {
-	return s.Name != "" && (!isOnDelete(md) || s.UpdateOnDelete)
-}
-
-func isOnDelete(md *clusterv1.MachineDeployment) bool {
-	return md.Spec.Rollout.Strategy.Type == clusterv1.OnDeleteMachineDeploymentStrategyType
+	return s.Name != "" && (!pool.IsOnDelete(md) || s.UpdateOnDelete)
 }
 
 // ConflictError says that several UpdatePolicies select a group with the same precision.
