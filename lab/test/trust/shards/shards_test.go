@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -60,6 +61,72 @@ func TestManagers(t *testing.T) {
 		awaitObserved(t, plane, namespaces[shard], true)
 	}
 	check(t, managers, namespaces)
+}
+
+// TestManagersAfterAnEditOfAPolicy runs a manager for each of two shards. Each sees the policies of all
+// namespaces. After an edit of a policy, each applies it to the groups of its shard, and writes to no
+// object of the other one.
+func TestManagersAfterAnEditOfAPolicy(t *testing.T) {
+	plane := wire.Start(t)
+	namespaces, managers := map[string]string{}, map[string]*recorder{}
+	for _, shard := range []string{"a", "b"} {
+		pool := plane.NewPool(t, "m")
+		namespaces[shard] = pool.Namespace
+		replaceAll(t, plane, pool.Namespace, "100%")
+		labelAll(t, plane, pool, shard)
+	}
+	for _, shard := range []string{"a", "b"} {
+		managers[shard] = newRecorder(t, plane)
+		managers[shard].plane.RunManager(t, "--watch-filter", shard, "--feature-gates=ClusterTopology=true")
+	}
+	for _, partition := range []string{"100%", "50%", "99%"} {
+		for shard := range managers {
+			replaceAll(t, plane, namespaces[shard], partition)
+		}
+		for shard := range managers {
+			awaitHeld(t, plane, namespaces[shard], "partition "+partition)
+		}
+	}
+	check(t, managers, namespaces)
+}
+
+// replaceAll has the policy of a namespace replace machines, and keep a share of them.
+func replaceAll(t *testing.T, plane *wire.Plane, namespace, partition string) {
+	t.Helper()
+	policy := &v1alpha1.UpdatePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "in-place"}}
+	patch(t, plane, policy, fmt.Sprintf(
+		`{"spec":{"strategy":%q,"fallback":null,"partition":%q}}`, v1alpha1.RollingUpdate, partition))
+}
+
+// labelAll brings all objects of a pool with a machine m into a shard.
+func labelAll(t *testing.T, plane *wire.Plane, pool *wire.Pool, shard string) {
+	t.Helper()
+	named := func(name string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Namespace: pool.Namespace, Name: name}
+	}
+	for _, object := range []client.Object{
+		&clusterv1.Cluster{ObjectMeta: named(wire.ClusterName)},
+		&clusterv1.MachineDeployment{ObjectMeta: named(wire.PoolName)},
+		pool.Set(t, wire.OldSet), pool.Set(t, wire.NewSet), pool.Machine(t, "m"),
+	} {
+		patch(t, plane, object, shardLabel(shard))
+	}
+}
+
+// awaitHeld waits until a MachineDeployment says that its rollout is held by a limit.
+func awaitHeld(t *testing.T, plane *wire.Plane, namespace, limit string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	isHeld := func(md *clusterv1.MachineDeployment) bool {
+		return slices.ContainsFunc(md.Status.Conditions, func(c metav1.Condition) bool {
+			return c.Type == v1alpha1.UpdateBlockedCondition && strings.Contains(c.Message, limit)
+		})
+	}
+	list := &clusterv1.MachineDeploymentList{}
+	if err := wire.Await(ctx, plane.Client, list, isHeld, client.InNamespace(namespace)); err != nil {
+		t.Fatalf("waiting until %q holds the MachineDeployment in %s: %v", limit, namespace, err)
+	}
 }
 
 // awaitObserved waits until a manager has seen whether a Cluster is paused.
@@ -200,8 +267,12 @@ func serveUpdater(t *testing.T, plane *wire.Plane, pool *wire.Pool, ends *atomic
 
 func label(t *testing.T, plane *wire.Plane, pool *wire.Pool, shard string) {
 	t.Helper()
-	labels := fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, clusterv1.WatchLabel, shard)
-	patch(t, plane, pool.Machine(t, "m"), labels)
+	patch(t, plane, pool.Machine(t, "m"), shardLabel(shard))
+}
+
+// shardLabel is a patch that brings an object into a shard.
+func shardLabel(shard string) string {
+	return fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, clusterv1.WatchLabel, shard)
 }
 
 func pause(t *testing.T, plane *wire.Plane, namespace string) {
