@@ -174,8 +174,8 @@ func (e *explorer) machineSteps(w *scene, i int) []step {
 	return all
 }
 
-// loses notes that others than the rollout take a Machine away. If there are too many Machines now, the
-// controllers may have decided already which ones go, and these go in addition.
+// loses notes that others than the rollout take a Machine away. If there are too many Machines now,
+// the controllers may have decided already which ones go, and these go in addition.
 func (w *scene) loses() {
 	w.lost++
 	if w.alive() > w.md.replicas {

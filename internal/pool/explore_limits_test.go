@@ -30,8 +30,8 @@ func (b bounds) limits() *pool.Limits {
 	return l
 }
 
-// mayTouch is how many Machines of replicas a rollout may have touched once done were done. It repeats
-// the contract of the UpdatePolicy, and shares nothing with the rules.
+// mayTouch is how many Machines of replicas a rollout may have touched once done were done. It
+// repeats the contract of the UpdatePolicy, and shares nothing with the rules.
 func (b bounds) mayTouch(replicas, done int8) int8 {
 	most := replicas
 	switch {
@@ -71,8 +71,8 @@ func (w *scene) renews() {
 	w.finishes()
 }
 
-// checkLimits says which limit of the UpdatePolicy a write breaks. Machines that others took away do
-// not count, and the limits do not count once the policy was away.
+// checkLimits says which limit of the UpdatePolicy a write breaks. Machines that others took away
+// do not count, and the limits do not count once the policy was away.
 func (e *explorer) checkLimits(w *scene, o operation) string {
 	if e.bounds == (bounds{}) || w.stockRan || w.opened || w.pausedOnce {
 		return ""

@@ -128,9 +128,9 @@ type scene struct {
 	// rest is the number of what is left of a reconcile, by controller.
 	rest  [maxTemplates + 1]uint16
 	stock bool
-	// stockRan says that stock was in charge once, most and fewest are the highest and lowest spec.replicas so far
-	// (fewest without Machines that were lost while others were deleted),
-	// excused is how many available Machines others than the rollout took away.
+	// stockRan says that stock was in charge once, most and fewest are the highest and lowest
+	// spec.replicas so far (fewest without Machines that were lost while others were deleted), excused
+	// is how many available Machines others than the rollout took away.
 	stockRan, pausedOnce bool
 	most, fewest         int8
 	excused              int8

@@ -44,9 +44,9 @@ func forgedView(t *rapid.T) view {
 	return v
 }
 
-// TestForgedObjects: whatever people write to MachineSets and Machines, a plan has no more Machines of
-// the template than spec.replicas, raises no old MachineSet beyond the moves that it counts, and takes
-// no more Machines from a kept group than are too many.
+// TestForgedObjects: whatever people write to MachineSets and Machines, a plan has no more Machines
+// of the template than spec.replicas, raises no old MachineSet beyond the moves that it counts, and
+// takes no more Machines from a kept group than are too many.
 func TestForgedObjects(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -10,9 +10,9 @@ import (
 	"github.com/windlass-dev/windlass/internal/pool"
 )
 
-// TestProgressOf: in any order of events the progress that is reported is the one that the limits of a
-// kept group are applied to, and its numbers are those of the Machines. A rollout that has ended by the
-// limits has nothing in flight.
+// TestProgressOf: in any order of events the progress that is reported is the one that the limits
+// of a kept group are applied to, and its numbers are those of the Machines. A rollout that has
+// ended by the limits has nothing in flight.
 func TestProgressOf(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

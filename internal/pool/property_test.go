@@ -259,8 +259,8 @@ func (w *world) setOf(version string) *clusterv1.MachineSet {
 	return nil
 }
 
-// TestKeepSurplus: a person scales down while a Machine of the new MachineSet needs remediation. That
-// Machine goes, and no healthy one, because its MachineSet deletes it anyway. No Machine moves
+// TestKeepSurplus: a person scales down while a Machine of the new MachineSet needs remediation.
+// That Machine goes, and no healthy one, because its MachineSet deletes it anyway. No Machine moves
 // meanwhile.
 func TestKeepSurplus(t *testing.T) {
 	t.Parallel()

@@ -14,8 +14,8 @@ import (
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 )
 
-// rollingPool is a Cluster with a MachineDeployment of twelve machines, of which so many are up to date
-// and so many are being updated in place.
+// rollingPool is a Cluster with a MachineDeployment of twelve machines, of which so many are up to
+// date and so many are being updated in place.
 func rollingPool(done, updating int) Facts {
 	const replicas = 12
 	f := Facts{Rollouts: RolloutFacts{Engine: v1alpha1.EngineManager}}

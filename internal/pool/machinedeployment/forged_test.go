@@ -8,8 +8,8 @@ import (
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 )
 
-// TestForgedMarks: marks of moves on a MachineDeployment reach no MachineSet. Otherwise Machines would
-// move, in place of being replaced, to a template that no updater covers.
+// TestForgedMarks: marks of moves on a MachineDeployment reach no MachineSet. Otherwise Machines
+// would move, in place of being replaced, to a template that no updater covers.
 func TestForgedMarks(t *testing.T) {
 	t.Parallel()
 	w := scenario{begin: func(*world) {}, change: func(w *world) {

@@ -32,7 +32,9 @@ type lateSource struct {
 
 // Start begins the source as soon as its kind is installed. An error of exists means that nobody
 // knows: each reconcile returns that error, so it is not reported here.
-func (s lateSource) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
+func (s lateSource) Start(
+	ctx context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request],
+) error {
 	go func() {
 		err := wait.PollUntilContextCancel(ctx, s.retry, true, func(context.Context) (bool, error) {
 			exists, err := s.exists()
@@ -57,9 +59,9 @@ func (r *Reconciler) policies(cache cache.Cache) source.Source {
 	}
 }
 
-// ForPolicy returns requests for the MachineDeployments in the namespace of an UpdatePolicy. It leaves
-// out those that WatchFilter leaves to another manager: no event filter looks at this source. An error
-// is logged, and means none.
+// ForPolicy returns requests for the MachineDeployments in the namespace of an UpdatePolicy. It
+// leaves out those that WatchFilter leaves to another manager: no event filter looks at this
+// source. An error is logged, and means none.
 func (r *Reconciler) ForPolicy(ctx context.Context, o client.Object) []ctrl.Request {
 	list := &clusterv1.MachineDeploymentList{}
 	if err := r.Client.List(ctx, list, client.InNamespace(o.GetNamespace())); err != nil {

@@ -42,8 +42,8 @@ func TestForgedTemplateMarks(t *testing.T) {
 	}
 }
 
-// TestMoveToAnotherGroup: no Machine moves into a MachineSet of another MachineDeployment or Cluster,
-// though both MachineSets are annotated for it.
+// TestMoveToAnotherGroup: no Machine moves into a MachineSet of another MachineDeployment or
+// Cluster, though both MachineSets are annotated for it.
 func TestMoveToAnotherGroup(t *testing.T) {
 	t.Parallel()
 	owner := func(name string) []metav1.OwnerReference {

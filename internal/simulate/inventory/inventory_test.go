@@ -297,8 +297,8 @@ func TestSurgesThatTheGuardRefuses(t *testing.T) {
 	}
 }
 
-// TestSurgeOfOurEngine: windlass manager makes no machine more in a group whose machines are kept, and
-// updates at least one at a time.
+// TestSurgeOfOurEngine: windlass manager makes no machine more in a group whose machines are kept,
+// and updates at least one at a time.
 func TestSurgeOfOurEngine(t *testing.T) {
 	t.Parallel()
 	c := read(t, updates()...)
@@ -325,7 +325,8 @@ func translate(t *testing.T, clusters ...inventory.Cluster) scenario.Simulation 
 	return s
 }
 
-// TestSurgesAreThoseOfTheObjects: what objects leave out is Cluster API's default, and not that of a scenario.
+// TestSurgesAreThoseOfTheObjects: what objects leave out is Cluster API's default, and not that of
+// a scenario.
 func TestSurgesAreThoseOfTheObjects(t *testing.T) {
 	t.Parallel()
 	c := read(t, updates()...)

@@ -140,8 +140,8 @@ type Policy struct {
 	MaxInFlight int `json:"maxInFlight,omitempty"`
 	// Canary is 1 if the first machine of each MachineDeployment is updated alone, until its update has finished or failed finally; 0 if not; 1 by default.
 	Canary *int `json:"canary,omitempty"`
-	// Rollout is what windlass manager applies to the rollouts of MachineDeployments. Without it another engine
-	// drives the clusters.
+	// Rollout is what windlass manager applies to the rollouts of MachineDeployments. Without it
+	// another engine drives the clusters.
 	Rollout *Rollout `json:"rollout,omitempty"`
 	// Drain has nodes drained before the first updater that needs it; false by default.
 	Drain *bool `json:"drain,omitempty"`
@@ -157,8 +157,8 @@ type Policy struct {
 	Updaters []Updater `json:"updaters,omitempty"`
 }
 
-// Rollout are the limits of an UpdatePolicy that only windlass manager reads. Numbers and percentages are
-// of the machines of a MachineDeployment.
+// Rollout are the limits of an UpdatePolicy that only windlass manager reads. Numbers and
+// percentages are of the machines of a MachineDeployment.
 type Rollout struct {
 	// Canary is how many machines go first; 1 by default. One that fails holds the rollout.
 	Canary *intstr.IntOrString `json:"canary,omitempty"`
