@@ -385,7 +385,8 @@ func (m machine) object(v view, i int) *clusterv1.Machine {
 		object.Annotations[clusterv1.UpdateInProgressAnnotation] = ""
 	}
 	if m.left != 0 {
-		object.Annotations[v1alpha1.MovedFromAnnotation] = pool.MovedFrom(object, setName(m.left-1), setName(m.owner))
+		object.Annotations[v1alpha1.MovedFromAnnotation] = pool.MovedFrom(object, setName(m.left-1),
+			setName(m.owner))
 	}
 	if m.pending {
 		object.Annotations[clusterv1.PendingAcknowledgeMoveAnnotation] = ""
@@ -412,13 +413,15 @@ func (m machine) object(v view, i int) *clusterv1.Machine {
 	}
 	if m.inUpdate() {
 		object.Status.Conditions = append(object.Status.Conditions, metav1.Condition{
-			Type: clusterv1.MachineUpdatingCondition, Status: metav1.ConditionTrue, LastTransitionTime: since,
+			Type: clusterv1.MachineUpdatingCondition, Status: metav1.ConditionTrue,
+			LastTransitionTime: since,
 		})
 	}
 	if m.broken {
 		object.Status.Conditions = append(object.Status.Conditions,
 			metav1.Condition{
-				Type: clusterv1.MachineHealthCheckSucceededCondition, Status: metav1.ConditionFalse, LastTransitionTime: since,
+				Type: clusterv1.MachineHealthCheckSucceededCondition, Status: metav1.ConditionFalse,
+				LastTransitionTime: since,
 			},
 			metav1.Condition{Type: clusterv1.MachineOwnerRemediatedCondition, Status: metav1.ConditionFalse})
 	}

@@ -18,9 +18,9 @@ import (
 // The rules for groups whose Machines no rollout may create or delete.
 //
 //   - Machines are created only while fewer exist than spec.replicas, always by the new MachineSet,
-//     and deleted only while more exist. Deletion begins with Machines that somebody asked to delete
-//     and with those that need remediation, then with the oldest MachineSets. No Machine moves
-//     meanwhile.
+//     and deleted only while more exist. Deletion begins with Machines that somebody asked to
+//     delete and with those that need remediation, then with the oldest MachineSets. No Machine
+//     moves meanwhile.
 //   - Old MachineSets create no Machines. Until an old MachineSet is known to have read that, it may
 //     still create what it has been missing: nothing is created elsewhere, and no Machine leaves it.
 //   - An old MachineSet with Machines that nobody planned deletes none: it is parked, and the next
@@ -28,9 +28,9 @@ import (
 //   - A Machine moves to the new MachineSet only if an update in place covers the difference, and
 //     within maxUnavailable, but at least one at a time: no spare Machine makes room.
 //   - Unavailable Machines move first: the update may repair them, and they cost no availability.
-//   - A Machine that is marked for an update does not move, even if the template changes: its update
-//     ends first. But if the template is reverted to the one that the Machine had, and its update has
-//     not begun, it goes back first. That costs nothing: it is unavailable already.
+//   - A Machine that is marked for an update does not move, even if the template changes: its
+//     update ends first. But if the template is reverted to the one that the Machine had, and its
+//     update has not begun, it goes back first. That costs nothing: it is unavailable already.
 //   - No Machine moves to a template with an older Kubernetes version than its kubelet's.
 //   - A pause stops moves. It never turns them into deletions.
 //

@@ -35,14 +35,16 @@ func TestDeploymentStatusMayWait(t *testing.T) {
 		change func(*clusterv1.MachineDeployment)
 		want   bool
 	}{
-		"a counter": {func(md *clusterv1.MachineDeployment) { md.Status.ReadyReplicas = new(int32(2)) }, true},
+		"a counter": {func(md *clusterv1.MachineDeployment) { md.Status.ReadyReplicas = new(int32(2)) },
+			true},
 		"a message of the rollout": {func(md *clusterv1.MachineDeployment) {
 			conditions.Set(md, condition("RollingOut", "True", "2 of 2"))
 		}, true},
 		"a passing scale": {func(md *clusterv1.MachineDeployment) {
 			conditions.Set(md, condition("ScalingDown", "True", "from 3 to 2"))
 		}, true},
-		"the generation": {func(md *clusterv1.MachineDeployment) { md.Status.ObservedGeneration = 2 }, false},
+		"the generation": {func(md *clusterv1.MachineDeployment) { md.Status.ObservedGeneration = 2 },
+			false},
 		"not available": {func(md *clusterv1.MachineDeployment) {
 			conditions.Set(md, condition("Available", "False", "0 of 2"))
 		}, false},
@@ -87,9 +89,11 @@ func TestSetStatusMayWait(t *testing.T) {
 		"versions": {func(s *clusterv1.MachineSet) {
 			s.Status.Versions = []clusterv1.StatusVersion{{Version: "v1.31.0", Replicas: 1}}
 		}, true},
-		"a counter":       {func(s *clusterv1.MachineSet) { s.Status.ReadyReplicas = new(int32(1)) }, false},
-		"a first counter": {func(s *clusterv1.MachineSet) { s.Status.AvailableReplicas = new(int32(0)) }, false},
-		"the generation":  {func(s *clusterv1.MachineSet) { s.Status.ObservedGeneration = 2 }, false},
+		"a counter": {func(s *clusterv1.MachineSet) { s.Status.ReadyReplicas = new(int32(1)) },
+			false},
+		"a first counter": {func(s *clusterv1.MachineSet) { s.Status.AvailableReplicas = new(int32(0)) },
+			false},
+		"the generation": {func(s *clusterv1.MachineSet) { s.Status.ObservedGeneration = 2 }, false},
 		"the status of a condition": {func(s *clusterv1.MachineSet) {
 			conditions.Set(s, condition("MachinesReady", "True", ""))
 		}, false},

@@ -270,10 +270,11 @@ func TestKeepSurplus(t *testing.T) {
 		// fromOld and fromNew are how many Machines the MachineSets lose.
 		fromOld, fromNew int32
 	}{
-		"all are well":    {change: func(_, _ *clusterv1.Machine) {}, fromOld: 1},
-		"new is broken":   {change: func(m, _ *clusterv1.Machine) { toRemediate(m) }, fromNew: 1},
-		"old is broken":   {change: func(_, m *clusterv1.Machine) { toRemediate(m) }, fromOld: 1},
-		"both are broken": {change: func(m, o *clusterv1.Machine) { toRemediate(m); toRemediate(o) }, fromNew: 1},
+		"all are well":  {change: func(_, _ *clusterv1.Machine) {}, fromOld: 1},
+		"new is broken": {change: func(m, _ *clusterv1.Machine) { toRemediate(m) }, fromNew: 1},
+		"old is broken": {change: func(_, m *clusterv1.Machine) { toRemediate(m) }, fromOld: 1},
+		"both are broken": {change: func(m, o *clusterv1.Machine) { toRemediate(m); toRemediate(o) },
+			fromNew: 1},
 		"new is asked for": {
 			change: func(m, o *clusterv1.Machine) { deleteAsked(m); toRemediate(o) }, fromNew: 1,
 		},

@@ -37,7 +37,8 @@ func TestForgedMarks(t *testing.T) {
 			v1alpha1.ReturnMachinesAnnotation, v1alpha1.UpdateDecisionsAnnotation,
 		} {
 			if value, ok := set.Annotations[key]; ok {
-				t.Errorf("MachineSet %s has the annotation %s=%s of the MachineDeployment", set.Name, key, value)
+				t.Errorf("MachineSet %s has the annotation %s=%s of the MachineDeployment", set.Name, key,
+					value)
 			}
 		}
 		if set.Annotations["note"] != "1" {

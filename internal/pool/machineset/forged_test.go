@@ -60,7 +60,8 @@ func TestMoveToAnotherGroup(t *testing.T) {
 			s.OwnerReferences = owner("other")
 			s.OwnerReferences[0].UID = "another"
 		}, "which is of MachineDeployment other"},
-		"another Cluster": {func(s *clusterv1.MachineSet) { s.Spec.ClusterName = "other" }, "which is of Cluster other"},
+		"another Cluster": {func(s *clusterv1.MachineSet) { s.Spec.ClusterName = "other" },
+			"which is of Cluster other"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

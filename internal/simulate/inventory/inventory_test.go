@@ -304,7 +304,8 @@ func TestSurgeOfOurEngine(t *testing.T) {
 	c := read(t, updates()...)
 	c.Engine = v1alpha1.EngineManager
 	controlPlane(&c, 3, map[string]any{"maxSurge": int64(0)})
-	deployment(&c, clusterv1.MachineDeploymentRolloutStrategyRollingUpdate{MaxSurge: new(intstr.FromInt32(2))})
+	deployment(&c,
+		clusterv1.MachineDeploymentRolloutStrategyRollingUpdate{MaxSurge: new(intstr.FromInt32(2))})
 	s := translate(t, c)
 	limits := s.Config.Clusters[0].Pools[0].Limits()
 	if limits.Surge != 0 || limits.Unavailable != 1 {

@@ -74,6 +74,9 @@ func TestManagersAfterAnEditOfAPolicy(t *testing.T) {
 		namespaces[shard] = pool.Namespace
 		replaceAll(t, plane, pool.Namespace, "100%")
 		labelAll(t, plane, pool, shard)
+		patch(t, plane, &clusterv1.MachineDeployment{
+			ObjectMeta: metav1.ObjectMeta{Namespace: pool.Namespace, Name: wire.PoolName},
+		}, `{"spec":{"rollout":{"strategy":{"type":"RollingUpdate","rollingUpdate":{"maxSurge":1,"maxUnavailable":0}}}}}`)
 	}
 	for _, shard := range []string{"a", "b"} {
 		managers[shard] = newRecorder(t, plane)
@@ -86,6 +89,10 @@ func TestManagersAfterAnEditOfAPolicy(t *testing.T) {
 		for shard := range managers {
 			awaitHeld(t, plane, namespaces[shard], "partition "+partition)
 		}
+	}
+	// The Machine controller, which is Cluster API's, also looks at Machines of the other shard.
+	for _, manager := range managers {
+		manager.keep("machinedeployments", "machinesets")
 	}
 	check(t, managers, namespaces)
 }
