@@ -109,7 +109,7 @@ type Pool struct {
 	MaxSurge       *intstr.IntOrString `json:"maxSurge,omitempty"`
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 	// Labels are those of the machines that count for Rollout.Order, one after the other as with
-	// FailureDomains. Several of them were set on machines: machines that are made anew have none. A
+	// FailureDomains. Several of them were set on machines: machines that replace others have none. A
 	// single one is the template's.
 	Labels []map[string]string `json:"labels,omitempty"`
 	// MaxMinorStep bounds how many minors the pool can be moved at once. Without it, it follows from the policy's updaters.

@@ -63,9 +63,9 @@ func TestManagers(t *testing.T) {
 	check(t, managers, namespaces)
 }
 
-// TestManagersAfterAnEditOfAPolicy runs a manager for each of two shards. Each sees the policies of all
-// namespaces. After an edit of a policy, each applies it to the groups of its shard, and writes to no
-// object of the other one.
+// TestManagersAfterAnEditOfAPolicy runs a manager for each of two shards. Each sees the policies of
+// all namespaces. After an edit of a policy, each applies it to the groups of its shard, and writes
+// to no object of the other one.
 func TestManagersAfterAnEditOfAPolicy(t *testing.T) {
 	plane := wire.Start(t)
 	namespaces, managers := map[string]string{}, map[string]*recorder{}
@@ -76,11 +76,13 @@ func TestManagersAfterAnEditOfAPolicy(t *testing.T) {
 		labelAll(t, plane, pool, shard)
 		patch(t, plane, &clusterv1.MachineDeployment{
 			ObjectMeta: metav1.ObjectMeta{Namespace: pool.Namespace, Name: wire.PoolName},
-		}, `{"spec":{"rollout":{"strategy":{"type":"RollingUpdate","rollingUpdate":{"maxSurge":1,"maxUnavailable":0}}}}}`)
+		}, `{"spec":{"rollout":{"strategy":{"type":"RollingUpdate",
+			"rollingUpdate":{"maxSurge":1,"maxUnavailable":0}}}}}`)
 	}
 	for _, shard := range []string{"a", "b"} {
 		managers[shard] = newRecorder(t, plane)
-		managers[shard].plane.RunManager(t, "--watch-filter", shard, "--feature-gates=ClusterTopology=true")
+		managers[shard].plane.RunManager(t, "--watch-filter", shard,
+			"--feature-gates=ClusterTopology=true")
 	}
 	for _, partition := range []string{"100%", "50%", "99%"} {
 		for shard := range managers {
@@ -100,7 +102,8 @@ func TestManagersAfterAnEditOfAPolicy(t *testing.T) {
 // replaceAll has the policy of a namespace replace machines, and keep a share of them.
 func replaceAll(t *testing.T, plane *wire.Plane, namespace, partition string) {
 	t.Helper()
-	policy := &v1alpha1.UpdatePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "in-place"}}
+	policy := &v1alpha1.UpdatePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace,
+		Name: "in-place"}}
 	patch(t, plane, policy, fmt.Sprintf(
 		`{"spec":{"strategy":%q,"fallback":null,"partition":%q}}`, v1alpha1.RollingUpdate, partition))
 }
