@@ -17,8 +17,8 @@ import (
 var patchCommand = regexp.MustCompile(
 	`(?m)^windlass-lab kubectl -- patch (\w+) (\S+) --type=(\w+) -p '([^']+)'$`)
 
-// TestLimitsExamples holds that each patch of the page about limits applies to the samples of the lab,
-// one after the other, and leaves a valid object.
+// TestLimitsExamples holds that each patch of the page about limits applies to the samples of the
+// lab, one after the other, and leaves a valid object.
 func TestLimitsExamples(t *testing.T) {
 	t.Parallel()
 	page := readText(t, "../docs/how-to/limit-a-rollout.md")
@@ -74,7 +74,8 @@ func patched(t *testing.T, object []byte, form string, patch []byte) []byte {
 	return changed
 }
 
-// TestLimitsFields holds that each limit of rollouts that is a field of an UpdatePolicy is on the page.
+// TestLimitsFields holds that each limit of rollouts that is a field of an UpdatePolicy is on the
+// page.
 func TestLimitsFields(t *testing.T) {
 	t.Parallel()
 	_, table, _ := strings.Cut(readText(t, "../docs/how-to/limit-a-rollout.md"), "## The fields")

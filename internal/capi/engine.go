@@ -12,8 +12,8 @@ import (
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 )
 
-// ManagerLease is the name of the lease of Cluster API's core manager. windlass manager holds the same
-// one, so that never both drive Clusters.
+// ManagerLease is the name of the lease of Cluster API's core manager. windlass manager holds the
+// same one, so that never both drive Clusters.
 const ManagerLease = "controller-leader-election-capi"
 
 // silence is how long after the end of its duration a lease still tells who leads: a manager may be
@@ -30,8 +30,8 @@ type EngineFacts struct {
 	Now    time.Time
 }
 
-// Engine returns v1alpha1.EngineManager if windlass manager drives the Cluster, and an empty string if
-// stock Cluster API does, or if that is unknown. known tells these two apart.
+// Engine returns v1alpha1.EngineManager if windlass manager drives the Cluster, and an empty string
+// if stock Cluster API does, or if that is unknown. known tells these two apart.
 //
 // The engine of a Cluster with a topology keeps an annotation on the infrastructure cluster object,
 // unless the Cluster is paused. Of other Clusters the holder of the lease tells.
@@ -45,8 +45,8 @@ func (f EngineFacts) Engine() (engine string, known bool) {
 	return f.leader()
 }
 
-// leader goes by the holders of leases. It is unknown what a stock manager leaves out, so beside one
-// windlass manager drives only what its watch filter names.
+// leader goes by the holders of leases. It is unknown what a stock manager leaves out, so beside
+// one windlass manager drives only what its watch filter names.
 func (f EngineFacts) leader() (engine string, known bool) {
 	var stock, ours, named bool
 	for _, l := range f.Leases {
@@ -79,7 +79,8 @@ func isHeld(l *coordinationv1.Lease, now time.Time) bool {
 	return now.Before(renewed.Add(time.Duration(*seconds)*time.Second + silence))
 }
 
-// The words of a holder: v1alpha1.EngineManager, ";" and a limit each, "_", and what names the replica.
+// The words of a holder: v1alpha1.EngineManager, ";" and a limit each, "_", and what names the
+// replica.
 const (
 	holderEnd       = "_"
 	limitStart      = ";"
@@ -87,8 +88,8 @@ const (
 	limitWatchLabel = "watch-filter="
 )
 
-// HolderPrefix begins the identity of windlass manager in its lease. An empty namespace or watch filter
-// limits it to none.
+// HolderPrefix begins the identity of windlass manager in its lease. An empty namespace or watch
+// filter limits it to none.
 func HolderPrefix(namespace, watchFilter string) string {
 	prefix := v1alpha1.EngineManager
 	if namespace != "" {
@@ -108,8 +109,8 @@ func (l limits) include(c *clusterv1.Cluster) bool {
 	return filtered && (l.namespace == "" || c.Namespace == l.namespace)
 }
 
-// parseHolder reads the identity of a manager: HolderPrefix, the host, "_" and a UUID. ours is false for
-// other identities.
+// parseHolder reads the identity of a manager: HolderPrefix, the host, "_" and a UUID. ours is
+// false for other identities.
 func parseHolder(identity string) (l limits, ours bool) {
 	for range 2 { // Hosts and UUIDs contain no underscore; watch filters may.
 		i := strings.LastIndex(identity, holderEnd)

@@ -44,8 +44,10 @@ func TestEngine(t *testing.T) {
 		known            bool
 	}{
 		"nothing is read": {},
-		"the annotation":  {topology: true, infrastructure: infrastructure(v1alpha1.EngineManager), engine: v1alpha1.EngineManager, known: true},
-		"no annotation":   {topology: true, infrastructure: infrastructure(""), leases: []*coordinationv1.Lease{ours("", "")}, known: true},
+		"the annotation": {topology: true, infrastructure: infrastructure(v1alpha1.EngineManager),
+			engine: v1alpha1.EngineManager, known: true},
+		"no annotation": {topology: true, infrastructure: infrastructure(""),
+			leases: []*coordinationv1.Lease{ours("", "")}, known: true},
 		"paused, with the annotation": {
 			topology: true, paused: true, infrastructure: infrastructure(v1alpha1.EngineManager),
 			engine: v1alpha1.EngineManager, known: true,
@@ -56,28 +58,36 @@ func TestEngine(t *testing.T) {
 			leases: []*coordinationv1.Lease{ours("", "")}, engine: v1alpha1.EngineManager, known: true,
 		},
 		"an annotation without a topology": {
-			infrastructure: infrastructure(v1alpha1.EngineManager), leases: []*coordinationv1.Lease{stock}, known: true,
+			infrastructure: infrastructure(v1alpha1.EngineManager), leases: []*coordinationv1.Lease{stock},
+			known: true,
 		},
-		"ours":              {leases: []*coordinationv1.Lease{none, ours("", "")}, engine: v1alpha1.EngineManager, known: true},
-		"stock":             {leases: []*coordinationv1.Lease{stock}, known: true},
-		"nobody leads":      {leases: []*coordinationv1.Lease{none}},
-		"another lease":     {leases: []*coordinationv1.Lease{other}},
-		"long silent":       {leases: []*coordinationv1.Lease{lease(capi.HolderPrefix("", "")+"a_b", 2*time.Minute)}},
-		"our namespace":     {leases: []*coordinationv1.Lease{ours("team", "")}, engine: v1alpha1.EngineManager, known: true},
+		"ours": {leases: []*coordinationv1.Lease{none, ours("", "")},
+			engine: v1alpha1.EngineManager, known: true},
+		"stock":         {leases: []*coordinationv1.Lease{stock}, known: true},
+		"nobody leads":  {leases: []*coordinationv1.Lease{none}},
+		"another lease": {leases: []*coordinationv1.Lease{other}},
+		"long silent": {leases: []*coordinationv1.Lease{lease(capi.HolderPrefix("", "")+"a_b",
+			2*time.Minute)}},
+		"our namespace": {leases: []*coordinationv1.Lease{ours("team", "")},
+			engine: v1alpha1.EngineManager, known: true},
 		"another namespace": {leases: []*coordinationv1.Lease{ours("other", "")}},
 		"our filter": {
 			filter: "a_b", leases: []*coordinationv1.Lease{ours("team", "a_b"), stock},
 			engine: v1alpha1.EngineManager, known: true,
 		},
-		"another filter":             {filter: "a", leases: []*coordinationv1.Lease{ours("", "b"), ours("", "c")}},
-		"another filter, and stock":  {filter: "a", leases: []*coordinationv1.Lease{ours("", "b"), stock}, known: true},
-		"both without a filter":      {leases: []*coordinationv1.Lease{ours("", ""), stock}},
-		"a name that begins like us": {leases: []*coordinationv1.Lease{lease("windlass-manager-0_91aa", 0)}, known: true},
+		"another filter": {filter: "a",
+			leases: []*coordinationv1.Lease{ours("", "b"), ours("", "c")}},
+		"another filter, and stock": {filter: "a", leases: []*coordinationv1.Lease{ours("", "b"), stock},
+			known: true},
+		"both without a filter": {leases: []*coordinationv1.Lease{ours("", ""), stock}},
+		"a name that begins like us": {leases: []*coordinationv1.Lease{lease("windlass-manager-0_91aa",
+			0)}, known: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := capi.EngineFacts{Cluster: &clusterv1.Cluster{}, Leases: tt.leases, Now: now}
-			f.Cluster.Namespace, f.Cluster.Labels = "team", map[string]string{clusterv1.WatchLabel: tt.filter}
+			f.Cluster.Namespace = "team"
+			f.Cluster.Labels = map[string]string{clusterv1.WatchLabel: tt.filter}
 			f.Cluster.Spec.Paused = &tt.paused
 			if tt.topology {
 				f.Cluster.Spec.Topology.ClassRef.Name = "class"

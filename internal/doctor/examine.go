@@ -81,12 +81,14 @@ func sumUp(g group, all []Finding, into *findings) {
 	}
 }
 
-// concerning names the checks with findings of that severity which keep machines of the group from being updated. Fields
-// that were left alone, a remediation that may happen, or a limit that a person has set keep no machine from it.
+// concerning names the checks with findings of that severity which keep machines of the group from
+// being updated. Fields that were left alone, a remediation that may happen, or a limit that a
+// person has set keep no machine from it.
 func concerning(g group, all []Finding, severity Severity) []string {
 	var names []string
 	for _, f := range all {
-		if f.Severity != severity || slices.Contains([]ID{CheckHealthChecks, CheckMachines, CheckLimits}, f.ID) {
+		apart := slices.Contains([]ID{CheckHealthChecks, CheckMachines, CheckLimits}, f.ID)
+		if f.Severity != severity || apart {
 			continue
 		}
 		about := f.Subject == g.Subject || slices.ContainsFunc(checks, func(c check) bool { return c.id == f.ID && c.global })

@@ -11,7 +11,8 @@ import (
 	"github.com/windlass-dev/windlass/internal/pool"
 )
 
-// checkLimits looks at the groups whose rollouts an UpdatePolicy bounds, in place and by replacement.
+// checkLimits looks at the groups whose rollouts an UpdatePolicy bounds, in place and by
+// replacement.
 func checkLimits(f Facts, groups []group, into *findings) {
 	for _, g := range groups {
 		if !isBounded(g) {
@@ -32,8 +33,8 @@ func checkLimits(f Facts, groups []group, into *findings) {
 	}
 }
 
-// isBounded reports whether the limits of an UpdatePolicy count for a group. They do not while people
-// delete the machines, and nobody can tell if the strategy is unknown.
+// isBounded reports whether the limits of an UpdatePolicy count for a group. They do not while
+// people delete the machines, and nobody can tell if the strategy is unknown.
 func isBounded(g group) bool {
 	if g.ControlPlane || g.err != nil || g.selected.Name == "" {
 		return false
@@ -64,23 +65,26 @@ func checkShares(g group, into *findings) {
 			limits.Partition.String(), g.selected.Name, replicas)
 	}
 	if replicas > 1 && pool.Share(limits.Canary, replicas) >= replicas {
-		into.add(Warning, g.Subject, "lower canary of the UpdatePolicy, or leave it if no machine is to wait",
-			"canary %s of UpdatePolicy %q covers all %d machines: none waits until the first have proved the change",
+		into.add(Warning, g.Subject,
+			"lower canary of the UpdatePolicy, or leave it if no machine is to wait",
+			"canary %s of UpdatePolicy %q covers all %d machines: "+
+				"none waits until the first have proved the change",
 			limits.Canary.String(), g.selected.Name, replicas)
 	}
 }
 
-// checkMachineDeadline compares the deadline of a machine with the time that one updater may take. The
-// soak time is not part of it: it does not begin if an attempt fails.
+// checkMachineDeadline compares the deadline of a machine with the time that one updater may take.
+// The soak time is not part of it: it does not begin if an attempt fails.
 func checkMachineDeadline(g group, into *findings) {
 	policy, deadline := g.selected.Policy, g.selected.Limits.MachineDeadline
 	attempts := time.Duration(policy.MaxAttempts) * policy.AttemptTimeout
 	if !g.selected.InPlace || deadline == 0 || deadline >= attempts {
 		return
 	}
-	into.add(Warning, g.Subject, "raise machineDeadlineSeconds of the UpdatePolicy, or lower maxAttempts or attemptTimeoutSeconds",
-		"machineDeadlineSeconds of UpdatePolicy %q is %s, and an updater may take %s (maxAttempts %d, each %s): "+
-			"the rollout may be held although the update still succeeds",
+	into.add(Warning, g.Subject, "raise machineDeadlineSeconds of the UpdatePolicy, or lower "+
+		"maxAttempts or attemptTimeoutSeconds",
+		"machineDeadlineSeconds of UpdatePolicy %q is %s, and an updater may take %s "+
+			"(maxAttempts %d, each %s): the rollout may be held although the update still succeeds",
 		g.selected.Name, deadline, attempts, policy.MaxAttempts, policy.AttemptTimeout)
 }
 
@@ -98,7 +102,8 @@ func checkReader(f Facts, g group, into *findings) {
 		fix = "find out whether windlass manager runs in place of Cluster API's core manager"
 	}
 	into.unknown(g.Subject, fix,
-		"only windlass manager reads these fields of UpdatePolicy %q, and it is unknown whether it drives the Cluster: %s",
+		"only windlass manager reads these fields of UpdatePolicy %q, "+
+			"and it is unknown whether it drives the Cluster: %s",
 		g.selected.Name, join(fields))
 }
 
@@ -107,17 +112,21 @@ func checkStockLimits(g group, into *findings) {
 	const fix = "run windlass manager in place of Cluster API's core manager, or remove them"
 	if fields := managerFields(g); len(fields) > 0 {
 		into.add(Warning, g.Subject, fix,
-			"stock Cluster API drives the Cluster, and only windlass manager reads these fields of UpdatePolicy %q: %s",
+			"stock Cluster API drives the Cluster, "+
+				"and only windlass manager reads these fields of UpdatePolicy %q: %s",
 			g.selected.Name, join(fields))
 	}
 	if g.selected.Limits.MaxFailures > 0 {
-		into.add(Warning, g.Subject, "run windlass manager in place of Cluster API's core manager, or set onFailure Wait",
-			"stock Cluster API drives the Cluster: onFailure Pause of UpdatePolicy %q holds no other machine there",
+		into.add(Warning, g.Subject,
+			"run windlass manager in place of Cluster API's core manager, or set onFailure Wait",
+			"stock Cluster API drives the Cluster: "+
+				"onFailure Pause of UpdatePolicy %q holds no other machine there",
 			g.selected.Name)
 	}
 }
 
-// managerFields names the limits of a group's policy that only windlass manager reads, but onFailure.
+// managerFields names the limits of a group's policy that only windlass manager reads, but
+// onFailure.
 func managerFields(g group) []string {
 	limits := g.selected.Limits
 	var fields []string

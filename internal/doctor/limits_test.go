@@ -32,7 +32,10 @@ func TestLimits(t *testing.T) {
 		replicas = func(n int32) func(*Facts) {
 			return func(f *Facts) { f.Objects.MachineDeployments[0].Spec.Replicas = new(n) }
 		}
-		replace = func(s *v1alpha1.UpdatePolicySpec) { s.Strategy, s.Fallback = v1alpha1.RollingUpdate, "" }
+		replace = func(s *v1alpha1.UpdatePolicySpec) {
+			s.Strategy, s.Fallback = v1alpha1.RollingUpdate,
+				""
+		}
 	)
 	const prefix = "Warning Limits " + workers + ": "
 	for name, test := range map[string]struct {
@@ -61,16 +64,19 @@ func TestLimits(t *testing.T) {
 				`and an updater may take 20m0s (maxAttempts 2, each 10m0s)`},
 		},
 		"deadline before the soak time ends": {changes: []func(*Facts){manager, with(deadline(1200))}},
-		"deadline of replaced machines":      {changes: []func(*Facts){manager, with(deadline(60)), with(replace)}},
+		"deadline of replaced machines": {changes: []func(*Facts){manager, with(deadline(60)),
+			with(replace)}},
 		"beside stock": {
-			changes: []func(*Facts){stock, with(partition), with(pause), with(deadline(60)), with(canary(intstr.FromInt32(2)))},
+			changes: []func(*Facts){stock, with(partition), with(pause), with(deadline(60)),
+				with(canary(intstr.FromInt32(2)))},
 			want: []string{
 				prefix + `stock Cluster API drives the Cluster, and only windlass manager reads these fields of ` +
 					`UpdatePolicy "all": canary, partition, machineDeadlineSeconds`,
 				prefix + `stock Cluster API drives the Cluster: onFailure Pause of UpdatePolicy "all" holds no other machine`,
 			},
 		},
-		"beside stock, a canary of one": {changes: []func(*Facts){stock, with(canary(intstr.FromString("25%")))}},
+		"beside stock, a canary of one": {changes: []func(*Facts){stock,
+			with(canary(intstr.FromString("25%")))}},
 		"engine unknown": {
 			changes: []func(*Facts){with(pause)},
 			want: []string{prefix + `only windlass manager reads these fields of UpdatePolicy "all", ` +
@@ -78,7 +84,8 @@ func TestLimits(t *testing.T) {
 		},
 		"people delete the machines": {
 			changes: []func(*Facts){manager, with(partition), func(f *Facts) {
-				f.Objects.MachineDeployments[0].Spec.Rollout.Strategy.Type = clusterv1.OnDeleteMachineDeploymentStrategyType
+				strategy := &f.Objects.MachineDeployments[0].Spec.Rollout.Strategy
+				strategy.Type = clusterv1.OnDeleteMachineDeploymentStrategyType
 			}},
 		},
 	} {

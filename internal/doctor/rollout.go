@@ -161,11 +161,13 @@ func deploymentStrategy(g group) strategy {
 
 func checkOnDelete(f Facts, g group, fix string, into *findings) {
 	if g.selected.UpdateOnDelete && f.Engine == v1alpha1.EngineManager {
-		into.ok(g.Subject, "its rollout strategy is OnDelete, and the UpdatePolicy has windlass manager update its machines in place")
+		into.ok(g.Subject, "its rollout strategy is OnDelete, "+
+			"and the UpdatePolicy has windlass manager update its machines in place")
 		return
 	}
 	into.add(g.atRisk(), g.Subject, fix,
-		"its rollout strategy is OnDelete: Cluster API never asks, and replaces a machine when somebody deletes it")
+		"its rollout strategy is OnDelete: "+
+			"Cluster API never asks, and replaces a machine when somebody deletes it")
 }
 
 func checkDeploymentSurge(f Facts, g group, into *findings) {

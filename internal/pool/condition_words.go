@@ -9,9 +9,9 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 )
 
-// conditionWords are the type and the reasons of a condition that MachineDeployments and MachineSets
-// have alike. internalError is the reason while not all objects were read, and none while something is
-// missing: spec.replicas, or Machines.
+// conditionWords are the type and the reasons of a condition that MachineDeployments and
+// MachineSets have alike. internalError is the reason while not all objects were read, and none
+// while something is missing: spec.replicas, or Machines.
 type conditionWords struct {
 	kind, isTrue, isFalse, isUnknown, internalError, none string
 }
@@ -50,8 +50,8 @@ func (s scale) unknown(w conditionWords) *metav1.Condition {
 	return nil
 }
 
-// up returns the condition ScalingUp. missing says which templates do not exist, and blocked what keeps
-// Machines from being created, each as the end of a message.
+// up returns the condition ScalingUp. missing says which templates do not exist, and blocked what
+// keeps Machines from being created, each as the end of a message.
 func (s scale) up(w conditionWords, deleting bool, missing, blocked string) metav1.Condition {
 	if c := s.unknown(w); c != nil {
 		return *c

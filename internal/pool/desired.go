@@ -119,8 +119,8 @@ func propagate(set *clusterv1.MachineSet, md *clusterv1.MachineDeployment, uniqu
 	spec.Taints = template.Spec.Taints
 }
 
-// propagatedAnnotations are those of md that its MachineSets have too, marks excepted, and the sizes
-// from which a paused rollout computes proportions.
+// propagatedAnnotations are those of md that its MachineSets have too, marks excepted, and the
+// sizes from which a paused rollout computes proportions.
 func propagatedAnnotations(md *clusterv1.MachineDeployment) map[string]string {
 	annotations := WithoutMarks(md.Annotations)
 	for _, own := range []string{

@@ -189,6 +189,7 @@ func (v view) reported() (n numbers) {
 func (e *explorer) uncounted(v view) bool {
 	return slices.ContainsFunc(v.machines[:], func(m machine) bool {
 		soaks := m.ready() && !m.available && !m.deleting
-		return m.exists && (m.pending || m.inUpdate() || soaks) && (m.owner != v.md.template || v.md.paused)
+		return m.exists && (m.pending || m.inUpdate() || soaks) &&
+			(m.owner != v.md.template || v.md.paused)
 	})
 }

@@ -143,22 +143,27 @@ func (e *explorer) machineSteps(w *scene, i int) []step {
 	if !m.exists {
 		return nil
 	}
-	add("becomes available", !m.available && !m.broken && !m.deleting && !m.inUpdate(), func(w *scene, m *machine) {
-		m.node, m.available = true, true
-		w.finishes()
-	})
-	add("is updated", m.updating && m.hook && m.node && (!m.broken || e.keep) && !m.hangs && !m.deleting, func(_ *scene, m *machine) {
-		m.kubelet, m.updating, m.available, m.left = m.spec, false, false, 0
-	})
+	add("becomes available", !m.available && !m.broken && !m.deleting && !m.inUpdate(),
+		func(w *scene, m *machine) {
+			m.node, m.available = true, true
+			w.finishes()
+		})
+	add("is updated",
+		m.updating && m.hook && m.node && (!m.broken || e.keep) && !m.hangs &&
+			!m.deleting, func(_ *scene, m *machine) {
+			m.kubelet, m.updating, m.available, m.left = m.spec, false, false, 0
+		})
 	add("ends its update", !m.updating && m.hook, func(_ *scene, m *machine) { m.hook = false })
 	add("drains", m.deleting && m.available, func(_ *scene, m *machine) { m.available = false })
 	add("is gone", m.deleting && !m.available, func(_ *scene, m *machine) { *m = machine{} })
-	add("hangs", w.hangs > 0 && m.updating && m.hook && !m.broken && !m.deleting, func(w *scene, m *machine) {
-		w.hangs--
-		w.loses()
-		m.hangs, m.broken, m.available, m.left = true, true, false, 0
-	})
-	add("is overdue", m.hangs && !m.overdue && !m.deleting, func(_ *scene, m *machine) { m.overdue = true })
+	add("hangs", w.hangs > 0 && m.updating && m.hook && !m.broken && !m.deleting,
+		func(w *scene, m *machine) {
+			w.hangs--
+			w.loses()
+			m.hangs, m.broken, m.available, m.left = true, true, false, 0
+		})
+	add("is overdue", m.hangs && !m.overdue && !m.deleting,
+		func(_ *scene, m *machine) { m.overdue = true })
 	add("breaks", w.breaks > 0 && !m.broken && !m.deleting, func(w *scene, m *machine) {
 		w.breaks--
 		w.loses()
@@ -174,8 +179,8 @@ func (e *explorer) machineSteps(w *scene, i int) []step {
 	return all
 }
 
-// loses notes that others than the rollout take a Machine away. If there are too many Machines now, the
-// controllers may have decided already which ones go, and these go in addition.
+// loses notes that others than the rollout take a Machine away. If there are too many Machines now,
+// the controllers may have decided already which ones go, and these go in addition.
 func (w *scene) loses() {
 	w.lost++
 	if w.alive() > w.md.replicas {
@@ -246,15 +251,18 @@ func (e *explorer) people(w *scene) []step {
 		w.md.template++
 		w.renews()
 	})
-	add("the template is reverted", w.reverts > 0 && w.md.template > 0, func(w *scene) { w.reverts--; w.md.template--; w.renews() })
+	add("the template is reverted", w.reverts > 0 && w.md.template > 0,
+		func(w *scene) { w.reverts--; w.md.template--; w.renews() })
 	add("pause", w.pauses > 0 && !w.md.paused, func(w *scene) {
 		w.pauses--
 		w.md.paused, w.pausedOnce = true, true
 		// A paused group is scaled without a look at availability.
 		w.excused += w.md.replicas
 	})
-	add("the policy goes", w.flips > 0 && !w.md.open, func(w *scene) { w.flips--; w.md.open, w.opened = true, true })
-	add("the policy comes back", w.flips > 0 && w.md.open, func(w *scene) { w.flips--; w.md.open = false })
+	add("the policy goes", w.flips > 0 && !w.md.open,
+		func(w *scene) { w.flips--; w.md.open, w.opened = true, true })
+	add("the policy comes back", w.flips > 0 && w.md.open,
+		func(w *scene) { w.flips--; w.md.open = false })
 	add("unpause", w.md.paused, func(w *scene) { w.md.paused = false })
 	return all
 }

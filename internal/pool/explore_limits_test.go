@@ -30,8 +30,8 @@ func (b bounds) limits() *pool.Limits {
 	return l
 }
 
-// mayTouch is how many Machines of replicas a rollout may have touched once done were done. It repeats
-// the contract of the UpdatePolicy, and shares nothing with the rules.
+// mayTouch is how many Machines of replicas a rollout may have touched once done were done. It
+// repeats the contract of the UpdatePolicy, and shares nothing with the rules.
 func (b bounds) mayTouch(replicas, done int8) int8 {
 	most := replicas
 	switch {
@@ -71,8 +71,8 @@ func (w *scene) renews() {
 	w.finishes()
 }
 
-// checkLimits says which limit of the UpdatePolicy a write breaks. Machines that others took away do
-// not count, and the limits do not count once the policy was away.
+// checkLimits says which limit of the UpdatePolicy a write breaks. Machines that others took away
+// do not count, and the limits do not count once the policy was away.
 func (e *explorer) checkLimits(w *scene, o operation) string {
 	if e.bounds == (bounds{}) || w.stockRan || w.opened || w.pausedOnce {
 		return ""
@@ -80,11 +80,13 @@ func (e *explorer) checkLimits(w *scene, o operation) string {
 	fresh, _ := w.atTemplate()
 	most := e.mayTouch(w.most, w.done)
 	old := w.alive() - fresh
-	if touched := w.md.replicas - old - w.lost; !w.changed && o.kind != createMachine && touched > most {
+	if touched := w.md.replicas - old - w.lost; !w.changed && o.kind != createMachine &&
+		touched > most {
 		return fmt.Sprintf("%v: %d Machines are touched, and at most %d may be", o, touched, most)
 	}
 	if o.kind != deleteMachine && o.kind != remediate && fresh-w.lost > most {
-		return fmt.Sprintf("%v: %d Machines are at the new template, and at most %d may be", o, fresh, most)
+		return fmt.Sprintf("%v: %d Machines are at the new template, and at most %d may be", o, fresh,
+			most)
 	}
 	return e.checkInFlight(w, o)
 }
@@ -110,8 +112,10 @@ func (e *explorer) checkInFlight(w *scene, o operation) string {
 func (e *explorer) endsWithin(w *scene) string {
 	fresh, _ := w.atTemplate()
 	old, want := w.alive()-fresh, min(e.partition, w.md.replicas)
-	if old > want || old < want && !w.opened && !w.stockRan && !w.changed && w.lost == 0 && w.most == w.fewest {
-		return fmt.Sprintf("the rollout has ended, and %d Machines are at the old template instead of %d", old, want)
+	if old > want || old < want && !w.opened && !w.stockRan && !w.changed && w.lost == 0 &&
+		w.most == w.fewest {
+		return fmt.Sprintf("the rollout has ended, and %d Machines are at the old template instead of %d",
+			old, want)
 	}
 	return ""
 }
@@ -137,7 +141,8 @@ func TestExploreFindsIgnoredLimits(t *testing.T) {
 		},
 		"batches": {
 			func(l *pool.Limits) { l.Batches = nil },
-			scenario{replicas: 3, unavailable: 2, covered: upwards, bounds: bounds{batch: 1}}, "at most 1 may be",
+			scenario{replicas: 3, unavailable: 2, covered: upwards,
+				bounds: bounds{batch: 1}}, "at most 1 may be",
 		},
 		"partition": {
 			func(l *pool.Limits) { l.Partition = intstr.FromInt32(0) },
@@ -149,14 +154,16 @@ func TestExploreFindsIgnoredLimits(t *testing.T) {
 		},
 		"a partition that grows": {
 			func(l *pool.Limits) { l.Partition = intstr.FromInt32(2) },
-			scenario{replicas: 3, surge: 1, bounds: bounds{partition: 1}}, "2 Machines are at the old template instead of 1",
+			scenario{replicas: 3, surge: 1,
+				bounds: bounds{partition: 1}}, "2 Machines are at the old template instead of 1",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := explore(tt.scenario, ignoring(tt.forget), 20_000)
 			if !strings.Contains(r.violation, tt.want) {
-				t.Errorf("the fault is not found in %d states: want %q, got\n%s", r.states, tt.want, r.violation)
+				t.Errorf("the fault is not found in %d states: want %q, got\n%s", r.states, tt.want,
+					r.violation)
 			}
 		})
 	}

@@ -145,7 +145,8 @@ func faulty() map[string]struct {
 					delete(old.Desired.Annotations, v1alpha1.ReturnMachinesAnnotation)
 				}
 			}),
-			scenario{replicas: 2, unavailable: 2, keep: true, covered: upwards, faults: faults{reverts: 1}}, "the rollout has ended",
+			scenario{replicas: 2, unavailable: 2, keep: true, covered: upwards,
+				faults: faults{reverts: 1}}, "the rollout has ended",
 		},
 		"keeps marks of a paused group": {
 			edited(nil, func(g pool.Group, p *pool.Plan) {

@@ -272,7 +272,8 @@ func TestWalk(t *testing.T) {
 			unavailable: small.Draw(t, "unavailable"), keep: rapid.Bool().Draw(t, "keep"), scales: []int8{0, 2, 4, 6},
 			faults: faults{
 				crashes: 2, races: 2, outages: 1, breaks: small.Draw(t, "breaks"), deletes: 1,
-				scales: small.Draw(t, "scales"), changes: 1, reverts: 1, pauses: small.Draw(t, "pauses"), hangs: 1,
+				scales: small.Draw(t, "scales"), changes: 1, reverts: 1, pauses: small.Draw(t,
+					"pauses"), hangs: 1,
 			},
 		}
 		if rapid.Bool().Draw(t, "covered") {

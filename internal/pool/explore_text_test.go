@@ -41,7 +41,8 @@ func (m machine) text(i int) string {
 		set  bool
 		text string
 	}{
-		{!m.available, "-unavailable"}, {m.broken, "-broken"}, {m.hangs, "-hangs"}, {m.overdue, "-overdue"}, {m.deleting, "-deleting"},
+		{!m.available, "-unavailable"}, {m.broken, "-broken"}, {m.hangs, "-hangs"}, {m.overdue,
+			"-overdue"}, {m.deleting, "-deleting"},
 		{m.updating, "-updating"}, {m.pending, "-pending"}, {m.hook, "-hook"},
 	}
 	text := machineName(i)

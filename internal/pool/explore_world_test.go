@@ -128,9 +128,9 @@ type scene struct {
 	// rest is the number of what is left of a reconcile, by controller.
 	rest  [maxTemplates + 1]uint16
 	stock bool
-	// stockRan says that stock was in charge once, most and fewest are the highest and lowest spec.replicas so far
-	// (fewest without Machines that were lost while others were deleted),
-	// excused is how many available Machines others than the rollout took away.
+	// stockRan says that stock was in charge once, most and fewest are the highest and lowest
+	// spec.replicas so far (fewest without Machines that were lost while others were deleted), excused
+	// is how many available Machines others than the rollout took away.
 	stockRan, pausedOnce bool
 	most, fewest         int8
 	excused              int8
@@ -387,7 +387,8 @@ func (m machine) object(v view, i int) *clusterv1.Machine {
 		object.Annotations[clusterv1.UpdateInProgressAnnotation] = ""
 	}
 	if m.left != 0 {
-		object.Annotations[v1alpha1.MovedFromAnnotation] = pool.MovedFrom(object, setName(m.left-1), setName(m.owner))
+		object.Annotations[v1alpha1.MovedFromAnnotation] = pool.MovedFrom(object, setName(m.left-1),
+			setName(m.owner))
 	}
 	if m.pending {
 		object.Annotations[clusterv1.PendingAcknowledgeMoveAnnotation] = ""
@@ -414,13 +415,15 @@ func (m machine) object(v view, i int) *clusterv1.Machine {
 	}
 	if m.inUpdate() {
 		object.Status.Conditions = append(object.Status.Conditions, metav1.Condition{
-			Type: clusterv1.MachineUpdatingCondition, Status: metav1.ConditionTrue, LastTransitionTime: since,
+			Type: clusterv1.MachineUpdatingCondition, Status: metav1.ConditionTrue,
+			LastTransitionTime: since,
 		})
 	}
 	if m.broken {
 		object.Status.Conditions = append(object.Status.Conditions,
 			metav1.Condition{
-				Type: clusterv1.MachineHealthCheckSucceededCondition, Status: metav1.ConditionFalse, LastTransitionTime: since,
+				Type: clusterv1.MachineHealthCheckSucceededCondition, Status: metav1.ConditionFalse,
+				LastTransitionTime: since,
 			},
 			metav1.Condition{Type: clusterv1.MachineOwnerRemediatedCondition, Status: metav1.ConditionFalse})
 	}

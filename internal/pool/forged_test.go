@@ -19,24 +19,29 @@ func forgedView(t *rapid.T) view {
 	small := rapid.Int8Range(0, 6)
 	maybe := rapid.Bool()
 	v := view{md: deployment{
-		replicas: small.Draw(t, "replicas"), template: rapid.Uint8Range(0, maxTemplates-1).Draw(t, "template"),
+		replicas: small.Draw(t, "replicas"), template: rapid.Uint8Range(0, maxTemplates-1).Draw(t,
+			"template"),
 		revision: rapid.Uint8().Draw(t, "revision"), observed: true,
 	}}
 	for i := range v.sets {
 		v.sets[i] = machineSet{
 			exists: maybe.Draw(t, "set exists"), born: uint8(i), observed: maybe.Draw(t, "observed"),
 			setSpec: setSpec{
-				replicas: small.Draw(t, "set replicas"), moveTo: rapid.Uint8Range(0, maxTemplates).Draw(t, "to"),
+				replicas: small.Draw(t, "set replicas"), moveTo: rapid.Uint8Range(0, maxTemplates).Draw(t,
+					"to"),
 				receive:      rapid.Uint8Range(0, 7).Draw(t, "receive"),
-				acknowledged: rapid.Uint16Range(0, 255).Draw(t, "acknowledged"), revision: rapid.Uint8().Draw(t, "set revision"),
+				acknowledged: rapid.Uint16Range(0, 255).Draw(t, "acknowledged"), revision: rapid.Uint8().Draw(t,
+					"set revision"),
 			},
-			status: numbers{small.Draw(t, "machines"), small.Draw(t, "available"), small.Draw(t, "upToDate")},
+			status: numbers{small.Draw(t, "machines"), small.Draw(t, "available"),
+				small.Draw(t, "upToDate")},
 		}
 	}
 	for i := range 6 {
 		v.machines[i] = machine{
 			exists: maybe.Draw(t, "exists"), owner: rapid.Uint8Range(0, maxTemplates-1).Draw(t, "owner"),
-			node: maybe.Draw(t, "node"), available: maybe.Draw(t, "is available"), broken: maybe.Draw(t, "broken"),
+			node: maybe.Draw(t, "node"), available: maybe.Draw(t, "is available"), broken: maybe.Draw(t,
+				"broken"),
 			deleting: maybe.Draw(t, "deleting"), updating: maybe.Draw(t, "updating"),
 			pending: maybe.Draw(t, "pending"), hook: maybe.Draw(t, "hook"),
 		}
@@ -44,9 +49,9 @@ func forgedView(t *rapid.T) view {
 	return v
 }
 
-// TestForgedObjects: whatever people write to MachineSets and Machines, a plan has no more Machines of
-// the template than spec.replicas, raises no old MachineSet beyond the moves that it counts, and takes
-// no more Machines from a kept group than are too many.
+// TestForgedObjects: whatever people write to MachineSets and Machines, a plan has no more Machines
+// of the template than spec.replicas, raises no old MachineSet beyond the moves that it counts, and
+// takes no more Machines from a kept group than are too many.
 func TestForgedObjects(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -77,11 +82,13 @@ func TestForgedObjects(t *testing.T) {
 
 // forgeTexts sets annotations to text that no controller writes.
 func forgeTexts(t *rapid.T, g pool.Group) {
-	text := rapid.SampledFrom([]string{",", ",,md-00009,", "-1", "md-00008", "99999999999999999999", "\x00", "m00,m00,m01"})
+	text := rapid.SampledFrom([]string{",", ",,md-00009,", "-1", "md-00008", "99999999999999999999",
+		"\x00", "m00,m00,m01"})
 	for _, set := range g.MachineSets {
 		for _, key := range []string{
 			clusterv1.MachineSetMoveMachinesToMachineSetAnnotation, clusterv1.AcknowledgedMoveAnnotation,
-			clusterv1.MachineSetReceiveMachinesFromMachineSetsAnnotation, clusterv1.DesiredReplicasAnnotation,
+			clusterv1.MachineSetReceiveMachinesFromMachineSetsAnnotation,
+			clusterv1.DesiredReplicasAnnotation,
 			clusterv1.MaxReplicasAnnotation, clusterv1.DisableMachineCreateAnnotation,
 		} {
 			if rapid.IntRange(0, 3).Draw(t, "forge") == 0 {
@@ -135,15 +142,18 @@ func TestForgedNumbers(t *testing.T) {
 	number := func(t *rapid.T, name string) intstr.IntOrString {
 		if rapid.Bool().Draw(t, name+" is text") {
 			return intstr.FromString(rapid.SampledFrom([]string{
-				"0%", "1%", "100%", "101%", "2147483647%", "-5%", "-2147483648%", "9223372036854775807%", "x", "", "%", "50",
+				"0%", "1%", "100%", "101%", "2147483647%", "-5%", "-2147483648%", "9223372036854775807%", "x",
+				"", "%", "50",
 			}).Draw(t, name))
 		}
-		return intstr.FromInt32(rapid.SampledFrom([]int32{0, 1, -1, 5, math.MaxInt32, math.MinInt32}).Draw(t, name))
+		return intstr.FromInt32(rapid.SampledFrom([]int32{0, 1, -1, 5, math.MaxInt32,
+			math.MinInt32}).Draw(t, name))
 	}
 	size := rapid.SampledFrom([]int32{0, 1, 3, 1000, math.MaxInt32 - 1, math.MaxInt32})
 	rapid.Check(t, func(t *rapid.T) {
 		l := pool.Limits{
-			Canary: number(t, "canary"), Partition: number(t, "partition"), Batches: []intstr.IntOrString{number(t, "batch")},
+			Canary: number(t, "canary"), Partition: number(t,
+				"partition"), Batches: []intstr.IntOrString{number(t, "batch")},
 			MaxInFlight: rapid.SampledFrom([]int32{0, 1, math.MaxInt32}).Draw(t, "maxInFlight"),
 		}
 		replicas := size.Draw(t, "replicas")
@@ -153,7 +163,8 @@ func TestForgedNumbers(t *testing.T) {
 		if replicas > 1000 {
 			done = min(done, 1000)
 		}
-		a := l.Allow(pool.Progress{Replicas: replicas, Touched: touched, Done: done, InFlight: touched - done})
+		a := l.Allow(pool.Progress{Replicas: replicas, Touched: touched, Done: done,
+			InFlight: touched - done})
 		if a.More < 0 || a.More > replicas-touched {
 			t.Fatalf("%d more of %d, %d touched: %+v", a.More, replicas, touched, l)
 		}
@@ -211,7 +222,8 @@ func TestKeptDeparturesInOrder(t *testing.T) {
 	f := pool.SetFacts{
 		MachineSet: g.MachineSets[0], Machines: g.Machines, Deployment: g.MachineDeployment, Now: g.Now,
 		Policy: pool.SetPolicy{
-			RepairByUpdate: true, HoldUpdating: true, Order: pool.Order{Labels: []string{"rack"}, OneAtATime: true},
+			RepairByUpdate: true, HoldUpdating: true, Order: pool.Order{Labels: []string{"rack"},
+				OneAtATime: true},
 		},
 	}
 	leave, err := f.Departures(2)

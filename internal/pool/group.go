@@ -33,8 +33,8 @@ type Group struct {
 	Count func(*clusterv1.MachineSet, []*clusterv1.Machine) Counts
 	// Keep says that no rollout may create or delete a Machine (UpdatePolicy with fallback None).
 	Keep bool
-	// UpdateOnDelete says that a change updates the Machines in place although the strategy is OnDelete.
-	// It requires Keep.
+	// UpdateOnDelete says that a change updates the Machines in place although the strategy is
+	// OnDelete. It requires Keep.
 	UpdateOnDelete bool
 	// Limits are those of the UpdatePolicy; nil for none.
 	Limits *Limits
@@ -243,8 +243,8 @@ func begin(g Group) (*draft, error) {
 	return d, nil
 }
 
-// budget is that of the MachineDeployment. OnDelete has no maxUnavailable; if the policy has such groups
-// updated in place, its maxInFlight takes the place.
+// budget is that of the MachineDeployment. OnDelete has no maxUnavailable; if the policy has such
+// groups updated in place, its maxInFlight takes the place.
 func (g Group) budget() (Budget, error) {
 	b, err := BudgetOf(g.MachineDeployment)
 	if g.UpdateOnDelete && IsOnDelete(g.MachineDeployment) && g.Limits != nil {

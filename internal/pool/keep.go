@@ -107,9 +107,9 @@ func (d *draft) keep(coverage map[string]Coverage) Plan {
 	return p
 }
 
-// movingFirst puts the MachineSets first that were told to move Machines and still have them. A plan
-// may choose others meanwhile, because a Machine became available. If the new choice were written
-// first and the old one were not withdrawn, both would move.
+// movingFirst puts the MachineSets first that were told to move Machines and still have them. A
+// plan may choose others meanwhile, because a Machine became available. If the new choice were
+// written first and the old one were not withdrawn, both would move.
 func (d *draft) movingFirst(old []Sizes) []Sizes {
 	if !d.mayMove() {
 		return old
@@ -386,8 +386,8 @@ func (d *draft) kubeletAhead(m *clusterv1.Machine) bool {
 	return !known || age > 0 || !lastKnown || lastAge > 0
 }
 
-// lastVersion returns the version that the last update of a Machine ended with; empty for none. ok is
-// false if the record cannot be read.
+// lastVersion returns the version that the last update of a Machine ended with; empty for none. ok
+// is false if the record cannot be read.
 func lastVersion(m *clusterv1.Machine) (version string, ok bool) {
 	record, updated := m.Annotations[v1alpha1.LastUpdateAnnotation]
 	if !updated {
@@ -415,8 +415,8 @@ func compareKubelet(is, wanted string) (order int, ok bool) {
 }
 
 // MoveOrder sorts the Machines of an old MachineSet of a kept group in the order in which they
-// move. It omits Machines that must not move; with a strict order of the UpdatePolicy those are also
-// the Machines of the next places. g.MachineSets must contain their MachineSet. The MachineSet
+// move. It omits Machines that must not move; with a strict order of the UpdatePolicy those are
+// also the Machines of the next places. g.MachineSets must contain their MachineSet. The MachineSet
 // controller moves the first ones, as many as it has too many.
 func MoveOrder(g Group, machines []*clusterv1.Machine) []*clusterv1.Machine {
 	g.Machines, g.Keep = machines, true

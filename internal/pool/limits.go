@@ -168,9 +168,9 @@ func (l Limits) stage(a Allowance, p Progress) Allowance {
 			s.Batch, s.End, p.Replicas))
 }
 
-// Share returns a number, or a percentage of replicas, rounded up, between 0 and replicas, as Canary,
-// Batches and Partition count. What is neither counts as all: the rollout then waits longer, and never
-// less.
+// Share returns a number, or a percentage of replicas, rounded up, between 0 and replicas, as
+// Canary, Batches and Partition count. What is neither counts as all: the rollout then waits
+// longer, and never less.
 func Share(of intstr.IntOrString, replicas int32) int32 {
 	n, err := intstr.GetScaledValueFromIntOrPercent(&of, int(replicas), true)
 	if err != nil {

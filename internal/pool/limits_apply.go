@@ -81,8 +81,8 @@ func (r Rollout) holdOthers(q *queue) Rollout {
 // lost is how many Machines a plan takes from a MachineSet.
 func (s Sizes) lost() int32 { return max(s.Replicas-s.Target, 0) }
 
-// fill creates what is missing in the group. PreferInPlace leaves it out while old MachineSets shrink,
-// which the limits may have prevented.
+// fill creates what is missing in the group. PreferInPlace leaves it out while old MachineSets
+// shrink, which the limits may have prevented.
 func (r Rollout) fill() Rollout {
 	if missing := r.Replicas - r.total(); missing > 0 {
 		r.New.Target = max(r.New.Target, r.New.Replicas+missing)
@@ -110,8 +110,9 @@ func (s Sizes) leaving() int32 { return max(s.Counts.Machines-s.Replicas, 0) }
 // moves reports whether a MachineSet gives its Machines to the new one.
 func (s Sizes) moves() bool { return s.MoveTo != "" }
 
-// allow asks the limits. maxInFlight does not bound moves: the engine of updates in place lets so many
-// begin, of all MachineDeployments of the policy, and asks the updater which of those that have moved.
+// allow asks the limits. maxInFlight does not bound moves: the engine of updates in place lets so
+// many begin, of all MachineDeployments of the policy, and asks the updater which of those that
+// have moved.
 func (l Limits) allow(p Progress, moves bool) Allowance {
 	if moves {
 		l.MaxInFlight = 0
@@ -132,9 +133,9 @@ func (r Rollout) touched() int32 {
 	return max(r.New.Replicas, r.New.Counts.Machines, r.Replicas-r.sum(replicas), 0)
 }
 
-// atMost limits a plan to more Machines beyond those that are touched, of which done are done. New may
-// also create what is missing, and old MachineSets may give up what done Machines have replaced and
-// what spec.replicas does not ask for any more. The newest of them give up their Machines last.
+// atMost limits a plan to more Machines beyond those that are touched, of which done are done. New
+// may also create what is missing, and old MachineSets may give up what done Machines have replaced
+// and what spec.replicas does not ask for any more. The newest of them give up their Machines last.
 func (r Rollout) atMost(more, done int32) Rollout {
 	vacant := max(r.Replicas-r.sum(replicas)-r.New.Replicas, 0)
 	grown := max(r.New.Target-r.New.Replicas-vacant, 0)
@@ -158,8 +159,8 @@ func (r Rollout) atMost(more, done int32) Rollout {
 }
 
 // inFlight is how many Machines are being updated, created or deleted by a plan: those of New that
-// are neither done nor failed, those that leave old MachineSets, and those that nobody has created so
-// far in the place of one that left.
+// are neither done nor failed, those that leave old MachineSets, and those that nobody has created
+// so far in the place of one that left.
 func (r Rollout) inFlight(p Progress, updating int32) int32 {
 	fresh := max(r.New.Target, r.New.Counts.Machines)
 	failed := int32(len(p.Failed)) // #nosec G115 -- a number of Machines

@@ -27,16 +27,20 @@ func TestAllow(t *testing.T) {
 		more   int32
 		reason pool.Reason
 	}{
-		"no limits":       {at: progress{Replicas: 10, Touched: 2}, more: 8},
-		"all touched":     {limits: limits{MaxInFlight: 1}, at: progress{Replicas: 3, Touched: 3}},
-		"in flight":       {limits{MaxInFlight: 3}, progress{Replicas: 9, Touched: 2, InFlight: 2}, 1, pool.ReasonMaxInFlight},
-		"too many":        {limits{MaxInFlight: 1}, progress{Replicas: 9, Touched: 2, InFlight: 2}, 0, pool.ReasonMaxInFlight},
-		"a canary begins": {limits{MaxInFlight: 5, Canary: number(2)}, progress{Replicas: 9}, 2, pool.ReasonCanary},
+		"no limits":   {at: progress{Replicas: 10, Touched: 2}, more: 8},
+		"all touched": {limits: limits{MaxInFlight: 1}, at: progress{Replicas: 3, Touched: 3}},
+		"in flight": {limits{MaxInFlight: 3}, progress{Replicas: 9, Touched: 2, InFlight: 2}, 1,
+			pool.ReasonMaxInFlight},
+		"too many": {limits{MaxInFlight: 1}, progress{Replicas: 9, Touched: 2, InFlight: 2}, 0,
+			pool.ReasonMaxInFlight},
+		"a canary begins": {limits{MaxInFlight: 5, Canary: number(2)}, progress{Replicas: 9}, 2,
+			pool.ReasonCanary},
 		"a canary of 25%": {limits{Canary: percent("25%")}, progress{Replicas: 9}, 3, pool.ReasonCanary},
 		"a canary is not done": {
 			limits{Canary: number(2)}, progress{Replicas: 9, Touched: 2, Done: 1}, 0, pool.ReasonCanary,
 		},
-		"a canary is done": {limits{Canary: number(2)}, progress{Replicas: 9, Touched: 2, Done: 2}, 7, ""},
+		"a canary is done": {limits{Canary: number(2)}, progress{Replicas: 9, Touched: 2, Done: 2}, 7,
+			""},
 		"a canary failed": {
 			limits{Canary: number(1)}, progress{Replicas: 9, Touched: 1, Failed: []string{"a"}},
 			0, pool.ReasonCanaryFailed,
@@ -56,38 +60,48 @@ func TestAllow(t *testing.T) {
 		"batches without canary": {
 			limits{Batches: []intstr.IntOrString{number(3)}}, progress{Replicas: 9}, 3, pool.ReasonBatch,
 		},
-		"a partition":         {limits{Partition: percent("30%")}, progress{Replicas: 9, Touched: 4}, 2, pool.ReasonPartition},
-		"a partition, full":   {limits{Partition: number(3)}, progress{Replicas: 9, Touched: 7}, 0, pool.ReasonPartition},
-		"everything stays":    {limits{Partition: percent("100%")}, progress{Replicas: 9}, 0, pool.ReasonPartition},
-		"a failure, no limit": {limits{}, progress{Replicas: 9, Touched: 1, Failed: []string{"a"}}, 8, ""},
+		"a partition": {limits{Partition: percent("30%")}, progress{Replicas: 9, Touched: 4}, 2,
+			pool.ReasonPartition},
+		"a partition, full": {limits{Partition: number(3)}, progress{Replicas: 9, Touched: 7}, 0,
+			pool.ReasonPartition},
+		"everything stays": {limits{Partition: percent("100%")}, progress{Replicas: 9}, 0,
+			pool.ReasonPartition},
+		"a failure, no limit": {limits{}, progress{Replicas: 9, Touched: 1, Failed: []string{"a"}}, 8,
+			""},
 		"fewer failures": {
 			limits{MaxFailures: 2}, progress{Replicas: 9, Touched: 1, Failed: []string{"a"}}, 8, "",
 		},
 		"failures": {
-			limits{MaxFailures: 2}, progress{Replicas: 9, Touched: 2, Failed: []string{"a"}, Overdue: []string{"b"}},
+			limits{MaxFailures: 2}, progress{Replicas: 9, Touched: 2, Failed: []string{"a"},
+				Overdue: []string{"b"}},
 			0, pool.ReasonMaxFailures,
 		},
 		"one that fails twice": {
-			limits{MaxFailures: 2}, progress{Replicas: 9, Touched: 2, Failed: []string{"a"}, Overdue: []string{"a"}},
+			limits{MaxFailures: 2}, progress{Replicas: 9, Touched: 2, Failed: []string{"a"},
+				Overdue: []string{"a"}},
 			7, "",
 		},
 		"a machine's deadline": {
 			limits{MachineDeadline: time.Minute}, progress{Replicas: 9, Touched: 2, Overdue: []string{"b"}},
 			0, pool.ReasonMachineDeadline,
 		},
-		"the group's deadline": {limits{}, progress{Replicas: 9, Late: true}, 0, pool.ReasonGroupDeadline},
+		"the group's deadline": {limits{}, progress{Replicas: 9, Late: true}, 0,
+			pool.ReasonGroupDeadline},
 		"the next rack": {
-			limits{}, progress{Replicas: 9, Turn: &pool.Turn{Place: "rack=1", Machines: 2}}, 2, pool.ReasonOrder,
+			limits{}, progress{Replicas: 9,
+				Turn: &pool.Turn{Place: "rack=1", Machines: 2}}, 2, pool.ReasonOrder,
 		},
 		"a rack is not done": {
-			limits{}, progress{Replicas: 9, Failed: []string{"b"}, Turn: &pool.Turn{Machines: 2, Before: []string{"a"}}},
+			limits{}, progress{Replicas: 9, Failed: []string{"b"},
+				Turn: &pool.Turn{Machines: 2, Before: []string{"a"}}},
 			0, pool.ReasonOrder,
 		},
 		"a machine of a rack does not exist yet": {
 			limits{}, progress{Replicas: 9, Turn: &pool.Turn{Machines: 2, Missing: 1}}, 0, pool.ReasonOrder,
 		},
 		"a rack has a failure": {
-			limits{}, progress{Replicas: 9, Failed: []string{"b"}, Turn: &pool.Turn{Machines: 2, Before: []string{"a", "b"}}},
+			limits{}, progress{Replicas: 9, Failed: []string{"b"},
+				Turn: &pool.Turn{Machines: 2, Before: []string{"a", "b"}}},
 			0, pool.ReasonOrderFailed,
 		},
 		"an unknown policy": {limits{Unknown: "two"}, progress{Replicas: 9}, 0, pool.ReasonPolicyUnknown},
@@ -114,7 +128,8 @@ func TestDescribeLimits(t *testing.T) {
 		"":                      {MaxInFlight: 3, Canary: number(1), Soak: time.Minute},
 		"canary 0; partition 2": {Partition: number(2)},
 		"canary 25%; batches 2, 50%; maxFailures 2; machineDeadlineSeconds 60; groupDeadlineSeconds 3600": {
-			Canary: intstr.FromString("25%"), Batches: []intstr.IntOrString{number(2), intstr.FromString("50%")},
+			Canary: intstr.FromString("25%"), Batches: []intstr.IntOrString{number(2),
+				intstr.FromString("50%")},
 			MaxFailures: 2, MachineDeadline: time.Minute, GroupDeadline: time.Hour,
 		},
 		"order by rack, zone, one value at a time, last tier=ingest": {
@@ -145,7 +160,8 @@ func TestLimitsProperties(t *testing.T) {
 			Partition:   intstr.FromInt32(rapid.Int32Range(0, replicas).Draw(t, "partition")),
 		}
 		if rapid.Bool().Draw(t, "batches") {
-			w.limits.Batches = []intstr.IntOrString{intstr.FromInt32(rapid.Int32Range(1, 2).Draw(t, "batch"))}
+			w.limits.Batches = []intstr.IntOrString{intstr.FromInt32(rapid.Int32Range(1, 2).Draw(t,
+				"batch"))}
 		}
 		w.settle(t)
 		before := w.names()

@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// LimitFields are Limits by the fields of an UpdatePolicy, for reports. MaxInFlight and Soak are left
-// out: they also count without windlass manager.
+// LimitFields are Limits by the fields of an UpdatePolicy, for reports. MaxInFlight and Soak are
+// left out: they also count without windlass manager.
 type LimitFields struct {
 	Canary    intstr.IntOrString   `json:"canary"`
 	Batches   []intstr.IntOrString `json:"batches,omitempty"`

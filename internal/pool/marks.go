@@ -94,10 +94,10 @@ func mark(set *clusterv1.MachineSet, key string, names []string) {
 	}
 }
 
-// WithoutMarks returns a copy of annotations without the marks by which controllers move Machines and
-// update them in place. People set annotations on a MachineDeployment and on templates, and those
-// reach MachineSets and Machines. A mark among them would start moves and updates that no plan has
-// decided, beyond all limits.
+// WithoutMarks returns a copy of annotations without the marks by which controllers move Machines
+// and update them in place. People set annotations on a MachineDeployment and on templates, and
+// those reach MachineSets and Machines. A mark among them would start moves and updates that no
+// plan has decided, beyond all limits.
 func WithoutMarks(annotations map[string]string) map[string]string {
 	kept := clone(annotations)
 	maps.DeleteFunc(kept, func(key, _ string) bool { return slices.Contains(ownMarks, key) })

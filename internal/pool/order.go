@@ -195,9 +195,9 @@ func (o Observation) turn(p Progress, r Rollout, keep bool) *Turn {
 	return t
 }
 
-// going is how many Machines leave old MachineSets by earlier plans: those that are beyond the replicas
-// of their MachineSet, and without moves also surplus, those in whose place new ones exist. With
-// moves, a spare Machine takes the place of one that nobody has chosen so far.
+// going is how many Machines leave old MachineSets by earlier plans: those that are beyond the
+// replicas of their MachineSet, and without moves also surplus, those in whose place new ones
+// exist. With moves, a spare Machine takes the place of one that nobody has chosen so far.
 func (r Rollout) going(surplus int32, keep bool) int32 {
 	n := r.sum(Sizes.leaving)
 	switch {

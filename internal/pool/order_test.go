@@ -48,11 +48,12 @@ func TestDeletionOrderByPlace(t *testing.T) {
 		order pool.Order
 		want  string
 	}{
-		"no order":     {set: old, want: "fabcde"},
-		"by rack":      {set: old, order: pool.Order{Labels: []string{rack}}, want: "fdebca"},
-		"the last":     {set: old, order: pool.Order{Last: last}, want: "facdeb"},
-		"both":         {set: old, order: pool.Order{Labels: []string{rack}, Last: last}, want: "fdecab"},
-		"by zone":      {set: old, order: pool.Order{Labels: []string{corev1.LabelTopologyZone}}, want: "fabced"},
+		"no order": {set: old, want: "fabcde"},
+		"by rack":  {set: old, order: pool.Order{Labels: []string{rack}}, want: "fdebca"},
+		"the last": {set: old, order: pool.Order{Last: last}, want: "facdeb"},
+		"both":     {set: old, order: pool.Order{Labels: []string{rack}, Last: last}, want: "fdecab"},
+		"by zone": {set: old, order: pool.Order{Labels: []string{corev1.LabelTopologyZone}},
+			want: "fabced"},
 		"scaling down": {set: present, order: pool.Order{Labels: []string{rack}}, want: "fabcde"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -35,14 +35,16 @@ func TestDeploymentStatusMayWait(t *testing.T) {
 		change func(*clusterv1.MachineDeployment)
 		want   bool
 	}{
-		"a counter": {func(md *clusterv1.MachineDeployment) { md.Status.ReadyReplicas = new(int32(2)) }, true},
+		"a counter": {func(md *clusterv1.MachineDeployment) { md.Status.ReadyReplicas = new(int32(2)) },
+			true},
 		"a message of the rollout": {func(md *clusterv1.MachineDeployment) {
 			conditions.Set(md, condition("RollingOut", "True", "2 of 2"))
 		}, true},
 		"a passing scale": {func(md *clusterv1.MachineDeployment) {
 			conditions.Set(md, condition("ScalingDown", "True", "from 3 to 2"))
 		}, true},
-		"the generation": {func(md *clusterv1.MachineDeployment) { md.Status.ObservedGeneration = 2 }, false},
+		"the generation": {func(md *clusterv1.MachineDeployment) { md.Status.ObservedGeneration = 2 },
+			false},
 		"not available": {func(md *clusterv1.MachineDeployment) {
 			conditions.Set(md, condition("Available", "False", "0 of 2"))
 		}, false},

@@ -1,8 +1,8 @@
 package pool
 
-// ProgressOf returns how far the rollout of a group is by what earlier plans have begun. It counts as
-// Decide does for the limits of the group, but for Turn, which it leaves out. Without limits no Machine
-// has to soak, and none is overdue. It returns the same errors as Needs.
+// ProgressOf returns how far the rollout of a group is by what earlier plans have begun. It counts
+// as Decide does for the limits of the group, but for Turn, which it leaves out. Without limits no
+// Machine has to soak, and none is overdue. It returns the same errors as Needs.
 func ProgressOf(g Group) (Progress, error) {
 	if g.Limits == nil {
 		g.Limits = &Limits{}
@@ -29,8 +29,8 @@ func (d *draft) progress() (Progress, Observation) {
 	return d.rollout.measure(o), o
 }
 
-// keptProgress measures the rollout of a kept group. old is how many Machines of old MachineSets are not
-// being deleted.
+// keptProgress measures the rollout of a kept group. old is how many Machines of old MachineSets
+// are not being deleted.
 func (d *draft) keptProgress(old int32) (Progress, Observation) {
 	o := d.observe()
 	p := o.Progress
@@ -51,7 +51,8 @@ type Stage struct {
 	End int32
 }
 
-// Stage returns the part of a rollout that is under way: the first one whose Machines are not all done.
+// Stage returns the part of a rollout that is under way: the first one whose Machines are not all
+// done.
 func (l Limits) Stage(p Progress) Stage {
 	canary := Share(l.Canary, p.Replicas)
 	switch {

@@ -10,9 +10,9 @@ import (
 	"github.com/windlass-dev/windlass/internal/pool"
 )
 
-// TestProgressOf: in any order of events the progress that is reported is the one that the limits of a
-// kept group are applied to, and its numbers are those of the Machines. A rollout that has ended by the
-// limits has nothing in flight.
+// TestProgressOf: in any order of events the progress that is reported is the one that the limits
+// of a kept group are applied to, and its numbers are those of the Machines. A rollout that has
+// ended by the limits has nothing in flight.
 func TestProgressOf(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -67,8 +67,10 @@ func TestProgressOfReplacement(t *testing.T) {
 	}{
 		{func() {}, pool.Progress{Replicas: 3}},
 		{func() { w.reconcile(t) }, pool.Progress{Replicas: 3, Touched: 1, InFlight: 1}},
-		{func() { w.scale(w.setOf("v1.30.0"), func(int) int { return 0 }) }, pool.Progress{Replicas: 3, Touched: 1, InFlight: 1}},
-		{func() { w.reconcile(t); w.scale(w.setOf("v1.31.0"), nil) }, pool.Progress{Replicas: 3, Touched: 1, InFlight: 1}},
+		{func() { w.scale(w.setOf("v1.30.0"), func(int) int { return 0 }) },
+			pool.Progress{Replicas: 3, Touched: 1, InFlight: 1}},
+		{func() { w.reconcile(t); w.scale(w.setOf("v1.31.0"), nil) },
+			pool.Progress{Replicas: 3, Touched: 1, InFlight: 1}},
 		{func() { w.settle(t) }, pool.Progress{Replicas: 3, Touched: 3, Done: 3}},
 	}
 	for i, step := range steps {
@@ -115,7 +117,8 @@ func TestStages(t *testing.T) {
 		t.Errorf("there are %d batches", n)
 	}
 	none := pool.Limits{Canary: number(1)}
-	if s, n := none.Stage(pool.Progress{Replicas: 3, Done: 1}), none.CountBatches(3); s != (pool.Stage{}) || n != 0 {
+	if s, n := none.Stage(pool.Progress{Replicas: 3,
+		Done: 1}), none.CountBatches(3); s != (pool.Stage{}) || n != 0 {
 		t.Errorf("without batches the stage is %+v of %d", s, n)
 	}
 }

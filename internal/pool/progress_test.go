@@ -25,15 +25,18 @@ func TestProgress(t *testing.T) {
 		// waits says that the old MachineSet keeps its replicas.
 		waits bool
 	}{
-		"not ready":                        {},
-		"ready, and soaks":                 {is: []machineOption{ready}, waits: true},
-		"ready, soaks, and is unhealthy":   {is: []machineOption{ready, checkFailed}},
-		"marked for an update":             {is: []machineOption{updateMarked}, waits: true},
-		"hook pending":                     {is: []machineOption{hookPending}, waits: true},
-		"updating":                         {is: []machineOption{updateMarked, hookPending, inProgress}, waits: true},
-		"updating, and unhealthy":          {is: []machineOption{updateMarked, hookPending, inProgress, checkFailed}},
-		"update failed":                    {is: []machineOption{updateMarked, hookPending, failed}},
-		"update failed, and Machine ready": {is: []machineOption{updateMarked, hookPending, failed, ready}},
+		"not ready":                      {},
+		"ready, and soaks":               {is: []machineOption{ready}, waits: true},
+		"ready, soaks, and is unhealthy": {is: []machineOption{ready, checkFailed}},
+		"marked for an update":           {is: []machineOption{updateMarked}, waits: true},
+		"hook pending":                   {is: []machineOption{hookPending}, waits: true},
+		"updating": {is: []machineOption{updateMarked, hookPending, inProgress},
+			waits: true},
+		"updating, and unhealthy": {is: []machineOption{updateMarked, hookPending, inProgress,
+			checkFailed}},
+		"update failed": {is: []machineOption{updateMarked, hookPending, failed}},
+		"update failed, and Machine ready": {is: []machineOption{updateMarked, hookPending, failed,
+			ready}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -259,8 +259,8 @@ func (w *world) setOf(version string) *clusterv1.MachineSet {
 	return nil
 }
 
-// TestKeepSurplus: a person scales down while a Machine of the new MachineSet needs remediation. That
-// Machine goes, and no healthy one, because its MachineSet deletes it anyway. No Machine moves
+// TestKeepSurplus: a person scales down while a Machine of the new MachineSet needs remediation.
+// That Machine goes, and no healthy one, because its MachineSet deletes it anyway. No Machine moves
 // meanwhile.
 func TestKeepSurplus(t *testing.T) {
 	t.Parallel()
@@ -270,10 +270,11 @@ func TestKeepSurplus(t *testing.T) {
 		// fromOld and fromNew are how many Machines the MachineSets lose.
 		fromOld, fromNew int32
 	}{
-		"all are well":    {change: func(_, _ *clusterv1.Machine) {}, fromOld: 1},
-		"new is broken":   {change: func(m, _ *clusterv1.Machine) { toRemediate(m) }, fromNew: 1},
-		"old is broken":   {change: func(_, m *clusterv1.Machine) { toRemediate(m) }, fromOld: 1},
-		"both are broken": {change: func(m, o *clusterv1.Machine) { toRemediate(m); toRemediate(o) }, fromNew: 1},
+		"all are well":  {change: func(_, _ *clusterv1.Machine) {}, fromOld: 1},
+		"new is broken": {change: func(m, _ *clusterv1.Machine) { toRemediate(m) }, fromNew: 1},
+		"old is broken": {change: func(_, m *clusterv1.Machine) { toRemediate(m) }, fromOld: 1},
+		"both are broken": {change: func(m, o *clusterv1.Machine) { toRemediate(m); toRemediate(o) },
+			fromNew: 1},
 		"new is asked for": {
 			change: func(m, o *clusterv1.Machine) { deleteAsked(m); toRemediate(o) }, fromNew: 1,
 		},

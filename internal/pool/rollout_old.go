@@ -106,10 +106,10 @@ func (s scaleDown) bound(set Sizes, down int32) (int32, scaleDown) {
 
 // BreakDeadlock gives up one replica of an old MachineSet with unavailable Machines, although that
 // may exceed maxUnavailable. It does so only if nothing else can go on: no MachineSet scales, all
-// Machines of New are available, and no unavailable Machine of an old MachineSet may become available
-// by itself. The MachineSet controller would not take such a Machine first, but an available one. An
-// update that failed does not end by itself. Cluster API remediates no Machines of old MachineSets,
-// so the rollout would stay blocked.
+// Machines of New are available, and no unavailable Machine of an old MachineSet may become
+// available by itself. The MachineSet controller would not take such a Machine first, but an
+// available one. An update that failed does not end by itself. Cluster API remediates no Machines
+// of old MachineSets, so the rollout would stay blocked.
 func (r Rollout) BreakDeadlock() Rollout {
 	if r.sum(machines) == 0 || r.sum(machines) == r.sum(available) || r.scaling() || r.Progressing {
 		return r

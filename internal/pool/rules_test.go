@@ -76,8 +76,8 @@ func TestDesiredReplicas(t *testing.T) {
 	}
 }
 
-// TestMarkNewest: an old MachineSet that becomes the new one gets a higher revision, and its history
-// keeps the earlier ones.
+// TestMarkNewest: an old MachineSet that becomes the new one gets a higher revision, and its
+// history keeps the earlier ones.
 func TestMarkNewest(t *testing.T) {
 	t.Parallel()
 	const history = "machinedeployment.clusters.x-k8s.io/revision-history"
@@ -254,8 +254,8 @@ func TestDifferences(t *testing.T) {
 	}
 }
 
-// TestPausedMoves: a Machine that moved to the new MachineSet before the group was paused is counted
-// there.
+// TestPausedMoves: a Machine that moved to the new MachineSet before the group was paused is
+// counted there.
 func TestPausedMoves(t *testing.T) {
 	t.Parallel()
 	w := settledGroup(t, false)

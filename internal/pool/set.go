@@ -45,8 +45,8 @@ type SetPolicy struct {
 	Order Order
 }
 
-// DefaultHoldLimit is the time that an UpdatePolicy gives an update by default: three attempts of 30
-// minutes.
+// DefaultHoldLimit is the time that an UpdatePolicy gives an update by default: three attempts of
+// 30 minutes.
 const DefaultHoldLimit = 90 * time.Minute
 
 // IsHealthy reports whether a Machine has a Node that is not known to be unhealthy, and no

@@ -120,7 +120,9 @@ func (f SetFacts) order() *Order {
 	if f.Deployment == nil || !f.Policy.Order.IsSet() {
 		return nil
 	}
-	revision := func(o metav1.Object) string { return o.GetAnnotations()[clusterv1.RevisionAnnotation] }
+	revision := func(o metav1.Object) string {
+		return o.GetAnnotations()[clusterv1.RevisionAnnotation]
+	}
 	d := Differences(&f.MachineSet.Spec.Template, &f.Deployment.Spec.Template)
 	if len(d.Fields) == 0 && revision(f.MachineSet) == revision(f.Deployment) {
 		return nil

@@ -131,9 +131,9 @@ func (f SetFacts) remediationsNow(count int) (now int, others Deferral, err erro
 	}, nil
 }
 
-// isRolledOut reports whether the rollout removes an unhealthy Machine from its old MachineSet. Where
-// updates are held, the rollout only moves Machines, and no Machine without a Node or in the middle
-// of an update.
+// isRolledOut reports whether the rollout removes an unhealthy Machine from its old MachineSet.
+// Where updates are held, the rollout only moves Machines, and no Machine without a Node or in the
+// middle of an update.
 func (f SetFacts) isRolledOut(m *clusterv1.Machine) bool {
 	return !f.isCurrent() &&
 		(!f.Policy.HoldUpdating || m.Status.NodeRef.IsDefined() && !IsUpdating(m))

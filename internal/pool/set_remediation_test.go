@@ -48,9 +48,11 @@ func TestRemediate(t *testing.T) {
 		}
 	}
 	// hung returns a Machine that is being updated and unhealthy for so long.
-	hung := func(name string, updated, unhealthy time.Duration, options ...machineOption) *clusterv1.Machine {
+	hung := func(name string, updated, unhealthy time.Duration,
+		options ...machineOption) *clusterv1.Machine {
 		return msMachine(name, append([]machineOption{
-			toRemediate, updateMarked, reports(clusterv1.MachineUpdatingCondition, metav1.ConditionTrue, "R", ""),
+			toRemediate, updateMarked, reports(clusterv1.MachineUpdatingCondition, metav1.ConditionTrue, "R",
+				""),
 			since(clusterv1.MachineUpdatingCondition, updated),
 			since(clusterv1.MachineHealthCheckSucceededCondition, unhealthy),
 		}, options...)...)
@@ -114,22 +116,26 @@ func TestRemediate(t *testing.T) {
 			deferred: map[string]string{"updating": held}, after: 90 * time.Minute,
 		},
 		"updating, and outdated": {
-			set: earlier, deployment: msDeployment(nil), policy: hold, machines: []*clusterv1.Machine{updating},
+			set: earlier, deployment: msDeployment(nil), policy: hold,
+			machines: []*clusterv1.Machine{updating},
 			deferred: map[string]string{"updating": held}, after: 90 * time.Minute,
 		},
 		"held no longer": {
 			set: current, deployment: msDeployment(new(intstr.FromInt32(1))), policy: hold,
 			machines: []*clusterv1.Machine{
-				hung("a", 2*time.Hour, 2*time.Hour), hung("b", time.Hour, 2*time.Hour), hung("c", 2*time.Hour, 80*time.Minute),
+				hung("a", 2*time.Hour, 2*time.Hour), hung("b", time.Hour, 2*time.Hour), hung("c", 2*time.Hour,
+					80*time.Minute),
 			},
-			deleted: []string{"a"}, deferred: map[string]string{"b": held, "c": held}, after: 10 * time.Minute,
+			deleted: []string{"a"}, deferred: map[string]string{"b": held,
+				"c": held}, after: 10 * time.Minute,
 		},
 		"held no longer, and outdated": {
 			set: earlier, deployment: msDeployment(nil), policy: hold,
 			machines: []*clusterv1.Machine{hung("a", 2*time.Hour, 2*time.Hour)}, deleted: []string{"a"},
 		},
 		"held as long as the policy asks": {
-			set: current, deployment: msDeployment(nil), policy: pool.SetPolicy{HoldUpdating: true, HoldLimit: 3 * time.Hour},
+			set: current, deployment: msDeployment(nil), policy: pool.SetPolicy{HoldUpdating: true,
+				HoldLimit: 3 * time.Hour},
 			machines: []*clusterv1.Machine{hung("a", 2*time.Hour, 2*time.Hour)}, after: time.Hour,
 			deferred: map[string]string{"a": "Waiting because the Machine is being updated in place (at most 3h0m0s)"},
 		},

@@ -140,8 +140,8 @@ func IsMovePending(m *clusterv1.Machine) bool {
 	return pending
 }
 
-// AwaitsUpdate reports whether a Machine is marked for an update in place that its MachineSet has not
-// started: the hook UpdateMachine is not pending.
+// AwaitsUpdate reports whether a Machine is marked for an update in place that its MachineSet has
+// not started: the hook UpdateMachine is not pending.
 func AwaitsUpdate(m *clusterv1.Machine) bool {
 	_, marked := m.Annotations[clusterv1.UpdateInProgressAnnotation]
 	return marked && !isHookPending(m)

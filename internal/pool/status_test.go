@@ -88,7 +88,8 @@ func TestDeploymentAvailable(t *testing.T) {
 			reason: "NotAvailable", message: "Deletion in progress",
 		},
 		"maxUnavailable is no number": {
-			change: badBudget, condition: availableOf(new(int32(1))), status: "False", reason: "NotAvailable",
+			change: badBudget, condition: availableOf(new(int32(1))), status: "False",
+			reason: "NotAvailable",
 			message: "1 available replicas, at least 2 required " +
 				"(spec.strategy.rollout.maxUnavailable is x, spec.replicas is 2)",
 		},
@@ -129,7 +130,8 @@ func TestDeploymentScaling(t *testing.T) {
 				"because BootstrapTemplate and InfrastructureTemplate do not exist",
 		},
 		"not up": {
-			machines: three[:2], condition: deploymentFacts.ScalingUp, status: "False", reason: "NotScalingUp",
+			machines: three[:2], condition: deploymentFacts.ScalingUp, status: "False",
+			reason: "NotScalingUp",
 		},
 		"not up while deleted": {
 			machines:  one,

@@ -22,11 +22,12 @@ import (
 //
 // The return is another move, in stock's order: the plan lowers the old MachineSet and names the
 // Machines; the MachineSet gives them back with the marks of a move; the receiving one writes its
-// own template. That leaves the host as it is, so the update then ends without a call of an updater.
+// own template. That leaves the host as it is, so the update then ends without a call of an
+// updater.
 
 // MovedFrom returns the annotation of a Machine that moves from one MachineSet to another. It
-// contains a digest of the last update, so that it is void after any later update, also by a release
-// of Windlass that does not remove it.
+// contains a digest of the last update, so that it is void after any later update, also by a
+// release of Windlass that does not remove it.
 func MovedFrom(m metav1.Object, from, to string) string {
 	digest := fnv.New32a()
 	_, _ = digest.Write([]byte(m.GetAnnotations()[v1alpha1.LastUpdateAnnotation]))
@@ -49,10 +50,10 @@ func isAsMoved(m *clusterv1.Machine, from, to string) bool {
 	return marked && !begun && m.Annotations[v1alpha1.MovedFromAnnotation] == MovedFrom(m, from, to)
 }
 
-// MoveAnnotations returns the annotations of a Machine that moves to the MachineSet with the name to.
-// One that returns has no pending hook any more: the receiving MachineSet starts the update anew. The
-// proof is only for updates about which the engine of updates in Windlass has decided, because others
-// do not remove it.
+// MoveAnnotations returns the annotations of a Machine that moves to the MachineSet with the name
+// to. One that returns has no pending hook any more: the receiving MachineSet starts the update
+// anew. The proof is only for updates about which the engine of updates in Windlass has decided,
+// because others do not remove it.
 func (f SetFacts) MoveAnnotations(d Departure, to string) map[string]string {
 	annotations := maps.Clone(d.Machine.Annotations)
 	if annotations == nil {

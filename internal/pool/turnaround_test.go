@@ -19,7 +19,8 @@ type stage func(m *clusterv1.Machine, from, to string)
 
 func hasMoved(m *clusterv1.Machine, from, to string) {
 	m.Annotations = map[string]string{
-		v1alpha1.MovedFromAnnotation: pool.MovedFrom(m, from, to), clusterv1.UpdateInProgressAnnotation: "",
+		v1alpha1.MovedFromAnnotation: pool.MovedFrom(m, from,
+			to), clusterv1.UpdateInProgressAnnotation: "",
 		clusterv1.PendingAcknowledgeMoveAnnotation: "",
 	}
 }
@@ -117,28 +118,36 @@ func TestRevert(t *testing.T) {
 		target int32
 	}{
 		"none has begun": {
-			[3]stage{hasMoved, waits, waits}, []string{"update Return", "update Return", "update Return"}, []int{0, 1, 2}, 0,
+			[3]stage{hasMoved, waits, waits}, []string{"update Return", "update Return",
+				"update Return"}, []int{0, 1, 2}, 0,
 		},
 		"one has begun": {
-			[3]stage{hasBegun, waits, hasMoved}, []string{"update Updating", "update Return", "update Return"}, []int{1, 2}, 1,
+			[3]stage{hasBegun, waits, hasMoved}, []string{"update Updating", "update Return",
+				"update Return"}, []int{1, 2}, 1,
 		},
 		"one is marked by another engine": {
-			[3]stage{withoutProof, waits, waits}, []string{"update Updating", "update Return", "update Return"}, []int{1, 2}, 1,
+			[3]stage{withoutProof, waits, waits}, []string{"update Updating", "update Return",
+				"update Return"}, []int{1, 2}, 1,
 		},
 		"one was updated later": {
-			[3]stage{withOldProof, waits, waits}, []string{"update Updating", "update Return", "update Return"}, []int{1, 2}, 1,
+			[3]stage{withOldProof, waits, waits}, []string{"update Updating", "update Return",
+				"update Return"}, []int{1, 2}, 1,
 		},
 		"one had another template": {
-			[3]stage{fromElsewhere, waits, waits}, []string{"update Updating", "update Return", "update Return"}, []int{1, 2}, 1,
+			[3]stage{fromElsewhere, waits, waits}, []string{"update Updating", "update Return",
+				"update Return"}, []int{1, 2}, 1,
 		},
 		"one has ended, and status does not show it": {
-			[3]stage{hasEnded, waits, waits}, []string{"wait KubeletAhead", "update Return", "update Return"}, []int{1, 2}, 1,
+			[3]stage{hasEnded, waits, waits}, []string{"wait KubeletAhead", "update Return",
+				"update Return"}, []int{1, 2}, 1,
 		},
 		"one has a record that cannot be read": {
-			[3]stage{hasUnknownRecord, waits, waits}, []string{"wait KubeletAhead", "update Return", "update Return"}, []int{1, 2}, 1,
+			[3]stage{hasUnknownRecord, waits, waits}, []string{"wait KubeletAhead", "update Return",
+				"update Return"}, []int{1, 2}, 1,
 		},
 		"one has the new kubelet": {
-			[3]stage{raised, waits, waits}, []string{"update Updating", "update Return", "update Return"}, []int{1, 2}, 1,
+			[3]stage{raised, waits, waits}, []string{"update Updating", "update Return",
+				"update Return"}, []int{1, 2}, 1,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -216,10 +225,11 @@ func checkReturns(t *testing.T, w *world, f pool.SetFacts, count int, want []int
 // other one goes in its place.
 func TestRevertMeetsBegin(t *testing.T) {
 	t.Parallel()
-	for name, then := range map[string]stage{"begins": hasBegun, "is deleted": leaving, "has ended": func(m *clusterv1.Machine, _, _ string) {
-		m.Annotations = nil
-		m.Status.NodeInfo = kubelet("v1.30.0")
-	}} {
+	for name, then := range map[string]stage{"begins": hasBegun, "is deleted": leaving,
+		"has ended": func(m *clusterv1.Machine, _, _ string) {
+			m.Annotations = nil
+			m.Status.NodeInfo = kubelet("v1.30.0")
+		}} {
 		w, first, second := reverted(t, [3]stage{waits, waits, withoutProof})
 		then(w.machines[w.names()[0]], first, second)
 		f := w.facts(w.sets[second])
@@ -259,12 +269,14 @@ func TestMoveAnnotations(t *testing.T) {
 	}
 	const hooks, proof = runtimev1.PendingHooksAnnotation, v1alpha1.MovedFromAnnotation
 	back := f.MoveAnnotations(pool.Departure{Machine: m, Reason: pool.ReasonReturn}, first)
-	if diff := gocmp.Diff(with(map[string]string{hooks: "Other", proof: pool.MovedFrom(m, first, first)}), back); diff != "" {
+	if diff := gocmp.Diff(with(map[string]string{hooks: "Other",
+		proof: pool.MovedFrom(m, first, first)}), back); diff != "" {
 		t.Errorf("a Machine that goes back (-want +got):\n%s", diff)
 	}
 	returned := m.DeepCopy()
 	returned.Annotations = back
-	if !pool.HasReturned(returned, first) || pool.HasReturned(m, second) || pool.MayReturn(returned, first, second) {
+	if !pool.HasReturned(returned, first) || pool.HasReturned(m, second) ||
+		pool.MayReturn(returned, first, second) {
 		t.Error("a Machine that went back is not known as such, or another one is")
 	}
 	move := pool.Departure{Machine: m, Reason: pool.Reason(pool.ReasonMove)}
@@ -273,7 +285,8 @@ func TestMoveAnnotations(t *testing.T) {
 		t.Errorf("a move that nobody decided (-want +got):\n%s", diff)
 	}
 	f.MachineSet.Annotations[v1alpha1.UpdateDecisionsAnnotation] = "[]"
-	if diff := gocmp.Diff(with(map[string]string{proof: pool.MovedFrom(m, second, first)}), f.MoveAnnotations(move, first)); diff != "" {
+	if diff := gocmp.Diff(with(map[string]string{proof: pool.MovedFrom(m, second, first)}),
+		f.MoveAnnotations(move, first)); diff != "" {
 		t.Errorf("a move (-want +got):\n%s", diff)
 	}
 }

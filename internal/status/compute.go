@@ -159,7 +159,8 @@ func listGroups(f Facts) groupsByKey {
 				Count: make(map[State]int), Policy: policy,
 			},
 			selected: selected,
-			desired:  md.Spec.Template.Spec.Version, conditions: md.Status.Conditions, owner: md, replicas: replicas,
+			desired:  md.Spec.Template.Spec.Version, conditions: md.Status.Conditions,
+			owner: md, replicas: replicas,
 		}
 	}
 	return groups

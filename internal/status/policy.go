@@ -21,8 +21,8 @@ type Policy struct {
 	MaxInFlight int     `json:"maxInFlight"`
 	MaxAttempts int     `json:"maxAttempts"`
 	Soak        Seconds `json:"soakSeconds"`
-	// Limits are those of a rollout that windlass manager applies; nil if it does not drive the Cluster, for
-	// control planes, and if people delete the machines.
+	// Limits are those of a rollout that windlass manager applies; nil if it does not drive the
+	// Cluster, for control planes, and if people delete the machines.
 	Limits *pool.LimitFields `json:"limits,omitempty"`
 	// Problem says why no policy can be told; empty otherwise.
 	Problem string `json:"problem"`
@@ -38,7 +38,9 @@ func policyOf(f Facts, md *clusterv1.MachineDeployment) (Policy, updatepolicy.Se
 }
 
 // selectPolicy returns the policy of a group, as a report has it and as it was selected.
-func selectPolicy(policies []v1alpha1.UpdatePolicy, g updatepolicy.Group) (Policy, updatepolicy.Selected) {
+func selectPolicy(
+	policies []v1alpha1.UpdatePolicy, g updatepolicy.Group,
+) (Policy, updatepolicy.Selected) {
 	selected, err := updatepolicy.Select(policies, g)
 	if err != nil {
 		return Policy{Problem: err.Error()}, selected

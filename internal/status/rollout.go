@@ -13,12 +13,12 @@ import (
 	"github.com/windlass-dev/windlass/internal/text"
 )
 
-// Rollout is how far the rollout of a MachineDeployment is, as windlass manager counts it for the limits
-// of its UpdatePolicy.
+// Rollout is how far the rollout of a MachineDeployment is, as windlass manager counts it for the
+// limits of its UpdatePolicy.
 type Rollout struct {
-	// Replicas is how many machines there should be. Begun are at the new template or on the way to it,
-	// and Updated those of them that are available and have soaked. InFlight are being updated, created or
-	// deleted.
+	// Replicas is how many machines there should be. Begun are at the new template or on the way to
+	// it, and Updated those of them that are available and have soaked. InFlight are being updated,
+	// created or deleted.
 	Replicas int32 `json:"replicas"`
 	Begun    int32 `json:"begun"`
 	Updated  int32 `json:"updated"`
@@ -28,15 +28,15 @@ type Rollout struct {
 	Failed  text.List[string] `json:"failed"`
 	Overdue text.List[string] `json:"overdue"`
 	Late    bool              `json:"late"`
-	// Canary says that the first machines are not all done. Batch is the batch that is under way, from 1,
-	// of Batches; both are 0 without batches, and Batch is 0 during the canary.
+	// Canary says that the first machines are not all done. Batch is the batch that is under way, from
+	// 1, of Batches; both are 0 without batches, and Batch is 0 during the canary.
 	Canary  bool  `json:"canary"`
 	Batch   int32 `json:"batch"`
 	Batches int32 `json:"batches"`
 }
 
-// computeRollout returns how far the rollout of a MachineDeployment is; nil if none is under way, or if
-// that is unknown.
+// computeRollout returns how far the rollout of a MachineDeployment is; nil if none is under way,
+// or if that is unknown.
 func computeRollout(f Facts, of *groupFacts, now time.Time) *Rollout {
 	md, isDeployment := of.owner.(*clusterv1.MachineDeployment)
 	if !isDeployment || of.Policy.Limits == nil {

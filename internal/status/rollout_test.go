@@ -14,28 +14,32 @@ import (
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 )
 
-// rollingPool is a Cluster with a MachineDeployment of twelve machines, of which so many are up to date
-// and so many are being updated in place.
+// rollingPool is a Cluster with a MachineDeployment of twelve machines, of which so many are up to
+// date and so many are being updated in place.
 func rollingPool(done, updating int) Facts {
 	const replicas = 12
 	f := Facts{Rollouts: RolloutFacts{Engine: v1alpha1.EngineManager}}
 	f.Cluster = &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "prod"}}
-	policy := v1alpha1.UpdatePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "workers"}}
+	policy := v1alpha1.UpdatePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a",
+		Name: "workers"}}
 	policy.Spec = v1alpha1.UpdatePolicySpec{
 		Targets: []v1alpha1.UpdateTarget{{}}, Strategy: v1alpha1.ExternalUpdate,
 		Canary: new(intstr.FromInt32(2)), SoakSeconds: 60,
 		Batches: []intstr.IntOrString{intstr.FromInt32(3), intstr.FromString("50%")},
 	}
 	f.Policies = []v1alpha1.UpdatePolicy{policy}
-	md := &clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "prod-md-0", UID: "md"}}
+	md := &clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a",
+		Name: "prod-md-0", UID: "md"}}
 	md.Spec.Replicas = new(int32(replicas))
 	md.Spec.Rollout.Strategy.Type = clusterv1.RollingUpdateMachineDeploymentStrategyType
 	md.Spec.Template.Spec.Version = "v1.32.1"
 	f.MachineDeployments = []*clusterv1.MachineDeployment{md}
 	sets := map[string]*clusterv1.MachineSet{}
 	for _, version := range []string{"v1.32.1", "v1.31.0"} {
-		set := &clusterv1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: "prod-md-0-" + version}}
-		set.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(md, clusterv1.GroupVersion.WithKind("MachineDeployment"))}
+		set := &clusterv1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a",
+			Name: "prod-md-0-" + version}}
+		set.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(md,
+			clusterv1.GroupVersion.WithKind("MachineDeployment"))}
 		set.Labels = map[string]string{clusterv1.MachineDeploymentUniqueLabel: version}
 		set.Spec.Template.Spec.Version = version
 		set.Spec.Replicas = new(int32(done + updating))
@@ -54,9 +58,11 @@ func rollingPool(done, updating int) Facts {
 			set = sets["v1.31.0"]
 		}
 		m.Spec.Version = set.Spec.Template.Spec.Version
-		m.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(set, clusterv1.GroupVersion.WithKind("MachineSet"))}
+		m.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(set,
+			clusterv1.GroupVersion.WithKind("MachineSet"))}
 		conditions.Set(m, metav1.Condition{
-			Type: clusterv1.MachineAvailableCondition, Status: metav1.ConditionTrue, Reason: "Test", LastTransitionTime: metav1.NewTime(start),
+			Type: clusterv1.MachineAvailableCondition, Status: metav1.ConditionTrue, Reason: "Test",
+			LastTransitionTime: metav1.NewTime(start),
 		})
 		f.Machines = append(f.Machines, m)
 	}
@@ -75,8 +81,9 @@ func TestRollout(t *testing.T) {
 		"not begun": {facts: rollingPool(0, 0), want: "0 of 12 updated, canary"},
 		"canary":    {facts: rollingPool(1, 1), want: "1 of 12 updated, 1 in flight, canary"},
 		"batch":     {facts: rollingPool(5, 2), want: "5 of 12 updated, 2 in flight, batch 2 of 3"},
-		"soaking":   {facts: rollingPool(2, 0), now: after(time.Second), want: "0 of 12 updated, 2 in flight, canary"},
-		"over":      {facts: rollingPool(12, 0)},
+		"soaking": {facts: rollingPool(2, 0), now: after(time.Second),
+			want: "0 of 12 updated, 2 in flight, canary"},
+		"over": {facts: rollingPool(12, 0)},
 		"over, but not for its controller": {
 			facts: rollingPool(12, 0), want: "12 of 12 updated, batch 3 of 3",
 			change: func(f *Facts) {
@@ -101,11 +108,13 @@ func TestRollout(t *testing.T) {
 		},
 		"people delete the machines": {
 			facts: rollingPool(5, 2), change: func(f *Facts) {
-				f.MachineDeployments[0].Spec.Rollout.Strategy.Type = clusterv1.OnDeleteMachineDeploymentStrategyType
+				strategy := &f.MachineDeployments[0].Spec.Rollout.Strategy
+				strategy.Type = clusterv1.OnDeleteMachineDeploymentStrategyType
 			},
 		},
 		"a strategy that nobody knows": {
-			facts: rollingPool(5, 2), change: func(f *Facts) { f.MachineDeployments[0].Spec.Rollout.Strategy.Type = "Sometimes" },
+			facts: rollingPool(5,
+				2), change: func(f *Facts) { f.MachineDeployments[0].Spec.Rollout.Strategy.Type = "Sometimes" },
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -8,8 +8,8 @@ import (
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 )
 
-// TestForgedMarks: marks of moves on a MachineDeployment reach no MachineSet. Otherwise Machines would
-// move, in place of being replaced, to a template that no updater covers.
+// TestForgedMarks: marks of moves on a MachineDeployment reach no MachineSet. Otherwise Machines
+// would move, in place of being replaced, to a template that no updater covers.
 func TestForgedMarks(t *testing.T) {
 	t.Parallel()
 	w := scenario{begin: func(*world) {}, change: func(w *world) {
@@ -37,7 +37,8 @@ func TestForgedMarks(t *testing.T) {
 			v1alpha1.ReturnMachinesAnnotation, v1alpha1.UpdateDecisionsAnnotation,
 		} {
 			if value, ok := set.Annotations[key]; ok {
-				t.Errorf("MachineSet %s has the annotation %s=%s of the MachineDeployment", set.Name, key, value)
+				t.Errorf("MachineSet %s has the annotation %s=%s of the MachineDeployment", set.Name, key,
+					value)
 			}
 		}
 		if set.Annotations["note"] != "1" {

@@ -168,7 +168,8 @@ func silent(*setRequest, *setResponse) error { return nil }
 // TestCoverage checks which differences an extension can cover. to is another version.
 func TestCoverage(t *testing.T) {
 	t.Parallel()
-	const merge, version = runtimehooksv1.JSONMergePatchType, `{"spec":{"template":{"spec":{"version":"v1.34.0"}}}}`
+	const merge = runtimehooksv1.JSONMergePatchType
+	const version = `{"spec":{"template":{"spec":{"version":"v1.34.0"}}}}`
 	noConfig := func(set *clusterv1.MachineSet) { set.Spec.Template.Spec.Bootstrap = clusterv1.Bootstrap{} }
 	for name, tt := range map[string]struct {
 		extension func(*setRequest, *setResponse) error

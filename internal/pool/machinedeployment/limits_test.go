@@ -18,7 +18,8 @@ func TestLimits(t *testing.T) {
 		blocked string
 	}{
 		"a partition": {
-			limits: pool.Limits{MaxInFlight: 3, Partition: intstr.FromInt32(2)}, created: 1, blocked: "Partition",
+			limits: pool.Limits{MaxInFlight: 3,
+				Partition: intstr.FromInt32(2)}, created: 1, blocked: "Partition",
 		},
 		"an unknown policy": {limits: pool.Limits{Unknown: "two of them"}, blocked: "PolicyUnknown"},
 	} {

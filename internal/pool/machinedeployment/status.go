@@ -137,8 +137,8 @@ func (r *run) writeBlocked(present *metav1.Condition, why *pool.Decision) {
 	})
 }
 
-// heldBack returns why the limits of the UpdatePolicy let no other Machine begin until a person acts;
-// nil if they do.
+// heldBack returns why the limits of the UpdatePolicy let no other Machine begin until a person
+// acts; nil if they do.
 func heldBack(plan pool.Plan) *pool.Decision {
 	a := plan.Allowance
 	if a.More > 0 || !a.Reason.NeedsPerson() && a.Reason != pool.ReasonPartition {

@@ -94,11 +94,13 @@ func TestRequeueAfter(t *testing.T) {
 		begin, change func(*world)
 		want          time.Duration
 	}{
-		"nothing":                   {nothing, nothing, 0},
-		"rollout.after":             {nothing, after(time.Hour), time.Hour + time.Millisecond},
-		"kept, blocked":             {kept(nothing), (*world).upgrade, answerLifetime},
-		"kept, blocked, and after":  {kept(nothing), both((*world).upgrade, after(time.Hour)), answerLifetime},
-		"kept, blocked until after": {kept(nothing), both((*world).upgrade, after(time.Second)), time.Second + time.Millisecond},
+		"nothing":       {nothing, nothing, 0},
+		"rollout.after": {nothing, after(time.Hour), time.Hour + time.Millisecond},
+		"kept, blocked": {kept(nothing), (*world).upgrade, answerLifetime},
+		"kept, blocked, and after": {kept(nothing), both((*world).upgrade, after(time.Hour)),
+			answerLifetime},
+		"kept, blocked until after": {kept(nothing), both((*world).upgrade, after(time.Second)),
+			time.Second + time.Millisecond},
 		"kept, template missing":    {kept(inPlace), missing, answerLifetime},
 		"kept, missing, and paused": {kept(inPlace), both(missing, pause), 0},
 	} {
@@ -184,7 +186,8 @@ func TestRelevant(t *testing.T) {
 		facts         func(client.Object) any
 		want          bool
 	}{
-		"spec": {md, ofDeployment(func(md *clusterv1.MachineDeployment) { md.Generation++ }), deploymentFacts, true},
+		"spec": {md, ofDeployment(func(md *clusterv1.MachineDeployment) { md.Generation++ }),
+			deploymentFacts, true},
 		"annotation": {md, ofDeployment(func(md *clusterv1.MachineDeployment) {
 			md.Annotations = map[string]string{"a": "b"}
 		}), deploymentFacts, true},
@@ -192,35 +195,46 @@ func TestRelevant(t *testing.T) {
 			md.Status.Replicas = new(int32(1))
 		}), deploymentFacts, false},
 		"own condition": {md, ofDeployment(func(md *clusterv1.MachineDeployment) {
-			conditions.Set(md, condition(clusterv1.MachineDeploymentAvailableCondition, metav1.ConditionTrue, ""))
+			conditions.Set(md,
+				condition(clusterv1.MachineDeploymentAvailableCondition, metav1.ConditionTrue, ""))
 		}), deploymentFacts, false},
-		"Paused begins":   {md, paused(metav1.ConditionFalse, ""), deploymentFacts, true},
-		"Paused changes":  {paused(metav1.ConditionTrue, ""), paused(metav1.ConditionFalse, ""), deploymentFacts, true},
-		"Paused explains": {paused(metav1.ConditionTrue, "a"), paused(metav1.ConditionTrue, "b"), deploymentFacts, false},
-		"replicas":        {set, ofSet(func(s *clusterv1.MachineSet) { s.Status.Replicas = new(int32(1)) }), setFacts, true},
+		"Paused begins": {md, paused(metav1.ConditionFalse, ""), deploymentFacts, true},
+		"Paused changes": {paused(metav1.ConditionTrue, ""), paused(metav1.ConditionFalse, ""),
+			deploymentFacts, true},
+		"Paused explains": {paused(metav1.ConditionTrue, "a"), paused(metav1.ConditionTrue, "b"),
+			deploymentFacts, false},
+		"replicas": {set,
+			ofSet(func(s *clusterv1.MachineSet) { s.Status.Replicas = new(int32(1)) }), setFacts, true},
 		"available": {set, ofSet(func(s *clusterv1.MachineSet) {
 			s.Status.AvailableReplicas = new(int32(1))
 		}), setFacts, true},
-		"observed generation": {set, ofSet(func(s *clusterv1.MachineSet) { s.Status.ObservedGeneration++ }), setFacts, true},
+		"observed generation": {set,
+			ofSet(func(s *clusterv1.MachineSet) { s.Status.ObservedGeneration++ }), setFacts, true},
 		"versions": {set, ofSet(func(s *clusterv1.MachineSet) {
 			s.Status.Versions = []clusterv1.StatusVersion{{Version: "v1.33.0", Replicas: 1}}
 		}), setFacts, true},
-		"selector of the status": {set, ofSet(func(s *clusterv1.MachineSet) { s.Status.Selector = "a=b" }), setFacts, false},
+		"selector of the status": {set,
+			ofSet(func(s *clusterv1.MachineSet) { s.Status.Selector = "a=b" }), setFacts, false},
 		"owner": {set, ofSet(func(s *clusterv1.MachineSet) {
 			s.OwnerReferences = []metav1.OwnerReference{{Name: "md"}}
 		}), setFacts, true},
 		"managed fields": {set, ofSet(func(s *clusterv1.MachineSet) {
 			s.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "m"}}
 		}), setFacts, false},
-		"a condition of its Machines": {set, with(clusterv1.MachineSetMachinesReadyCondition, "a"), setFacts, true},
+		"a condition of its Machines": {set, with(clusterv1.MachineSetMachinesReadyCondition, "a"),
+			setFacts, true},
 		"its message": {
-			with(clusterv1.MachineSetMachinesReadyCondition, "a"), with(clusterv1.MachineSetMachinesReadyCondition, "b"), setFacts, true,
+			with(clusterv1.MachineSetMachinesReadyCondition,
+				"a"), with(clusterv1.MachineSetMachinesReadyCondition, "b"), setFacts, true,
 		},
-		"remediation":    {set, with(clusterv1.MachineSetRemediatingCondition, ""), setFacts, true},
-		"its ScalingUp":  {set, with(clusterv1.MachineSetScalingUpCondition, ""), setFacts, false},
-		"its Paused":     {set, with(clusterv1.PausedCondition, ""), setFacts, false},
-		"orphan, labels": {set, ofSet(func(s *clusterv1.MachineSet) { s.Labels = map[string]string{"pool": "md"} }), orphanFacts, true},
-		"orphan, status": {set, ofSet(func(s *clusterv1.MachineSet) { s.Status.Replicas = new(int32(1)) }), orphanFacts, false},
+		"remediation":   {set, with(clusterv1.MachineSetRemediatingCondition, ""), setFacts, true},
+		"its ScalingUp": {set, with(clusterv1.MachineSetScalingUpCondition, ""), setFacts, false},
+		"its Paused":    {set, with(clusterv1.PausedCondition, ""), setFacts, false},
+		"orphan, labels": {set,
+			ofSet(func(s *clusterv1.MachineSet) { s.Labels = map[string]string{"pool": "md"} }), orphanFacts,
+			true},
+		"orphan, status": {set,
+			ofSet(func(s *clusterv1.MachineSet) { s.Status.Replicas = new(int32(1)) }), orphanFacts, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -230,7 +244,8 @@ func TestRelevant(t *testing.T) {
 			}
 			tt.after.SetResourceVersion("2")
 			changes := objects.Changes(tt.facts)
-			if got := changes.Update(event.UpdateEvent{ObjectOld: before, ObjectNew: tt.after}); got != tt.want {
+			if got := changes.Update(event.UpdateEvent{ObjectOld: before,
+				ObjectNew: tt.after}); got != tt.want {
 				t.Errorf("passes: %t", got)
 			}
 			if !changes.Update(event.UpdateEvent{ObjectOld: before, ObjectNew: before}) {

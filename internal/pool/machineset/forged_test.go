@@ -42,8 +42,8 @@ func TestForgedTemplateMarks(t *testing.T) {
 	}
 }
 
-// TestMoveToAnotherGroup: no Machine moves into a MachineSet of another MachineDeployment or Cluster,
-// though both MachineSets are annotated for it.
+// TestMoveToAnotherGroup: no Machine moves into a MachineSet of another MachineDeployment or
+// Cluster, though both MachineSets are annotated for it.
 func TestMoveToAnotherGroup(t *testing.T) {
 	t.Parallel()
 	owner := func(name string) []metav1.OwnerReference {
@@ -60,7 +60,8 @@ func TestMoveToAnotherGroup(t *testing.T) {
 			s.OwnerReferences = owner("other")
 			s.OwnerReferences[0].UID = "another"
 		}, "which is of MachineDeployment other"},
-		"another Cluster": {func(s *clusterv1.MachineSet) { s.Spec.ClusterName = "other" }, "which is of Cluster other"},
+		"another Cluster": {func(s *clusterv1.MachineSet) { s.Spec.ClusterName = "other" },
+			"which is of Cluster other"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

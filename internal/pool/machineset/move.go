@@ -73,8 +73,8 @@ func (r *Run) MoveMachines(ctx context.Context, targetName string, count int) er
 	return errors.Join(errs...)
 }
 
-// mayGiveTo returns an error if a MachineSet belongs to another MachineDeployment or Cluster: who may
-// annotate two MachineSets must not be able to give the Machines of one group to another.
+// mayGiveTo returns an error if a MachineSet belongs to another MachineDeployment or Cluster: who
+// may annotate two MachineSets must not be able to give the Machines of one group to another.
 func (r *Run) mayGiveTo(target *clusterv1.MachineSet) error {
 	own, other := metav1.GetControllerOf(r.Set), metav1.GetControllerOf(target)
 	switch {
@@ -93,8 +93,8 @@ func (r *Run) mayGiveTo(target *clusterv1.MachineSet) error {
 // startMove is the part of a move that the old MachineSet does, in one request: after it the
 // Machine is one of the target, which waits for the MachineDeployment to count it. It is a patch,
 // not an apply: the Machine controller removes the marks, and an apply of this controller must
-// never put them back. A Machine that returns must not have begun its update: the patch requires the
-// version that was read.
+// never put them back. A Machine that returns must not have begun its update: the patch requires
+// the version that was read.
 func (r *Run) startMove(
 	ctx context.Context, d pool.Departure, target *clusterv1.MachineSet, unique string,
 ) error {

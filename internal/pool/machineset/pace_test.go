@@ -25,7 +25,8 @@ func TestStatusWaits(t *testing.T) {
 		m := w.machines()[0]
 		editStatus(w, &m, func(m *clusterv1.Machine) {
 			conditions.Set(m, metav1.Condition{
-				Type: clusterv1.MachineReadyCondition, Status: metav1.ConditionFalse, Reason: "R", Message: message,
+				Type: clusterv1.MachineReadyCondition, Status: metav1.ConditionFalse, Reason: "R",
+				Message: message,
 			})
 		})
 		w.Take()

@@ -117,7 +117,8 @@ func TestWrites(t *testing.T) {
 		"nothing to do": {existing, nil},
 		"scale down":    {scalesDown, [][]string{{"delete Machine", "patch-status MachineSet"}}},
 		"move": {moves, [][]string{
-			{"patch Machine", "patch-status MachineSet"}, metadata, {"patch-status MachineSet", "patch-status MachineSet"},
+			{"patch Machine", "patch-status MachineSet"}, metadata, {"patch-status MachineSet",
+				"patch-status MachineSet"},
 		}},
 		"counted": {counted, [][]string{
 			{"apply TestMachine", "apply TestConfig", "apply Machine", "patch Machine"}, {"patch-status MachineSet"},
@@ -147,7 +148,8 @@ func TestCrashes(t *testing.T) {
 	t.Parallel()
 	for name, scenario := range map[string]func(w *world) []string{
 		"create": creates, "scale down": scalesDown, "move": moves, "counted": counted, "relabel": relabels,
-		"remediate": remediates, "end": ends, "return": returnsCounted, "return, uncounted": returnsUncounted,
+		"remediate": remediates, "end": ends, "return": returnsCounted,
+		"return, uncounted": returnsUncounted,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -199,7 +201,8 @@ func TestMove(t *testing.T) {
 	if diff := cmp.Diff(want, marks(moved())); diff != "" {
 		t.Errorf("marks after it was counted (-want +got):\n%s", diff)
 	}
-	if got := moved(); got.Spec.Version != "v1.34.0" || got.Labels[clusterv1.MachineSetNameLabel] != "b" {
+	if got := moved(); got.Spec.Version != "v1.34.0" ||
+		got.Labels[clusterv1.MachineSetNameLabel] != "b" {
 		t.Errorf("version %s, labels %v", got.Spec.Version, got.Labels)
 	}
 	for _, group := range []string{"infrastructure", "bootstrap"} {

@@ -87,7 +87,8 @@ func returnsCounted(w *world) []string {
 	w.settle("a", "b")
 	editStatus(w, w.moved(), func(m *clusterv1.Machine) {
 		conditions.Set(m, metav1.Condition{
-			Type: v1alpha1.UpdateBlockedCondition, Status: metav1.ConditionTrue, Reason: v1alpha1.NoDecisionReason,
+			Type: v1alpha1.UpdateBlockedCondition, Status: metav1.ConditionTrue,
+			Reason: v1alpha1.NoDecisionReason,
 		})
 	})
 	return reverts(w)
@@ -131,8 +132,10 @@ func TestReturn(t *testing.T) {
 				t.Errorf("marks in the end (-want +got):\n%s", diff)
 			}
 			after := get(w, m.Name, &clusterv1.Machine{})
-			if !metav1.IsControlledBy(after, w.set("a")) || after.Spec.Version != "v1.33.0" || len(w.machines()) != 2 ||
-				after.Labels[clusterv1.MachineDeploymentUniqueLabel] != "a" || conditions.Has(after, v1alpha1.UpdateBlockedCondition) ||
+			if !metav1.IsControlledBy(after, w.set("a")) || after.Spec.Version != "v1.33.0" ||
+				len(w.machines()) != 2 ||
+				after.Labels[clusterv1.MachineDeploymentUniqueLabel] != "a" ||
+				conditions.Has(after, v1alpha1.UpdateBlockedCondition) ||
 				after.Annotations[v1alpha1.MovedFromAnnotation] != "" {
 				t.Errorf("in the end: %+v", after)
 			}
@@ -146,7 +149,8 @@ func (w *world) marks(name string) map[string]string {
 	all := map[string]string{}
 	annotations := get(w, name, &clusterv1.Machine{}).Annotations
 	for _, key := range []string{
-		clusterv1.UpdateInProgressAnnotation, clusterv1.PendingAcknowledgeMoveAnnotation, runtimev1.PendingHooksAnnotation,
+		clusterv1.UpdateInProgressAnnotation, clusterv1.PendingAcknowledgeMoveAnnotation,
+		runtimev1.PendingHooksAnnotation,
 	} {
 		if value, ok := annotations[key]; ok {
 			all[key] = value
@@ -172,7 +176,8 @@ func TestReturnMeetsBegin(t *testing.T) {
 		}
 		return nil, false
 	}
-	if err := w.reconcile("b"); !apierrors.IsConflict(err) && (err == nil || !strings.Contains(err.Error(), "onflict")) {
+	if err := w.reconcile("b"); !apierrors.IsConflict(err) &&
+		(err == nil || !strings.Contains(err.Error(), "onflict")) {
 		t.Errorf("error %v", err)
 	}
 	w.settle(sets[0])
@@ -189,7 +194,8 @@ func TestProof(t *testing.T) {
 	for name, prepare := range map[string]func(w *world){
 		"not kept": func(w *world) { w.policy = pool.SetPolicy{} },
 		"another engine": func(w *world) {
-			edit(w, w.set("a"), func(s *clusterv1.MachineSet) { delete(s.Annotations, v1alpha1.UpdateDecisionsAnnotation) })
+			edit(w, w.set("a"),
+				func(s *clusterv1.MachineSet) { delete(s.Annotations, v1alpha1.UpdateDecisionsAnnotation) })
 		},
 	} {
 		w := newWorld(t)

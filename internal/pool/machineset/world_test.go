@@ -82,7 +82,8 @@ func (w *world) restart() {
 		w.names++
 		return fmt.Sprintf("%0*d", length, w.names)
 	}
-	r.Policies = func(context.Context, *clusterv1.Cluster, *clusterv1.MachineDeployment) (pool.SetPolicy, error) {
+	r.Policies = func(context.Context, *clusterv1.Cluster,
+		*clusterv1.MachineDeployment) (pool.SetPolicy, error) {
 		return w.policy, nil
 	}
 	w.r = r

@@ -199,8 +199,9 @@ func (k *checker) deletes(m *machine) {
 	}
 }
 
-// stage: a machine at an old version is about to be touched. The canary and the batches say how many
-// machines may be, when so many are done. The batches are counted here as an UpdatePolicy says it.
+// stage: a machine at an old version is about to be touched. The canary and the batches say how
+// many machines may be, when so many are done. The batches are counted here as an UpdatePolicy says
+// it.
 func (k *checker) stage(g *group) {
 	l := g.update.Limits
 	if l == nil {
@@ -227,7 +228,8 @@ func (k *checker) stage(g *group) {
 		end += max(1, size(l.Batches[min(i, len(l.Batches)-1)]))
 	}
 	if touched := g.desired - left + 1; touched > end {
-		k.violate(g.cluster, "%d machines of %s are touched and %d done; the canary and the batches allow %d",
+		k.violate(g.cluster, "%d machines of %s are touched and %d done; "+
+			"the canary and the batches allow %d",
 			touched, g.name, done, end)
 	}
 }

@@ -92,8 +92,8 @@ type Update struct {
 	Timings Timings
 	// Domains are the failure domains that the machines are spread over, one after the other; none is one without a name.
 	Domains []string
-	// Labels are those of the machines that count for the order of Limits, one after the other. See
-	// place for machines that are made anew.
+	// Labels are those of the machines that count for the order of Limits, one after the other. If
+	// there are several, machines that replace others have none.
 	Labels []map[string]string
 }
 

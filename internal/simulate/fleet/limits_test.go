@@ -43,9 +43,11 @@ func TestRolloutLimits(t *testing.T) {
 	}{
 		"none": {update: inPlace, want: work},
 		"a canary and batches": {
-			update: inPlace, limits: &pool.Limits{Canary: number(2), Batches: []intstr.IntOrString{number(4)}}, want: 4 * work,
+			update: inPlace, limits: &pool.Limits{Canary: number(2),
+				Batches: []intstr.IntOrString{number(4)}}, want: 4 * work,
 		},
-		"a canary of 25 %": {update: inPlace, limits: &pool.Limits{Canary: percent("25%")}, want: 2 * work},
+		"a canary of 25 %": {update: inPlace, limits: &pool.Limits{Canary: percent("25%")},
+			want: 2 * work},
 		"a canary of 25 %, its first machine alone": {
 			update: first, limits: &pool.Limits{Canary: percent("25%")}, want: 3*work + asked,
 		},
@@ -70,7 +72,8 @@ func TestRolloutLimits(t *testing.T) {
 			r := mustRun(t, Config{Begin: epoch, Verify: true, Clusters: []Cluster{{
 				Name: "c", Target: v(30), Source: offer(29, 30),
 				ControlPlane: ControlPlane{Version: v(29), Replicas: 1, Update: replace},
-				Pools:        []Pool{{Name: "p", Version: v(29), Replicas: 12, MaxUnavailable: 12, Update: pool}},
+				Pools: []Pool{{Name: "p", Version: v(29), Replicas: 12, MaxUnavailable: 12,
+					Update: pool}},
 			}}}, 1)
 			if r.Violation != nil {
 				t.Fatalf("%+v", r.Violation)
@@ -103,8 +106,9 @@ func TestLimitThatBounds(t *testing.T) {
 		Create: FixedDuration(10 * time.Minute), Delete: FixedDuration(2 * time.Minute),
 	}}
 	for want, limits := range map[string]pool.Limits{
-		"maxInFlight 2":    {MaxInFlight: 2, Canary: intstr.FromInt32(1)},
-		"batches 1":        {Canary: intstr.FromInt32(1), Batches: []intstr.IntOrString{intstr.FromInt32(1)}},
+		"maxInFlight 2": {MaxInFlight: 2, Canary: intstr.FromInt32(1)},
+		"batches 1": {Canary: intstr.FromInt32(1),
+			Batches: []intstr.IntOrString{intstr.FromInt32(1)}},
 		"canary 75%":       {Canary: intstr.FromString("75%")},
 		"maxUnavailable 4": {MaxInFlight: 12},
 	} {
@@ -115,7 +119,8 @@ func TestLimitThatBounds(t *testing.T) {
 			r := mustRun(t, Config{Begin: epoch, Verify: true, Clusters: []Cluster{{
 				Name: "c", Target: v(30), Source: offer(29, 30),
 				ControlPlane: ControlPlane{Version: v(29), Replicas: 1, Update: replace},
-				Pools:        []Pool{{Name: "p", Version: v(29), Replicas: 12, MaxUnavailable: 4, Update: update}},
+				Pools: []Pool{{Name: "p", Version: v(29), Replicas: 12, MaxUnavailable: 4,
+					Update: update}},
 			}}}, 1)
 			if r.Violation != nil || r.Outcome != Completed {
 				t.Fatalf("%s: %+v", r.Outcome, r.Violation)
@@ -148,7 +153,8 @@ func TestPartitionHoldsNobodyYet(t *testing.T) {
 			r := mustRun(t, Config{Begin: epoch, Verify: true, Horizon: tt.horizon, Clusters: []Cluster{{
 				Name: "c", Target: v(30), Source: offer(29, 30),
 				ControlPlane: ControlPlane{Version: v(29), Replicas: 1},
-				Pools:        []Pool{{Name: "p", Version: v(29), Replicas: 12, MaxUnavailable: 1, Update: update}},
+				Pools: []Pool{{Name: "p", Version: v(29), Replicas: 12, MaxUnavailable: 1,
+					Update: update}},
 			}}}, 1)
 			if held := strings.Contains(r.Why, "partition 3"); held != tt.held || r.Outcome == Completed {
 				t.Errorf("the outcome is %s because of %q", r.Outcome, r.Why)

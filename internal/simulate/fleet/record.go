@@ -34,8 +34,8 @@ type operation struct {
 	held      bool
 	heldSince time.Duration
 	holding   time.Duration
-	// limited says why the limits of the policy let no more machines begin, since a time; limiting is how
-	// long each reason has.
+	// limited says why the limits of the policy let no more machines begin, since a time; limiting is
+	// how long each reason has.
 	limited      pool.Reason
 	limitedSince time.Duration
 	limiting     map[pool.Reason]time.Duration
@@ -65,8 +65,8 @@ func (s *sim) stall(g *group, failed int) {
 	o.stalls, o.stallsFrom = o.failed > 0 && o.failed == g.updating && g.coming+g.going == 0, s.now
 }
 
-// limit notes that the limits of the policy bound the group from now on; an empty reason means that they
-// do not.
+// limit notes that the limits of the policy bound the group from now on; an empty reason means that
+// they do not.
 func (o *operation) limit(reason pool.Reason, now time.Duration) {
 	if o == nil {
 		return
@@ -199,8 +199,8 @@ func (s *sim) endOperation(g *group) {
 	g.op = nil
 }
 
-// bound returns how long the limits of the policy bounded the group, and the reason that did so for the
-// longest time.
+// bound returns how long the limits of the policy bounded the group, and the reason that did so for
+// the longest time.
 func (o *operation) bound() (total time.Duration, most pool.Reason) {
 	for _, reason := range slices.Sorted(maps.Keys(o.limiting)) {
 		total += o.limiting[reason]
@@ -271,7 +271,8 @@ func (s *sim) result(outcome Outcome) Run {
 	return r
 }
 
-// whyHeld says which limits hold groups of the cluster, and what else went wrong last; empty for nothing.
+// whyHeld says which limits hold groups of the cluster, and what else went wrong last; empty for
+// nothing.
 func (c *cluster) whyHeld() string {
 	var causes []string
 	for _, g := range c.groups {

@@ -85,7 +85,7 @@ func (s *sim) takeOld(g *group) *machine {
 
 // create asks the provider for a machine.
 func (s *sim) create(g *group) {
-	m := &machine{made: g.template, state: coming, anew: true, since: s.now}
+	m := &machine{made: g.template, state: coming, replaces: true, since: s.now}
 	s.adopt(g, m)
 	g.countChange(m, 1)
 	t := &g.update.Timings
@@ -180,7 +180,7 @@ func (s *sim) startUpdate(m *machine) {
 		s.check.moves(m)
 	}
 	m.state, m.made, m.decision = updating, g.template, g.decision
-	m.anew, m.since = false, s.now
+	m.replaces, m.since = false, s.now
 	g.countChange(m, 1)
 	s.poll(m, s.react(g, m.subject))
 }

@@ -166,7 +166,7 @@ func (s *sim) member(m *machine) pool.Member {
 	if v.New {
 		v.Set, v.Available = newSet, m.state == idle
 	}
-	if v.Available && m.anew {
+	if v.Available && m.replaces {
 		v.Soaks = s.cfg.Begin.Add(m.readyAt)
 	}
 	if m.state != idle {
@@ -179,15 +179,15 @@ func (s *sim) member(m *machine) pool.Member {
 }
 
 // place returns the place of a machine in the order of its policy. The machines of a group have
-// labels in turn. Several of them were set on machines, so that machines which are made anew have
-// none; a single one is the template's.
-func (s *sim) place(g *group, m *machine, anew bool) pool.Place {
+// labels in turn. Several of them were set on machines, so a machine that replaces another one has
+// none. A single one is the template's.
+func (s *sim) place(g *group, m *machine, replaces bool) pool.Place {
 	u := g.update
 	if u.Limits == nil || !u.Limits.Order.IsSet() {
 		return pool.Place{}
 	}
 	var labels map[string]string
-	if n := len(u.Labels); n == 1 || n > 1 && !anew {
+	if n := len(u.Labels); n == 1 || n > 1 && !replaces {
 		labels = u.Labels[g.made%uint64(n)]
 	}
 	return u.Limits.Order.Place(labels, s.domains[m.domain].name)

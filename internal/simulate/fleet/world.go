@@ -141,10 +141,10 @@ type machine struct {
 	domain  int32
 	state   state
 	failed  bool
-	// anew says that it was created in the place of another one and not updated since. since is when
-	// that, or its last update, was asked for.
-	anew  bool
-	since time.Duration
+	// replaces says that it was created in the place of another one and not updated since. since is
+	// when that, or its last update, was asked for.
+	replaces bool
+	since    time.Duration
 	// place is that in the order of the policy.
 	place pool.Place
 
@@ -272,7 +272,7 @@ func (s *sim) adopt(g *group, m *machine) {
 	m.group, m.id = g, int32(len(s.machines)) //nolint:gosec // bounded by memory
 	m.subject = mix(uint64(g.id)) ^ g.made
 	m.domain = s.domainOf(g, g.made)
-	m.place = s.place(g, m, m.anew)
+	m.place = s.place(g, m, m.replaces)
 	g.made++
 	g.machines = append(g.machines, m)
 	s.machines = append(s.machines, m)

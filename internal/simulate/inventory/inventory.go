@@ -70,7 +70,9 @@ func (e *BlockedError) Error() string {
 
 // FromObjects reads clusters into a scenario. The error is a *BlockedError, or about a field that cannot be understood.
 func FromObjects(clusters []Cluster) (Read, error) {
-	r := &reader{sources: map[string]plan.Source{}, policies: map[string]*policy{}, managed: sets.New[string]()}
+	r := &reader{
+		sources: map[string]plan.Source{}, policies: map[string]*policy{}, managed: sets.New[string](),
+	}
 	namespaces := sets.New[string]()
 	for _, c := range clusters {
 		namespaces.Insert(c.Objects.Cluster.Namespace)
@@ -238,7 +240,9 @@ func (r *reader) update(c Cluster, g snapshot.UpdateGroup, u cover.Update) (name
 
 // replaced returns the policy of a group whose machines are replaced: windlass manager applies its
 // limits to MachineDeployments.
-func (r *reader) replaced(c Cluster, g snapshot.UpdateGroup, selected updatepolicy.Selected) string {
+func (r *reader) replaced(
+	c Cluster, g snapshot.UpdateGroup, selected updatepolicy.Selected,
+) string {
 	if c.Engine != v1alpha1.EngineManager || selected.Name == "" || g.ControlPlane {
 		return ""
 	}
@@ -246,10 +250,10 @@ func (r *reader) replaced(c Cluster, g snapshot.UpdateGroup, selected updatepoli
 	return name
 }
 
-// use notes that a policy counts for a group, and returns its name in the scenario. A policy of which a
-// group's machines are replaced although the policy asks for updates in place, and one of a Cluster
-// without windlass manager beside Clusters with it, are policies of their own there. No name of an object
-// contains a slash.
+// use notes that a policy counts for a group, and returns its name in the scenario. A policy of
+// which a group's machines are replaced although the policy asks for updates in place, and one of a
+// Cluster without windlass manager beside Clusters with it, are policies of their own there. No
+// name of an object contains a slash.
 func (r *reader) use(
 	c Cluster, selected updatepolicy.Selected, replaced bool,
 ) (name string, p *policy) {
@@ -265,7 +269,8 @@ func (r *reader) use(
 	p = r.policies[name]
 	if p == nil {
 		p = &policy{
-			selected: selected, updaters: map[string]v1alpha1.Updater{}, manager: manager, replaced: replaced,
+			selected: selected, updaters: map[string]v1alpha1.Updater{},
+			manager: manager, replaced: replaced,
 		}
 		r.policies[name] = p
 	}

@@ -297,14 +297,15 @@ func TestSurgesThatTheGuardRefuses(t *testing.T) {
 	}
 }
 
-// TestSurgeOfOurEngine: windlass manager makes no machine more in a group whose machines are kept, and
-// updates at least one at a time.
+// TestSurgeOfOurEngine: windlass manager makes no machine more in a group whose machines are kept,
+// and updates at least one at a time.
 func TestSurgeOfOurEngine(t *testing.T) {
 	t.Parallel()
 	c := read(t, updates()...)
 	c.Engine = v1alpha1.EngineManager
 	controlPlane(&c, 3, map[string]any{"maxSurge": int64(0)})
-	deployment(&c, clusterv1.MachineDeploymentRolloutStrategyRollingUpdate{MaxSurge: new(intstr.FromInt32(2))})
+	deployment(&c,
+		clusterv1.MachineDeploymentRolloutStrategyRollingUpdate{MaxSurge: new(intstr.FromInt32(2))})
 	s := translate(t, c)
 	limits := s.Config.Clusters[0].Pools[0].Limits()
 	if limits.Surge != 0 || limits.Unavailable != 1 {
@@ -325,7 +326,8 @@ func translate(t *testing.T, clusters ...inventory.Cluster) scenario.Simulation 
 	return s
 }
 
-// TestSurgesAreThoseOfTheObjects: what objects leave out is Cluster API's default, and not that of a scenario.
+// TestSurgesAreThoseOfTheObjects: what objects leave out is Cluster API's default, and not that of
+// a scenario.
 func TestSurgesAreThoseOfTheObjects(t *testing.T) {
 	t.Parallel()
 	c := read(t, updates()...)

@@ -109,7 +109,7 @@ type Pool struct {
 	MaxSurge       *intstr.IntOrString `json:"maxSurge,omitempty"`
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 	// Labels are those of the machines that count for Rollout.Order, one after the other as with
-	// FailureDomains. Several of them were set on machines: machines that are made anew have none. A
+	// FailureDomains. Several of them were set on machines: machines that replace others have none. A
 	// single one is the template's.
 	Labels []map[string]string `json:"labels,omitempty"`
 	// MaxMinorStep bounds how many minors the pool can be moved at once. Without it, it follows from the policy's updaters.
@@ -140,8 +140,8 @@ type Policy struct {
 	MaxInFlight int `json:"maxInFlight,omitempty"`
 	// Canary is 1 if the first machine of each MachineDeployment is updated alone, until its update has finished or failed finally; 0 if not; 1 by default.
 	Canary *int `json:"canary,omitempty"`
-	// Rollout is what windlass manager applies to the rollouts of MachineDeployments. Without it another engine
-	// drives the clusters.
+	// Rollout is what windlass manager applies to the rollouts of MachineDeployments. Without it
+	// another engine drives the clusters.
 	Rollout *Rollout `json:"rollout,omitempty"`
 	// Drain has nodes drained before the first updater that needs it; false by default.
 	Drain *bool `json:"drain,omitempty"`
@@ -157,8 +157,8 @@ type Policy struct {
 	Updaters []Updater `json:"updaters,omitempty"`
 }
 
-// Rollout are the limits of an UpdatePolicy that only windlass manager reads. Numbers and percentages are
-// of the machines of a MachineDeployment.
+// Rollout are the limits of an UpdatePolicy that only windlass manager reads. Numbers and
+// percentages are of the machines of a MachineDeployment.
 type Rollout struct {
 	// Canary is how many machines go first; 1 by default. One that fails holds the rollout.
 	Canary *intstr.IntOrString `json:"canary,omitempty"`

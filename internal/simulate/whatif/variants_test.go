@@ -208,7 +208,8 @@ func TestMoreAtOnceIsNeverLess(t *testing.T) {
 // TestMoreMachinesRaisesLimits: maxInFlight of windlass manager is raised in a copy.
 func TestMoreMachinesRaisesLimits(t *testing.T) {
 	limits := &pool.Limits{MaxInFlight: 3}
-	c := fleetOf(fleet.Pool{Name: "p", Replicas: 50, MaxUnavailable: 50, Update: fleet.Update{Limits: limits}})
+	c := fleetOf(fleet.Pool{Name: "p", Replicas: 50, MaxUnavailable: 50,
+		Update: fleet.Update{Limits: limits}})
 	got := change(t, c, "twice the machines at once")
 	if n := got.Clusters[0].Pools[0].Update.Limits.MaxInFlight; n != 6 || limits.MaxInFlight != 3 {
 		t.Errorf("maxInFlight is %d, and that of the given fleet %d", n, limits.MaxInFlight)

@@ -39,7 +39,8 @@ func (p *plane) list(ctx context.Context, t *testing.T, kind string) []unstructu
 	list.SetGroupVersionKind(schema.GroupVersionKind{
 		Group: kinds()[kind], Version: clusterv1.GroupVersion.Version, Kind: kind + "List",
 	})
-	if err := p.Client.List(ctx, list, client.InNamespace(rig.PoolsCluster)); err != nil && ctx.Err() == nil {
+	if err := p.Client.List(ctx, list, client.InNamespace(rig.PoolsCluster)); err != nil &&
+		ctx.Err() == nil {
 		t.Fatal(err)
 	}
 	return list.Items
@@ -106,8 +107,10 @@ func placeholders(pool string, objects []unstructured.Unstructured) *strings.Rep
 // one goes when the other one owns all that it had written.
 func dropped(key string) bool {
 	return slices.Contains([]string{
-		"uid", "resourceVersion", "generation", "observedGeneration", "creationTimestamp", "lastTransitionTime", "time", "message",
-		"lastUpdated", "token", "machineID", "systemUUID", "bootID", "addresses", "certificatesExpiryDate", "dataSecretCreated", "f:message", ".",
+		"uid", "resourceVersion", "generation", "observedGeneration", "creationTimestamp",
+		"lastTransitionTime", "time", "message",
+		"lastUpdated", "token", "machineID", "systemUUID", "bootID", "addresses",
+		"certificatesExpiryDate", "dataSecretCreated", "f:message", ".",
 	}, key)
 }
 
@@ -121,7 +124,8 @@ func clean(value any) any {
 				continue
 			}
 			cleaned[key] = clean(field)
-			if slices.Contains([]string{v1alpha1.LastUpdateAnnotation, v1alpha1.UpdateDecisionsAnnotation}, key) {
+			if slices.Contains([]string{v1alpha1.LastUpdateAnnotation, v1alpha1.UpdateDecisionsAnnotation},
+				key) {
 				cleaned[key] = "any"
 			}
 		}

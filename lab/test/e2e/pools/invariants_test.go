@@ -35,7 +35,8 @@ type limits struct {
 func limitsOf(pool rig.Pool) limits {
 	replicas := int(pool.Replicas)
 	l := limits{
-		replicas: replicas, most: replicas + int(pool.MaxSurge), least: replicas - int(pool.MaxUnavailable),
+		replicas: replicas, most: replicas + int(pool.MaxSurge),
+		least:    replicas - int(pool.MaxUnavailable),
 		updating: int(pool.MaxUnavailable),
 	}
 	if pool.NoPolicy {
@@ -60,7 +61,8 @@ func (p *plane) checkLimits(t *testing.T, pool string, l limits) {
 		}
 		for rule, message := range r.check(l) {
 			if !broken[rule] {
-				t.Errorf("pool %s at revision %d (%s %s): %s: %s", pool, f.Revision, f.Kind, f.Name, rule, message)
+				t.Errorf("pool %s at revision %d (%s %s): %s: %s", pool, f.Revision, f.Kind, f.Name, rule,
+					message)
 			}
 			broken[rule] = true
 		}
@@ -94,13 +96,15 @@ func (r *replay) see(f history.Fact) {
 
 // live returns the Machines that are not being deleted.
 func (r *replay) live() []history.Fact {
-	return slices.DeleteFunc(slices.Collect(maps.Values(r.machines)), func(f history.Fact) bool { return f.Deleting })
+	return slices.DeleteFunc(slices.Collect(maps.Values(r.machines)),
+		func(f history.Fact) bool { return f.Deleting })
 }
 
 func (r *replay) available() int {
 	n := 0
 	for _, f := range r.live() {
-		if c := f.Condition(clusterv1.MachineAvailableCondition); c != nil && c.Status == metav1.ConditionTrue {
+		if c := f.Condition(clusterv1.MachineAvailableCondition); c != nil &&
+			c.Status == metav1.ConditionTrue {
 			n++
 		}
 	}
@@ -150,7 +154,8 @@ func (r *replay) check(l limits) map[string]string {
 			updating++
 		}
 		if owner := metav1.GetControllerOf(f.Object); owner == nil || owner.Kind != kindSet {
-			broken["each Machine has one MachineSet"] = fmt.Sprintf("%s is owned by %v", f.Name, f.Object.GetOwnerReferences())
+			broken["each Machine has one MachineSet"] = fmt.Sprintf("%s is owned by %v", f.Name,
+				f.Object.GetOwnerReferences())
 		}
 	}
 	asked := 0

@@ -22,7 +22,8 @@ const killedPrefix = "killed-"
 // killedPools are in the middle of a rollout while the manager is killed and frozen.
 func killedPools() []rig.Pool {
 	return []rig.Pool{
-		{Name: killedPrefix + "kept", Replicas: 4, MaxUnavailable: 2, Policy: v1alpha1.UpdatePolicySpec{MaxInFlight: 2}},
+		{Name: killedPrefix + "kept", Replicas: 4, MaxUnavailable: 2,
+			Policy: v1alpha1.UpdatePolicySpec{MaxInFlight: 2}},
 		{Name: killedPrefix + "replaced", Replicas: 3, MaxSurge: 1, NoPolicy: true},
 	}
 }

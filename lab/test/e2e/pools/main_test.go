@@ -67,7 +67,8 @@ func start(t *testing.T) (context.Context, *plane) {
 	if long() {
 		limit = longTimeout
 	}
-	ctx, cancel := context.WithTimeoutCause(t.Context(), limit, fmt.Errorf("it took longer than %s", limit))
+	ctx, cancel := context.WithTimeoutCause(t.Context(), limit,
+		fmt.Errorf("it took longer than %s", limit))
 	t.Cleanup(cancel)
 	t.Logf("the seed is %d", *seed)
 	p := &plane{Plane: rig.StartWithExtension(ctx, t, setup.EngineWindlass)}

@@ -79,7 +79,8 @@ func (p *plane) createUpdater(ctx context.Context, t *testing.T) {
 		}
 	}
 	p.NewUpdater(ctx, t, setup.SimulatedUpdater{Name: "kept", Selector: &metav1.LabelSelector{
-		MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "pool", Operator: metav1.LabelSelectorOpIn, Values: kept}},
+		MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "pool",
+			Operator: metav1.LabelSelectorOpIn, Values: kept}},
 	}})
 }
 
@@ -110,9 +111,11 @@ func (p *plane) marks(ctx context.Context, t *testing.T) (found []string) {
 			}
 			for _, key := range slices.Sorted(maps.Keys(o.GetAnnotations())) {
 				windlass := []string{
-					v1alpha1.UpdateProgressAnnotation, v1alpha1.MovedFromAnnotation, v1alpha1.ReturnMachinesAnnotation,
+					v1alpha1.UpdateProgressAnnotation, v1alpha1.MovedFromAnnotation,
+					v1alpha1.ReturnMachinesAnnotation,
 				}
-				if strings.HasPrefix(key, "in-place-updates.internal.cluster.x-k8s.io/") || slices.Contains(windlass, key) {
+				if strings.HasPrefix(key, "in-place-updates.internal.cluster.x-k8s.io/") ||
+					slices.Contains(windlass, key) {
 					found = append(found, fmt.Sprintf("%s %s keeps %s", kind, o.GetName(), key))
 				}
 			}

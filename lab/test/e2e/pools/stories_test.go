@@ -50,21 +50,25 @@ func (p *plane) stories() []story {
 	}
 	return []story{
 		{rig.Pool{Name: "canary", Replicas: 3, MaxUnavailable: 3, Policy: policy(nil)}, p.testCanary},
-		{rig.Pool{Name: "budget", Replicas: 4, MaxUnavailable: 2, Policy: policy(func(s *v1alpha1.UpdatePolicySpec) {
-			s.Canary = new(intstr.FromInt32(0))
-		})}, p.testBudget},
-		{rig.Pool{Name: "racks", Replicas: 4, MaxUnavailable: 1, Policy: policy(func(s *v1alpha1.UpdatePolicySpec) {
-			s.Canary, s.OnDelete = new(intstr.FromInt32(0)), v1alpha1.OnDeleteInPlace
-			s.Order = v1alpha1.UpdateOrder{Labels: []string{rackLabel}, OneAtATime: true}
-		})}, p.testRacks},
+		{rig.Pool{Name: "budget", Replicas: 4, MaxUnavailable: 2,
+			Policy: policy(func(s *v1alpha1.UpdatePolicySpec) {
+				s.Canary = new(intstr.FromInt32(0))
+			})}, p.testBudget},
+		{rig.Pool{Name: "racks", Replicas: 4, MaxUnavailable: 1,
+			Policy: policy(func(s *v1alpha1.UpdatePolicySpec) {
+				s.Canary, s.OnDelete = new(intstr.FromInt32(0)), v1alpha1.OnDeleteInPlace
+				s.Order = v1alpha1.UpdateOrder{Labels: []string{rackLabel}, OneAtATime: true}
+			})}, p.testRacks},
 		{rig.Pool{Name: blockedPool, Replicas: 2, MaxUnavailable: 1, Policy: policy(nil)}, p.testBlocked},
 		{rig.Pool{Name: "growing", Replicas: 2, MaxUnavailable: 1, Policy: policy(nil)}, p.testGrowing},
-		{rig.Pool{Name: "reverted", Replicas: 3, MaxUnavailable: 3, Policy: policy(func(s *v1alpha1.UpdatePolicySpec) {
-			s.MaxInFlight, s.Canary = 1, new(intstr.FromInt32(0))
-		})}, p.testReverted},
-		{rig.Pool{Name: "health", Replicas: 3, MaxUnavailable: 1, Policy: policy(func(s *v1alpha1.UpdatePolicySpec) {
-			s.OnFailure = v1alpha1.FailureRemediate
-		})}, p.testHealth},
+		{rig.Pool{Name: "reverted", Replicas: 3, MaxUnavailable: 3,
+			Policy: policy(func(s *v1alpha1.UpdatePolicySpec) {
+				s.MaxInFlight, s.Canary = 1, new(intstr.FromInt32(0))
+			})}, p.testReverted},
+		{rig.Pool{Name: "health", Replicas: 3, MaxUnavailable: 1,
+			Policy: policy(func(s *v1alpha1.UpdatePolicySpec) {
+				s.OnFailure = v1alpha1.FailureRemediate
+			})}, p.testHealth},
 	}
 }
 
@@ -74,7 +78,8 @@ func (p *plane) testStories(ctx context.Context, t *testing.T) {
 	for _, s := range p.stories() {
 		t.Run(s.pool.Name, func(t *testing.T) {
 			t.Parallel()
-			u := p.NewUpdater(ctx, t, setup.SimulatedUpdater{Name: s.pool.Name, Selector: rig.Labelled("pool", s.pool.Name)})
+			u := p.NewUpdater(ctx, t,
+				setup.SimulatedUpdater{Name: s.pool.Name, Selector: rig.Labelled("pool", s.pool.Name)})
 			s.test(ctx, t, s.pool, u)
 		})
 	}
@@ -101,10 +106,11 @@ func started(ctx context.Context, t *testing.T, u *rig.Updater) int {
 // updating returns the Machines of a pool on which an updater is at work.
 func (p *plane) updating(ctx context.Context, t *testing.T, pool string) []clusterv1.Machine {
 	t.Helper()
-	return slices.DeleteFunc(p.MachinesOf(ctx, t, rig.PoolsCluster, pool), func(m clusterv1.Machine) bool {
-		progress := rig.ProgressOf(&m)
-		return progress == nil || progress.Phase != inplace.Updating
-	})
+	return slices.DeleteFunc(p.MachinesOf(ctx, t, rig.PoolsCluster, pool),
+		func(m clusterv1.Machine) bool {
+			progress := rig.ProgressOf(&m)
+			return progress == nil || progress.Phase != inplace.Updating
+		})
 }
 
 // testCanary has the update of a pool's first machine fail. It stays unavailable. The updater
@@ -181,7 +187,8 @@ func (p *plane) testRacks(ctx context.Context, t *testing.T, pool rig.Pool, u *r
 	machines := p.MachinesOf(ctx, t, rig.PoolsCluster, pool.Name)
 	for i := range machines {
 		rack := map[string]any{rackLabel: []string{"a", "b", "b", "a"}[i]}
-		rig.Patch(ctx, t, p.Client, &machines[i], map[string]any{"metadata": map[string]any{"labels": rack}})
+		rig.Patch(ctx, t, p.Client, &machines[i],
+			map[string]any{"metadata": map[string]any{"labels": rack}})
 	}
 	u.Behave(ctx, t, stalling)
 	p.Send(ctx, t, pool.Name, nextVersion)
@@ -193,7 +200,8 @@ func (p *plane) testRacks(ctx context.Context, t *testing.T, pool rig.Pool, u *r
 	})
 	for _, m := range p.updating(ctx, t, pool.Name) {
 		if m.Labels[rackLabel] != "a" {
-			t.Errorf("Machine %s of rack %s is being updated, want those of rack a", m.Name, m.Labels[rackLabel])
+			t.Errorf("Machine %s of rack %s is being updated, want those of rack a", m.Name,
+				m.Labels[rackLabel])
 		}
 	}
 	u.Behave(ctx, t, working)
@@ -281,7 +289,8 @@ func (p *plane) testReverted(ctx context.Context, t *testing.T, pool rig.Pool, u
 		t.Errorf("the updater has begun with %d machines, want 1", n)
 	}
 	u.Behave(ctx, t, working)
-	p.BlockedOwner(ctx, t, pool.Name, func(c *metav1.Condition) bool { return c.Reason == kubeletAhead })
+	p.BlockedOwner(ctx, t, pool.Name,
+		func(c *metav1.Condition) bool { return c.Reason == kubeletAhead })
 	p.awaitOthers(ctx, t, pool.Name, first.UID)
 	if n := started(ctx, t, u); n != 1 {
 		t.Errorf("the updater has begun with %d machines after the revert, want 1", n)
@@ -367,7 +376,8 @@ func (p *plane) testDown(ctx context.Context, t *testing.T) {
 }
 
 // awaitUpdate waits until a Machine of a pool is being updated, and returns it.
-func (p *plane) awaitUpdate(ctx context.Context, t *testing.T, pool string) (first clusterv1.Machine) {
+func (p *plane) awaitUpdate(ctx context.Context, t *testing.T,
+	pool string) (first clusterv1.Machine) {
 	t.Helper()
 	p.History.Await(ctx, t, "waiting for an update", func() string {
 		all := p.updating(ctx, t, pool)
@@ -384,14 +394,15 @@ func downPool() rig.Pool { return keptPool("down") }
 
 func (p *plane) awaitGone(ctx context.Context, t *testing.T, pool string, uid types.UID) {
 	t.Helper()
-	p.History.Await(ctx, t, "waiting until an unhealthy machine of "+pool+" is replaced", func() string {
-		for _, m := range p.MachinesOf(ctx, t, rig.PoolsCluster, pool) {
-			if m.UID == uid {
-				return fmt.Sprintf("Machine %s is there; its conditions are %+v", m.Name, m.Status.Conditions)
+	p.History.Await(ctx, t, "waiting until an unhealthy machine of "+pool+" is replaced",
+		func() string {
+			for _, m := range p.MachinesOf(ctx, t, rig.PoolsCluster, pool) {
+				if m.UID == uid {
+					return fmt.Sprintf("Machine %s is there; its conditions are %+v", m.Name, m.Status.Conditions)
+				}
 			}
-		}
-		return ""
-	})
+			return ""
+		})
 }
 
 func (p *plane) uids(ctx context.Context, t *testing.T, pool string) (all []types.UID) {
@@ -405,7 +416,8 @@ func (p *plane) uids(ctx context.Context, t *testing.T, pool string) (all []type
 func (p *plane) scale(ctx context.Context, t *testing.T, pool string, replicas int32) {
 	t.Helper()
 	scale := &autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: replicas}}
-	err := p.Client.SubResource("scale").Update(ctx, rig.MachineDeployment(pool), client.WithSubResourceBody(scale))
+	err := p.Client.SubResource("scale").Update(ctx, rig.MachineDeployment(pool),
+		client.WithSubResourceBody(scale))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -47,8 +47,10 @@ func setOf(version string) func(history.Fact) bool {
 func keepStages() []stage {
 	return []stage{
 		{"the MachineSet is new", setOf(nextVersion)},
-		{"a move is announced", annotated(kindSet, clusterv1.MachineSetMoveMachinesToMachineSetAnnotation)},
-		{"a Machine has moved", annotated(history.KindMachine, clusterv1.PendingAcknowledgeMoveAnnotation)},
+		{"a move is announced",
+			annotated(kindSet, clusterv1.MachineSetMoveMachinesToMachineSetAnnotation)},
+		{"a Machine has moved",
+			annotated(history.KindMachine, clusterv1.PendingAcknowledgeMoveAnnotation)},
 		{"a move is acknowledged", annotated(kindSet, clusterv1.AcknowledgedMoveAnnotation)},
 		{"a Machine has its new version", func(f history.Fact) bool {
 			return f.Kind == history.KindMachine && f.Version == nextVersion
@@ -69,12 +71,15 @@ func keepStages() []stage {
 func rollStages() []stage {
 	return []stage{
 		{"the MachineSet is new", setOf(nextVersion)},
-		{"a Machine is created", func(f history.Fact) bool { return f.Kind == history.KindMachine && f.Version == nextVersion }},
-		{"a new Machine is ready", func(f history.Fact) bool { return f.Kind == history.KindMachine && f.At(nextVersion) }},
+		{"a Machine is created",
+			func(f history.Fact) bool { return f.Kind == history.KindMachine && f.Version == nextVersion }},
+		{"a new Machine is ready",
+			func(f history.Fact) bool { return f.Kind == history.KindMachine && f.At(nextVersion) }},
 		{"a Machine is being deleted", func(f history.Fact) bool {
 			return f.Kind == history.KindMachine && f.Deleting && !f.Gone
 		}},
-		{"a Machine is gone", func(f history.Fact) bool { return f.Kind == history.KindMachine && f.Gone }},
+		{"a Machine is gone",
+			func(f history.Fact) bool { return f.Kind == history.KindMachine && f.Gone }},
 	}
 }
 
@@ -85,7 +90,8 @@ type swap struct {
 }
 
 func keptPool(name string) rig.Pool {
-	return rig.Pool{Name: keepPrefix + name, Replicas: 2, MaxUnavailable: 1, Policy: v1alpha1.UpdatePolicySpec{MaxInFlight: 2}}
+	return rig.Pool{Name: keepPrefix + name, Replicas: 2, MaxUnavailable: 1,
+		Policy: v1alpha1.UpdatePolicySpec{MaxInFlight: 2}}
 }
 
 func replacedPool(name string) rig.Pool {

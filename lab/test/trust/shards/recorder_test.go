@@ -70,6 +70,15 @@ func (r *recorder) written(namespace string) []string {
 	})
 }
 
+// keep drops the writes to other kinds of objects.
+func (r *recorder) keep(kinds ...string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.writes = slices.DeleteFunc(r.writes, func(path string) bool {
+		return !slices.Contains(kinds, resource(path))
+	})
+}
+
 // forget drops the writes to a kind of objects.
 func (r *recorder) forget(kind string) {
 	r.mu.Lock()

@@ -63,9 +63,9 @@ func TestManagers(t *testing.T) {
 	check(t, managers, namespaces)
 }
 
-// TestManagersAfterAnEditOfAPolicy runs a manager for each of two shards. Each sees the policies of all
-// namespaces. After an edit of a policy, each applies it to the groups of its shard, and writes to no
-// object of the other one.
+// TestManagersAfterAnEditOfAPolicy runs a manager for each of two shards. Each sees the policies of
+// all namespaces. After an edit of a policy, each applies it to the groups of its shard, and writes
+// to no object of the other one.
 func TestManagersAfterAnEditOfAPolicy(t *testing.T) {
 	plane := wire.Start(t)
 	namespaces, managers := map[string]string{}, map[string]*recorder{}
@@ -74,10 +74,15 @@ func TestManagersAfterAnEditOfAPolicy(t *testing.T) {
 		namespaces[shard] = pool.Namespace
 		replaceAll(t, plane, pool.Namespace, "100%")
 		labelAll(t, plane, pool, shard)
+		patch(t, plane, &clusterv1.MachineDeployment{
+			ObjectMeta: metav1.ObjectMeta{Namespace: pool.Namespace, Name: wire.PoolName},
+		}, `{"spec":{"rollout":{"strategy":{"type":"RollingUpdate",
+			"rollingUpdate":{"maxSurge":1,"maxUnavailable":0}}}}}`)
 	}
 	for _, shard := range []string{"a", "b"} {
 		managers[shard] = newRecorder(t, plane)
-		managers[shard].plane.RunManager(t, "--watch-filter", shard, "--feature-gates=ClusterTopology=true")
+		managers[shard].plane.RunManager(t, "--watch-filter", shard,
+			"--feature-gates=ClusterTopology=true")
 	}
 	for _, partition := range []string{"100%", "50%", "99%"} {
 		for shard := range managers {
@@ -87,13 +92,18 @@ func TestManagersAfterAnEditOfAPolicy(t *testing.T) {
 			awaitHeld(t, plane, namespaces[shard], "partition "+partition)
 		}
 	}
+	// The Machine controller, which is Cluster API's, also looks at Machines of the other shard.
+	for _, manager := range managers {
+		manager.keep("machinedeployments", "machinesets")
+	}
 	check(t, managers, namespaces)
 }
 
 // replaceAll has the policy of a namespace replace machines, and keep a share of them.
 func replaceAll(t *testing.T, plane *wire.Plane, namespace, partition string) {
 	t.Helper()
-	policy := &v1alpha1.UpdatePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "in-place"}}
+	policy := &v1alpha1.UpdatePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace,
+		Name: "in-place"}}
 	patch(t, plane, policy, fmt.Sprintf(
 		`{"spec":{"strategy":%q,"fallback":null,"partition":%q}}`, v1alpha1.RollingUpdate, partition))
 }
