@@ -192,14 +192,17 @@ func machineUrgency(before, after any) urgency {
 
 // isExternalUrgent reports whether the update of an infrastructure machine or a bootstrap config can
 // change what the Machine controller does: labels and annotations cannot, and neither can the spec
-// of an object that is marked for an update in place, because that is part of a move.
+// of an object that is marked for an update in place, because that is part of a move. For an object
+// in deletion the controller waits until it is gone, which is no update.
 func isExternalUrgent(before, after map[string]any) bool {
 	changed := func(path ...string) bool {
 		return !equality.Semantic.DeepEqual(nested(before, path...), nested(after, path...))
 	}
+	if nested(after, "metadata", "deletionTimestamp") != nil {
+		return false
+	}
 	mark := nested(after, "metadata", "annotations", clusterv1.UpdateInProgressAnnotation)
-	return changed("status") || changed("metadata", "deletionTimestamp") ||
-		changed("metadata", "ownerReferences") || mark == nil && changed("spec")
+	return changed("status") || changed("metadata", "ownerReferences") || mark == nil && changed("spec")
 }
 
 // nested returns a field of an object; nil if it has none.

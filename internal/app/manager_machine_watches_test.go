@@ -359,7 +359,7 @@ func TestMachineWatchesMove(t *testing.T) {
 		{"spec of an object that is marked", external(marked, "spec", "a"), soon},
 		{"status of an object that is marked", external(marked, "status", "a"), now},
 		{"owners of an object", external(nil, "metadata", "ownerReferences"), now},
-		{"deletion of an object", external(marked, "metadata", "deletionTimestamp"), now},
+		{"deletion of an object", external(nil, "metadata", "deletionTimestamp"), soon},
 	} {
 		var before any = external(nil)
 		if _, ok := test.after.(*clusterv1.Machine); ok {
