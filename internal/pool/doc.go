@@ -20,7 +20,7 @@
 //		apply(set.Current, set.Desired)     // server-side apply; create if Current is nil
 //	}
 //	md.Annotations[clusterv1.RevisionAnnotation] = plan.Revision
-//	if pool.Complete(md, status) {
+//	if !plan.Moving && pool.Complete(md, status) {
 //		for _, set := range pool.Cleanable(applied old MachineSets, group.Machines) { delete(set) }
 //	}
 //	facts := pool.DeploymentFacts{...} // facts.Status(): counters, phase, conditions

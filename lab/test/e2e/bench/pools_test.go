@@ -40,9 +40,9 @@ const (
 	nextVersion = "v1.31.1"
 	// updateFor is how long the simulated updater takes for one machine.
 	updateFor = 5 * time.Second
-	pair       = 2
-	pairs      = 3
-	five       = 5
+	pair      = 2
+	pairs     = 3
+	five      = 5
 )
 
 // results has what was counted, by part and engine.
