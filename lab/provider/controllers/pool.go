@@ -123,7 +123,7 @@ func (r *poolReconciler) provide(ctx context.Context, s *poolScope) error {
 		setReady(s.pool, metav1.ConditionTrue, v1alpha1.ProvisionedReason, "")
 	}
 	if int(s.pool.Status.Replicas) >= replicas && len(s.pool.Spec.ProviderIDList) >= replicas {
-		s.pool.Status.Initialization.Provisioned = new(true)
+		s.pool.Status.Initialization.Provisioned, s.pool.Status.Ready = new(true), true
 	}
 	var errs []error
 	for range d.create {

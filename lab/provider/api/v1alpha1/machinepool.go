@@ -41,6 +41,10 @@ type HostMachinePoolStatus struct {
 	// initialization tells Cluster API that all machines were there once.
 	// +optional
 	Initialization Initialization `json:"initialization,omitempty,omitzero"`
+	// ready is initialization.provisioned. The MachinePool controller of Cluster API v1.14 reads this field of an older
+	// contract only (controllers/external, IsReady).
+	// +optional
+	Ready bool `json:"ready,omitempty"`
 	// infrastructureMachineKind is HostMachine.
 	// +optional
 	InfrastructureMachineKind string `json:"infrastructureMachineKind,omitempty"`

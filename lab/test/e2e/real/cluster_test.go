@@ -158,11 +158,26 @@ func (c *realCluster) await(ctx context.Context, t *testing.T) {
 				return missing
 			}
 		}
-		if n := cp.Status.UpToDateReplicas; n == nil || int(*n) != c.ControlPlanes || cp.Status.Replicas == nil || *cp.Status.Replicas != *n {
-			return fmt.Sprintf("it has %v up-to-date replicas, want %d", n, c.ControlPlanes)
+		for name, n := range map[string]*int32{
+			"existing": cp.Status.Replicas, "up-to-date": cp.Status.UpToDateReplicas, "available": cp.Status.AvailableReplicas,
+		} {
+			if n == nil || int(*n) != c.ControlPlanes {
+				return fmt.Sprintf("not %d replicas are %s", c.ControlPlanes, name)
+			}
 		}
 		return ""
 	})
+	if c.Pool > 0 {
+		await(ctx, t, c.plane, &clusterv1.MachinePoolList{}, c.Name, c.Name+"-pool", func(pool *clusterv1.MachinePool) string {
+			if provisioned := pool.Status.Initialization.InfrastructureProvisioned; provisioned == nil || !*provisioned {
+				return "its infrastructure is not provisioned"
+			}
+			if n := len(pool.Status.NodeRefs); n != c.Pool {
+				return fmt.Sprintf("it has %d Nodes", n)
+			}
+			return ""
+		})
+	}
 	c.awaitCluster(ctx, t, c.Name, func(cluster *clusterv1.Cluster) string {
 		if missing := setup.NotTrue(cluster.Status.Conditions, clusterv1.ClusterAvailableCondition); missing != "" {
 			return missing

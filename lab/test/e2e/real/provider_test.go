@@ -287,15 +287,16 @@ func (p *plane) testClass(ctx context.Context, t *testing.T) {
 	t.Helper()
 	const name = "class"
 	p.createReal(ctx, t, classManifest, shape{Name: name, Version: "v1.36.3", ControlPlanes: 1, Workers: 1, Pool: 1})
-	cluster := p.awaitCluster(ctx, t, name, func(c *clusterv1.Cluster) string {
-		if missing := setup.NotTrue(c.Status.Conditions, clusterv1.ClusterTopologyReconciledCondition); missing != "" {
-			return missing
-		}
-		return setup.NotTrue(c.Status.Conditions, clusterv1.ClusterInfrastructureReadyCondition)
-	})
-	if len(cluster.Status.FailureDomains) != 1 {
-		t.Errorf("the failure domains are %+v", cluster.Status.FailureDomains)
+	awaitDomains := func(want int) {
+		t.Helper()
+		p.awaitCluster(ctx, t, name, func(c *clusterv1.Cluster) string {
+			if n := len(c.Status.FailureDomains); n != want {
+				return fmt.Sprintf("it has %d failure domains", n)
+			}
+			return setup.NotTrue(c.Status.Conditions, clusterv1.ClusterTopologyReconciledCondition)
+		})
 	}
+	awaitDomains(1)
 	pools := &v1alpha1.HostMachinePoolList{}
 	if err := p.client.List(ctx, pools, client.InNamespace(name)); err != nil || len(pools.Items) != 1 {
 		t.Fatalf("%d pools, %v", len(pools.Items), err)
@@ -305,10 +306,5 @@ func (p *plane) testClass(ctx context.Context, t *testing.T) {
 	}
 	at := metav1.ObjectMeta{Namespace: name, Name: name}
 	p.patch(ctx, t, &v1alpha1.HostClusterTemplate{ObjectMeta: at}, `{"spec":{"template":{"spec":{"failureDomains":["one","two"]}}}}`)
-	p.awaitCluster(ctx, t, name, func(c *clusterv1.Cluster) string {
-		if n := len(c.Status.FailureDomains); n != 2 {
-			return fmt.Sprintf("it has %d failure domains", n)
-		}
-		return ""
-	})
+	awaitDomains(2)
 }
