@@ -47,6 +47,8 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		if response.Accepted = known; known {
 			r.annotations[v1alpha1.UpdatedAnnotation] = request.OperationID
 		}
+	case updatesv1.HandOver:
+		fallthrough // It is not for a single machine.
 	default:
 		response.Accepted, response.Reason = false, "unknown"
 	}
@@ -179,7 +181,7 @@ func TestHandOverDeclinedOffer(t *testing.T) {
 			response.Accepted, response.Reason = false, "frozen"
 		case updatesv1.Start:
 			started = append(started, request.Machines...)
-		case updatesv1.Choose, updatesv1.Cancel:
+		case updatesv1.Choose, updatesv1.Cancel, updatesv1.HandOver:
 		}
 	}})
 	reasons := map[string]string{}

@@ -184,23 +184,8 @@ func (d *draft) keepOld(i int, h headcount, deleted int32, r room, c Coverage) r
 	s.Acknowledged = d.finishing(s.Name)
 	// A Machine may still arrive by an earlier plan. Without the mark another one is deleted for it.
 	s.ReceiveFrom = d.others(s.Name)
-	settled := d.settled(s, h)
-	if settled || d.continues(s, h) {
-		s.Return = d.returning(s.Name)
-	}
-	var begin int32
-	if d.mayMove() && d.surplus <= 0 && (settled || d.continues(s, h)) {
-		most := d.mayBegin(s, h)
-		if !settled {
-			// The earlier plan, which found it settled, has chosen how many. More wait.
-			most = min(most, max(h.alive-s.Replicas-int32(len(s.Return)), 0)) // #nosec G115 -- Machines
-		}
-		begin, r = r.take(h.atMost(most), c.Answer == AnswerYes && s.Eligible)
-		var arriving []string
-		arriving, r = d.arriving(s.Name, c, r, most-begin)
-		s.Return = slices.Sorted(slices.Values(append(s.Return, arriving...)))
-	}
-	moves := begin + int32(len(s.Return)) // #nosec G115 -- a number of Machines
+	var moves int32
+	s.Return, moves, r = d.moves(s, h, r, c)
 	switch {
 	case moves > 0:
 		s.MoveTo, s.Target = d.newest.Desired.Name, h.alive-moves
@@ -216,6 +201,29 @@ func (d *draft) keepOld(i int, h headcount, deleted int32, r room, c Coverage) r
 	}
 	d.rollout.Old[i] = s
 	return r
+}
+
+// moves chooses the Machines that an old MachineSet moves: those that need no update, by name, and how
+// many move in all. It returns the room that is left.
+func (d *draft) moves(s Sizes, h headcount, r room, c Coverage) ([]string, int32, room) {
+	settled := d.settled(s, h)
+	if !settled && !d.continues(s, h) {
+		return nil, 0, r
+	}
+	back := d.returning(s.Name)
+	count := int32(len(back)) // #nosec G115 -- a number of Machines
+	if !d.mayMove() || d.surplus > 0 {
+		return back, count, r
+	}
+	most := d.mayBegin(s, h)
+	if !settled {
+		// The earlier plan, which found it settled, has chosen how many. More wait.
+		most = min(most, max(h.alive-s.Replicas-count, 0))
+	}
+	begin, r := r.take(h.atMost(most), c.Answer == AnswerYes && s.Eligible)
+	arriving, r := d.arriving(s.Name, c, r, most-begin)
+	back = slices.Sorted(slices.Values(append(back, arriving...)))
+	return back, begin + int32(len(back)), r // #nosec G115 -- a number of Machines
 }
 
 // finishing returns the Machines that moved to a MachineSet which is not the new one any more,

@@ -23,27 +23,15 @@ func (r *reader) labels(
 	if p == nil || !p.manager || !p.selected.Limits.Order.IsSet() {
 		return nil
 	}
-	keys, byZone := p.readKeys()
-	read := func(set map[string]string, failureDomain string) map[string]string {
-		into := map[string]string{}
-		for _, key := range keys {
-			if value, ok := set[key]; ok {
-				into[key] = value
-			}
-		}
-		if byZone && failureDomain != "" && into[corev1.LabelTopologyZone] == "" {
-			into[corev1.LabelTopologyZone] = failureDomain
-		}
-		return into
-	}
+	keys := p.readKeys()
 	domain := ""
 	if md := g.MachineDeployment; md != nil {
 		domain = md.Spec.Template.Spec.FailureDomain
 	}
-	template := read(g.MachineLabels, domain)
+	template := keys.read(g.MachineLabels, domain)
 	var all []map[string]string
 	for _, m := range lagging(g, c.Objects.Machines) {
-		all = append(all, read(m.Labels, m.Spec.FailureDomain))
+		all = append(all, keys.read(m.Labels, m.Spec.FailureDomain))
 	}
 	differs := func(set map[string]string) bool { return !maps.Equal(set, template) }
 	switch {
@@ -55,21 +43,42 @@ func (r *reader) labels(
 	return []map[string]string{template}
 }
 
-// readKeys returns the labels that the order of a policy reads, and whether the failure domain of a
-// Machine counts as its zone. It does not for the Machines that go last.
-func (p *policy) readKeys() (keys []string, byZone bool) {
+// orderKeys are the labels that the order of a policy reads. byZone says that the failure domain of a
+// Machine counts as its zone.
+type orderKeys struct {
+	labels []string
+	byZone bool
+}
+
+// readKeys returns the labels that the order of a policy reads. The failure domain does not count for
+// the Machines that go last.
+func (p *policy) readKeys() orderKeys {
 	order := &p.selected.Limits.Order
-	keys = slices.Clone(order.Labels)
-	byZone = slices.Contains(keys, corev1.LabelTopologyZone)
+	keys := orderKeys{labels: slices.Clone(order.Labels)}
+	keys.byZone = slices.Contains(keys.labels, corev1.LabelTopologyZone)
 	if order.Last == nil {
-		return keys, byZone
+		return keys
 	}
 	requirements, _ := order.Last.Requirements()
 	for _, r := range requirements {
-		keys = append(keys, r.Key())
-		byZone = byZone && r.Key() != corev1.LabelTopologyZone
+		keys.labels = append(keys.labels, r.Key())
+		keys.byZone = keys.byZone && r.Key() != corev1.LabelTopologyZone
 	}
-	return keys, byZone
+	return keys
+}
+
+// read returns those of the labels in set that the order reads.
+func (k orderKeys) read(set map[string]string, failureDomain string) map[string]string {
+	into := map[string]string{}
+	for _, key := range k.labels {
+		if value, ok := set[key]; ok {
+			into[key] = value
+		}
+	}
+	if k.byZone && failureDomain != "" && into[corev1.LabelTopologyZone] == "" {
+		into[corev1.LabelTopologyZone] = failureDomain
+	}
+	return into
 }
 
 // lagging returns the Machines of a group by name, those first that do not run what its template
