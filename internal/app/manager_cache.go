@@ -25,8 +25,8 @@ func managerMachine(o InPlaceUpgrades) toolscache.TransformFunc {
 
 // trimMachine drops which fields each manager owns, except for the manager of MachineSets, which reads
 // what it owns. The entries stay, so that a reader sees whether they are there. Nothing else in this
-// program reads managed fields of Machines from the cache. Whoever writes them must read them from the
-// API server before.
+// program reads managed fields of Machines from the cache. A writer of managed fields reads
+// them from the API server first.
 func trimMachine(m *clusterv1.Machine) *clusterv1.Machine {
 	for i := range m.ManagedFields {
 		if !isSetEntry(m.ManagedFields[i]) {

@@ -105,8 +105,9 @@ func setPolicies(reader client.Reader, crds *installation) machineset.Policies {
 			return pool.SetPolicy{Order: selected.Limits.Order}, err
 		}
 		return pool.SetPolicy{
-			RepairByUpdate: true, HoldUpdating: true, HoldLimit: selected.Policy.Longest(),
-			Order: selected.Limits.Order,
+			Keep: selected.Keeps(md), RepairByUpdate: true, HoldUpdating: true,
+			HoldLimit: selected.Policy.Longest(),
+			Order:     selected.Limits.Order,
 		}, nil
 	}
 }

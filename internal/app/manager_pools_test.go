@@ -37,6 +37,10 @@ func TestKeptBy(t *testing.T) {
 		replaces(p)
 		p.Spec.OnDelete = v1alpha1.OnDeleteInPlace
 	}
+	handsOver := func(p *v1alpha1.UpdatePolicy) {
+		replaces(p)
+		p.Spec.HandOver = v1alpha1.HandOverGroup
+	}
 	patient := func(p *v1alpha1.UpdatePolicy) {
 		p.Spec.MaxAttempts, p.Spec.AttemptTimeoutSeconds, p.Spec.SoakSeconds = 2, 600, 60
 	}
@@ -45,7 +49,7 @@ func TestKeptBy(t *testing.T) {
 		p.Spec.Targets = []v1alpha1.UpdateTarget{{ClusterName: "other"}}
 	}
 	kept := func(limit time.Duration) pool.SetPolicy {
-		return pool.SetPolicy{RepairByUpdate: true, HoldUpdating: true, HoldLimit: limit}
+		return pool.SetPolicy{Keep: true, RepairByUpdate: true, HoldUpdating: true, HoldLimit: limit}
 	}
 	for name, tt := range map[string]struct {
 		policies []client.Object
@@ -85,6 +89,14 @@ func TestKeptBy(t *testing.T) {
 		"a policy that replaces": {
 			policies: []client.Object{made("a", replaces)},
 			want:     machinedeployment.Policy{Name: "a"}, limited: true,
+		},
+		// While an updater declines the group, its MachineSets create and delete as a rollout asks.
+		"a policy that hands over and replaces": {
+			policies: []client.Object{made("a", handsOver)}, limited: true,
+			want: machinedeployment.Policy{Name: "a", HandOver: true},
+			sets: pool.SetPolicy{
+				RepairByUpdate: true, HoldUpdating: true, HoldLimit: 90 * time.Minute,
+			},
 		},
 		"a policy of another space": {policies: []client.Object{made("a", elsewhere)}},
 		"two policies that replace": {

@@ -13,7 +13,7 @@ import (
 func (e *explorer) byRules(v view, id uint8) ([]operation, error) {
 	g := e.group(v)
 	f := pool.SetFacts{Deployment: g.MachineDeployment, MachinesRead: true, Group: g.Machines, Now: g.Now}
-	f.Policy = pool.SetPolicy{RepairByUpdate: e.keep, HoldUpdating: e.keep}
+	f.Policy = pool.SetPolicy{Keep: e.keep, RepairByUpdate: e.keep, HoldUpdating: e.keep}
 	for _, set := range g.MachineSets {
 		if set.Name == setName(id) {
 			f.MachineSet = set

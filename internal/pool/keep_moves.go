@@ -28,7 +28,7 @@ func (d *draft) stillMoves(except string) bool {
 }
 
 // mayBegin returns how many Machines of an old MachineSet may move. While others may still move, only
-// the move that it has been told before goes on.
+// the move that an earlier plan asked for continues.
 func (d *draft) mayBegin(s Sizes, h headcount) int32 {
 	if !d.stillMoves(s.Name) {
 		return math.MaxInt32

@@ -38,7 +38,7 @@ func TestScaleOfKeptGroup(t *testing.T) {
 			f := factsOf(msSet(2), a)
 			f.Deployment, f.Group = &clusterv1.MachineDeployment{}, test.group
 			f.Deployment.Spec.Replicas = &test.replicas
-			f.Policy.RepairByUpdate = true
+			f.Policy.Keep = true
 			got, err := f.Scale()
 			if err != nil {
 				t.Fatal(err)
@@ -46,19 +46,19 @@ func TestScaleOfKeptGroup(t *testing.T) {
 			if diff := gocmp.Diff(test.want, got); diff != "" {
 				t.Errorf("the scaling differs (-want +got):\n%s", diff)
 			}
-			f.Policy.RepairByUpdate = false
+			f.Policy.Keep = false
 			if got, err = f.Scale(); err != nil || f.CountsGroup() || got != missing(1) {
-				t.Errorf("without a policy: %+v, %v", got, err)
+				t.Errorf("where Machines may be replaced: %+v, %v", got, err)
 			}
 		})
 	}
 	f := factsOf(msSet(1), a)
-	f.Deployment, f.Policy.RepairByUpdate = &clusterv1.MachineDeployment{}, true
+	f.Deployment, f.Policy.Keep = &clusterv1.MachineDeployment{}, true
 	if f.CountsGroup() {
 		t.Error("a MachineSet that has what it asks for needs the group")
 	}
 	f = factsOf(msSet(2), a)
-	f.Policy.RepairByUpdate = true
+	f.Policy.Keep = true
 	if f.CountsGroup() {
 		t.Error("a MachineSet without a MachineDeployment needs a group")
 	}
@@ -95,7 +95,7 @@ func TestSurplusOfKeptGroup(t *testing.T) {
 			f := factsOf(msSet(1), test.owned...)
 			f.Deployment, f.Group = &clusterv1.MachineDeployment{}, append(slices.Clone(test.owned), test.group...)
 			f.Deployment.Spec.Replicas = &test.replicas
-			f.Policy.RepairByUpdate = true
+			f.Policy.Keep = true
 			got, err := f.Scale()
 			if err != nil {
 				t.Fatal(err)
@@ -103,9 +103,9 @@ func TestSurplusOfKeptGroup(t *testing.T) {
 			if diff := gocmp.Diff(test.want, got); diff != "" {
 				t.Errorf("the scaling differs (-want +got):\n%s", diff)
 			}
-			f.Policy.RepairByUpdate = false
+			f.Policy.Keep = false
 			if got, err = f.Scale(); err != nil || got != deletes(2) {
-				t.Errorf("without a policy: %+v, %v", got, err)
+				t.Errorf("where Machines may be replaced: %+v, %v", got, err)
 			}
 		})
 	}

@@ -23,9 +23,11 @@ var passing = []string{
 // DeploymentStatusMayWait reports whether the status of after can be written later than at once.
 // before is what the API server has. It may wait while a rollout or scaling is in progress: then
 // counters and the conditions that describe it change again soon. It may not if the generation that
-// was observed changes, if another condition changes, or if the group is at rest.
+// was observed changes, if a rollout begins, if another condition changes, or if the group is at rest.
 func DeploymentStatusMayWait(before, after *clusterv1.MachineDeployment) bool {
-	if before.Status.ObservedGeneration != after.Status.ObservedGeneration {
+	const rollingOut = clusterv1.MachineDeploymentRollingOutCondition
+	if before.Status.ObservedGeneration != after.Status.ObservedGeneration ||
+		!conditions.IsTrue(before, rollingOut) && conditions.IsTrue(after, rollingOut) {
 		return false
 	}
 	if !slices.EqualFunc(

@@ -31,6 +31,11 @@ func TestDeploymentStatusMayWait(t *testing.T) {
 		}
 		return md
 	}
+	begun := rolling()
+	conditions.Set(begun, condition("RollingOut", "False", ""))
+	if pool.DeploymentStatusMayWait(begun, rolling()) {
+		t.Error("the begin of a rollout waits")
+	}
 	for name, tt := range map[string]struct {
 		change func(*clusterv1.MachineDeployment)
 		want   bool

@@ -30,6 +30,9 @@ type SetFacts struct {
 
 // SetPolicy is what an UpdatePolicy changes for a MachineSet. The zero value changes nothing.
 type SetPolicy struct {
+	// Keep lets the MachineSet create and delete Machines only as far as the whole group lacks some or
+	// has too many, because no rollout may replace Machines.
+	Keep bool
 	// RepairByUpdate moves an unhealthy Machine to the new MachineSet, because its update may repair
 	// it. Stock deletes it.
 	RepairByUpdate bool

@@ -80,7 +80,7 @@ func (f SetFacts) Scale() (Scaling, error) {
 // the MachineSet lacks some or has too many. The plan of the MachineDeployment may be older than a move,
 // or than the policy.
 func (f SetFacts) CountsGroup() bool {
-	return f.Policy.RepairByUpdate && f.Deployment != nil &&
+	return f.Policy.Keep && f.Deployment != nil &&
 		len(f.Machines) != int(deref(f.MachineSet.Spec.Replicas))
 }
 

@@ -20,7 +20,7 @@ import (
 // keeps has the scenarios of moves in a group whose machines are kept, and for whose updates the
 // engine in Windlass has decided.
 func keeps(w *world) {
-	w.policy = pool.SetPolicy{RepairByUpdate: true, HoldUpdating: true}
+	w.policy = pool.SetPolicy{Keep: true, RepairByUpdate: true, HoldUpdating: true}
 	existing(w)
 	w.belongs()
 	edit(w, w.set("a"), func(s *clusterv1.MachineSet) {

@@ -42,16 +42,14 @@ var conflictRetries = wait.Backoff{Steps: 3, Duration: 10 * time.Millisecond, Fa
 func RestoreOwnership(
 	ctx context.Context, c client.Client, object client.Object, manager string,
 ) (restored bool, err error) {
-	entries := object.GetManagedFields()
-	isStale := func(entry metav1.ManagedFieldsEntry) bool { return entry.Manager == beforeFirstApply }
-	if len(entries) > 0 && !slices.ContainsFunc(entries, isStale) {
+	if !IsOwnershipLost(object) {
 		return false, nil
 	}
 	kind, err := c.GroupVersionKindFor(object)
 	if err != nil {
 		return false, fmt.Errorf("finding the kind of %T: %w", object, err)
 	}
-	entries = slices.DeleteFunc(slices.Clone(entries), isStale)
+	entries := slices.DeleteFunc(slices.Clone(object.GetManagedFields()), isStale)
 	isOurs := func(entry metav1.ManagedFieldsEntry) bool { return entry.Manager == manager }
 	if !slices.ContainsFunc(entries, isOurs) {
 		entries = append(entries, seed(manager, kind.GroupVersion().String()))

@@ -25,7 +25,7 @@ const policiesRetry = 5 * time.Second
 // PolicyWatch wakes the objects of one kind in the namespace of an UpdatePolicy that has changed.
 type PolicyWatch struct {
 	Reader client.Reader
-	// Exist reports whether UpdatePolicies are installed. Once it says yes, they are watched.
+	// Exist reports whether UpdatePolicies are installed. They are watched as soon as it returns true.
 	Exist func() (bool, error)
 	// NewList returns an empty list of the objects.
 	NewList func() client.ObjectList
