@@ -42,50 +42,80 @@ func (e *Engine) HandOver(
 ) (pool.Coverage, error) {
 	ctx, cancel := withBudget(ctx)
 	defer cancel()
-	q, err := e.machineSetQuestion(ctx, request)
+	q, unread := e.machineSetQuestion(ctx, request)
 	q.handOver = true
-	answer, err := e.answer(ctx, q, err)
+	if unread == nil {
+		// No answer to this change may leave the updater at work on another one.
+		if err := e.endSuperseded(ctx, q); err != nil {
+			return pool.Coverage{}, err
+		}
+	}
+	answer, err := e.answer(ctx, q, unread)
 	if err != nil {
 		return pool.Coverage{}, err
 	}
-	same, err := cover.New(q.scope, q.current, q.desired, nil)
-	if err != nil {
-		return pool.Coverage{}, fmt.Errorf("comparing the objects of %s: %w", client.ObjectKeyFromObject(q.subject), err)
-	}
-	d := recorded(q, same.Result())
+	d, err := decisionOf(q)
 	switch {
+	case err != nil:
+		return pool.Coverage{}, err
 	case d == nil:
 		return pool.Coverage{Answer: pool.AnswerNo, Reason: answer.Message}, nil
-	case len(d.Steps) != 1:
-		return pool.Coverage{Answer: pool.AnswerYes}, nil
 	}
 	return e.handOver(ctx, q, d, b)
+}
+
+// decisionOf returns the decision that was made on the objects of a question; nil if there is none.
+func decisionOf(q question) (*inplace.Decision, error) {
+	same, err := cover.New(q.scope, q.current, q.desired, nil)
+	if err != nil {
+		return nil, fmt.Errorf("comparing the objects of %s: %w", client.ObjectKeyFromObject(q.subject), err)
+	}
+	return recorded(q, same.Result()), nil
+}
+
+// handedOver returns the MachineSet of a question, and the record of its hand-over; nil if there is none.
+func handedOver(q question) (*clusterv1.MachineSet, *pool.HandedOver, error) {
+	set, ok := q.subject.(*clusterv1.MachineSet)
+	if !ok {
+		return nil, nil, fmt.Errorf("handing over the machines of a %T", q.subject)
+	}
+	h, err := pool.HandedOverOf(set)
+	return set, h, err
+}
+
+// endSuperseded ends the hand-over of a question's MachineSet, unless it is the one for the question.
+func (e *Engine) endSuperseded(ctx context.Context, q question) error {
+	set, h, err := handedOver(q)
+	if err != nil || !h.IsActive() {
+		return err
+	}
+	d, err := decisionOf(q)
+	if err != nil || d != nil && d.ID == h.Decision {
+		return err
+	}
+	return e.endHandOver(ctx, set, h, "the template was changed again")
 }
 
 // handOver hands the Machines of a question's MachineSet over to the updater of a decision.
 func (e *Engine) handOver(
 	ctx context.Context, q question, d *inplace.Decision, b pool.HandOverBudget,
 ) (pool.Coverage, error) {
-	set, ok := q.subject.(*clusterv1.MachineSet)
-	if !ok {
-		return pool.Coverage{}, fmt.Errorf("handing over the machines of a %T", q.subject)
-	}
-	h, err := pool.HandedOverOf(set)
+	set, h, err := handedOver(q)
 	if err != nil {
 		return pool.Coverage{}, err
 	}
-	u, taker, err := e.taker(ctx, set, d.Steps[0].Updater)
-	if err != nil {
-		return pool.Coverage{}, err
-	}
-	if taker == nil {
-		return pool.Coverage{Answer: pool.AnswerYes}, nil
-	}
-	if h.IsActive() && h.Decision != d.ID {
-		if err := e.endHandOver(ctx, set, h, "another change is made in place of this one"); err != nil {
+	var u *v1alpha1.Updater
+	var taker port.Taker
+	if len(d.Steps) == 1 {
+		if u, taker, err = e.taker(ctx, set, d.Steps[0].Updater); err != nil {
 			return pool.Coverage{}, err
 		}
-		h.State = pool.HandOverEnded
+	}
+	if taker == nil {
+		if h.IsActive() {
+			err = e.endHandOver(ctx, set, h, "updaters change the machines one by one")
+		}
+		return pool.Coverage{Answer: pool.AnswerYes}, err
 	}
 	taken := pool.Coverage{Answer: pool.AnswerHandedOver, Updater: u.Name}
 	next := h.Next(e.NewID(), d.ID, u.Name, b)

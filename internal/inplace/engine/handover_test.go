@@ -202,9 +202,58 @@ func TestHandOverIsEnded(t *testing.T) {
 	w.must(end())
 	handOver("v1.31.2")
 	third := w.handedOver("old").Operation
-	want := []string{"old " + first + " another change is made in place of this one", "old " + second + " paused"}
+	want := []string{"old " + first + " the template was changed again", "old " + second + " paused"}
 	if diff := cmp.Diff(want, u.stopped); diff != "" || first == second || second == third {
 		t.Errorf("operations %s, %s, %s; stopped (-want +got):\n%s", first, second, third, diff)
+	}
+}
+
+// TestHandOverEndsBeforeAnotherChange: the updater stops before the next change is answered, whatever the
+// answer is, and nothing is answered as long as it does not stop.
+func TestHandOverEndsBeforeAnotherChange(t *testing.T) {
+	t.Parallel()
+	const next = "v1.31.2"
+	refuse := func(_ *world, u *takingUpdater) { u.scripted.err = declined{} }
+	for name, test := range map[string]struct {
+		fallback v1alpha1.UpdateFallback
+		change   func(w *world, u *takingUpdater)
+		version  string
+		want     pool.Answer
+		message  string
+	}{
+		"declined":               {v1alpha1.FallbackNone, refuse, next, 0, "no power"},
+		"declined, and replaced": {v1alpha1.FallbackRollingUpdate, refuse, next, pool.AnswerNo, "no power"},
+		"one by one": {v1alpha1.FallbackNone, func(w *world, u *takingUpdater) {
+			set := &clusterv1.MachineSet{}
+			w.must(w.client.Get(w.Context(), clientKey("old"), set))
+			d := readDecisions(set)[0]
+			d.Steps = append(d.Steps, d.Steps[0])
+			w.must(w.engine.recordDecision(w.Context(), set, d))
+		}, to, pool.AnswerYes, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, u := handing(t, test.fallback)
+			_, err := w.handOver(to, oneAtOnce)
+			w.must(err)
+			test.change(w, u)
+			u.stays = "in the middle"
+			if got, err := w.handOver(test.version, oneAtOnce); err == nil || !strings.Contains(err.Error(), u.stays) {
+				t.Errorf("the updater does not stop: answer %+v, error %v", got, err)
+			}
+			u.stays = ""
+			got, err := w.handOver(test.version, oneAtOnce)
+			message := got.Reason
+			if err != nil {
+				message = err.Error()
+			}
+			if got.Answer != test.want || !strings.Contains(message, test.message) {
+				t.Errorf("answer %+v, error %v", got, err)
+			}
+			if w.handedOver("old").IsActive() || len(u.stopped) != 1 {
+				t.Errorf("stopped %q, record %+v", u.stopped, w.handedOver("old"))
+			}
+		})
 	}
 }
 

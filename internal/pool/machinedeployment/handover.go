@@ -103,6 +103,8 @@ func (r *run) endHandOvers(ctx context.Context, group pool.Group, held string) e
 			why = "no UpdatePolicy has the group handed over any more"
 		case newest != nil && newest.Name == set.Name:
 			why = "the template was reverted"
+		case pool.IsOnDelete(r.md) && !r.policy.UpdateOnDelete:
+			why = "the strategy is OnDelete"
 		case why == "":
 			continue
 		}
@@ -120,6 +122,20 @@ func (r *run) endHandOver(ctx context.Context, set *clusterv1.MachineSet, why st
 	}
 	ctrl.LoggerFrom(ctx).Info("The updater that had the Machines has stopped",
 		"MachineSet", client.ObjectKeyFromObject(set), "reason", why)
+	return nil
+}
+
+// endActive has the updater stop that has the Machines of a MachineSet, if there is one.
+func (r *run) endActive(ctx context.Context, name, why string) error {
+	for _, set := range r.sets {
+		if set.Name != name {
+			continue
+		}
+		if h, err := pool.HandedOverOf(set); err != nil || !h.IsActive() {
+			return err
+		}
+		return r.endHandOver(ctx, set, why)
+	}
 	return nil
 }
 
@@ -172,7 +188,7 @@ func (r *run) askTaker(
 	case err != nil:
 		return pool.Coverage{}, err
 	case refusal != "":
-		return pool.Coverage{Answer: pool.AnswerNo, Reason: refusal}, nil
+		return pool.Coverage{Answer: pool.AnswerNo, Reason: refusal}, r.endActive(ctx, q.Old.Name, refusal)
 	}
 	answer := pool.Coverage{Answer: pool.AnswerHandedOver, Updater: r.updaterOf(q.Old.Name), Reason: held}
 	if held == "" {

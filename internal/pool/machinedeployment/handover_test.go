@@ -306,6 +306,16 @@ func TestHandOverEnds(t *testing.T) {
 				md.Spec.Template.Spec.Version, md.Spec.Template.Spec.InfrastructureRef.Name = "v1.33.0", "small"
 			})
 		}, "reverted"},
+		"the strategy is OnDelete": {func(w *world) {
+			w.edit(func(md *clusterv1.MachineDeployment) {
+				md.Spec.Rollout.Strategy = clusterv1.MachineDeploymentRolloutStrategy{Type: clusterv1.OnDeleteMachineDeploymentStrategyType}
+			})
+		}, "OnDelete"},
+		"the change is refused": {func(w *world) {
+			w.edit(func(md *clusterv1.MachineDeployment) {
+				md.Spec.Template.Spec.Bootstrap = clusterv1.Bootstrap{DataSecretName: new("s")}
+			})
+		}, "no bootstrap config"},
 		"the policy has changed": {func(w *world) { w.policy.HandOver = false }, "no UpdatePolicy"},
 		"held":                   {func(w *world) { w.policy.Limits = &pool.Limits{Unknown: "two policies"} }, "two policies"},
 		"failed": {func(w *world) {
