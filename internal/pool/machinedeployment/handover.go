@@ -71,11 +71,9 @@ func (r *run) waitsForTaker() bool {
 	})
 }
 
-// unknown answers all questions of a kept group with an error. For other groups the run ends.
+// unknown answers all questions with an error. The group is kept, so that it can be scaled meanwhile.
 func (r *run) unknown(group pool.Group, why error) (pool.Group, map[string]pool.Coverage, error) {
-	if !group.Keep {
-		return group, nil, why
-	}
+	group.Keep = true
 	questions, err := pool.Needs(group)
 	coverage := make(map[string]pool.Coverage, len(questions))
 	for _, q := range questions {
@@ -158,9 +156,6 @@ func (r *run) handOver(
 		answer, err := r.askTaker(ctx, q, budget, held)
 		if err != nil {
 			answer = pool.Coverage{Reason: err.Error()}
-		}
-		if answer.Answer == pool.AnswerUnknown && !group.Keep {
-			return group, nil, fmt.Errorf("handing over the Machines of MachineSet %s: %s", q.Old.Name, answer.Reason)
 		}
 		taken = taken || answer.Answer != pool.AnswerNo
 		coverage[q.Old.Name] = answer

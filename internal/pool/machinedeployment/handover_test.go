@@ -262,24 +262,17 @@ func TestHandOverDeclined(t *testing.T) {
 		keep            bool
 		declined, later string
 		blocked         string
-		replaced, fails bool
+		replaced        bool
 	}{
 		"kept, declined":     {keep: true, declined: "no power", blocked: "NotCovered"},
 		"kept, later":        {keep: true, later: "night", blocked: "CoverageUnknown"},
 		"replaced, declined": {declined: "no power", replaced: true},
-		"replaced, later":    {later: "night", fails: true},
+		"replaced, later":    {later: "night", blocked: "CoverageUnknown"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newHandedWorld(t, test.keep)
 			w.taker.declined, w.taker.later = test.declined, test.later
-			if test.fails {
-				if _, err := w.reconcile(); err == nil || !strings.Contains(err.Error(), test.later) {
-					t.Errorf("error %v", err)
-				}
-				w.checkMoved(t, "refused", 0)
-				return
-			}
 			w.settle()
 			if replaced := w.created == 3 && w.deleted == 3 && w.moved == 0; replaced != test.replaced || !replaced && w.created+w.deleted > 0 {
 				t.Errorf("created %d, deleted %d, moved %d:\n%s", w.created, w.deleted, w.moved, w.picture())
@@ -287,6 +280,13 @@ func TestHandOverDeclined(t *testing.T) {
 			c := conditions.Get(w.md(), v1alpha1.UpdateBlockedCondition)
 			if w.blocked() != test.blocked || c != nil && !strings.Contains(c.Message, test.declined+test.later) {
 				t.Errorf("the condition is %+v, want %s", c, test.blocked)
+			}
+			if test.later != "" {
+				w.edit(func(md *clusterv1.MachineDeployment) { md.Spec.Replicas = new(int32(4)) })
+				w.settle()
+				if got := len(w.machines()); got != 4 {
+					t.Errorf("a group that waits for its updater was scaled to %d Machines, want 4", got)
+				}
 			}
 		})
 	}
@@ -377,5 +377,20 @@ func TestHandOverAgain(t *testing.T) {
 	w.checkMoved(t, "with a record that nobody can read", 0)
 	if got := w.blocked(); got != "CoverageUnknown" {
 		t.Errorf("blocked by %q", got)
+	}
+}
+
+// TestUpdaterThatDoesNotStop: with the fallback RollingUpdate, too, the group is scaled, and nothing is
+// replaced before the updater has stopped.
+func TestUpdaterThatDoesNotStop(t *testing.T) {
+	t.Parallel()
+	w := newHandedWorld(t, false)
+	w.settle()
+	w.taker.stays = true
+	w.policy.HandOver = false
+	w.edit(func(md *clusterv1.MachineDeployment) { md.Spec.Replicas = new(int32(4)) })
+	w.later()
+	if w.created != 1 || w.deleted != 0 || w.blocked() != "CoverageUnknown" {
+		t.Errorf("created %d, deleted %d, blocked %q", w.created, w.deleted, w.blocked())
 	}
 }
