@@ -125,23 +125,19 @@ func (r *run) endHandOver(ctx context.Context, set *clusterv1.MachineSet, why st
 
 // endActive has the updater stop that has the Machines of a MachineSet, if there is one.
 func (r *run) endActive(ctx context.Context, name, why string) error {
-	for _, set := range r.sets {
-		if set.Name != name {
-			continue
-		}
-		if h, err := pool.HandedOverOf(set); err != nil || !h.IsActive() {
-			return err
-		}
-		return r.endHandOver(ctx, set, why)
+	set := r.setOf(name)
+	if h, err := pool.HandedOverOf(set); err != nil || !h.IsActive() {
+		return err
 	}
-	return nil
+	return r.endHandOver(ctx, set, why)
 }
 
 // errNoHandOvers says why a group cannot be handed over.
 var errNoHandOvers = errors.New("this program hands no groups over. Fix: set handOver of the UpdatePolicy " +
 	"to Machine")
 
-// handOver hands the Machines of old MachineSets over, unless held says why not.
+// handOver hands the Machines of old MachineSets over, unless held says why not: those of one MachineSet
+// after another, because each hand-over has the whole budget.
 func (r *run) handOver(
 	ctx context.Context, group pool.Group, budget pool.HandOverBudget, held string,
 ) (pool.Group, map[string]pool.Coverage, error) {
@@ -151,9 +147,13 @@ func (r *run) handOver(
 	if err != nil {
 		return group, nil, err
 	}
+	questions = r.activeFirst(questions)
 	coverage, taken := make(map[string]pool.Coverage, len(questions)), false
-	for _, q := range questions {
-		answer, err := r.askTaker(ctx, q, budget, held)
+	for i, q := range questions {
+		if taken && held == "" {
+			held = fmt.Sprintf("the Machines of MachineSet %s come first", questions[i-1].Old.Name)
+		}
+		answer, err := r.askTaker(ctx, q, r.remaining(budget, questions[i+1:]), held)
 		if err != nil {
 			answer = pool.Coverage{Reason: err.Error()}
 		}
@@ -186,23 +186,61 @@ func (r *run) askTaker(
 		return pool.Coverage{Answer: pool.AnswerNo, Reason: refusal}, r.endActive(ctx, q.Old.Name, refusal)
 	}
 	answer := pool.Coverage{Answer: pool.AnswerHandedOver, Updater: r.updaterOf(q.Old.Name), Reason: held}
-	if held == "" {
-		if answer, err = r.askOnce(ctx, request, budget); err != nil {
-			return pool.Coverage{}, err
-		}
+	switch {
+	case held == "":
+		answer, err = r.askOnce(ctx, request, budget)
+	case answer.Updater == "":
+		return answer, nil // No Machine of it has arrived anywhere.
+	default:
+		err = r.endActive(ctx, q.Old.Name, held)
 	}
-	if answer.Answer == pool.AnswerHandedOver {
+	if err == nil && answer.Answer == pool.AnswerHandedOver {
 		answer.Arrived, answer.Gaps, err = r.arrived(ctx, q.Old, request)
 	}
-	return answer, err
+	if err != nil {
+		return pool.Coverage{}, err
+	}
+	return answer, nil
+}
+
+// activeFirst puts the MachineSet first whose Machines an updater has.
+func (r *run) activeFirst(questions []pool.Question) []pool.Question {
+	var active, others []pool.Question
+	for _, q := range questions {
+		if h, err := pool.HandedOverOf(r.setOf(q.Old.Name)); err == nil && h.IsActive() {
+			active = append(active, q)
+		} else {
+			others = append(others, q)
+		}
+	}
+	return append(active, others...)
+}
+
+// remaining returns the budget for a MachineSet: Machines of the later ones count as those that stay.
+func (r *run) remaining(b pool.HandOverBudget, later []pool.Question) pool.HandOverBudget {
+	for _, m := range r.machines {
+		waits := slices.ContainsFunc(later, func(q pool.Question) bool { return pool.Owns(q.Old, m) })
+		if waits && m.DeletionTimestamp.IsZero() {
+			b.Stay = max(b.Stay-1, 0)
+		}
+	}
+	return b
+}
+
+// setOf returns the MachineSet with a name as it was read; an empty one if there is none.
+func (r *run) setOf(name string) *clusterv1.MachineSet {
+	for _, s := range r.sets {
+		if s.Name == name {
+			return s
+		}
+	}
+	return &clusterv1.MachineSet{}
 }
 
 // updaterOf returns the name of the updater that has the Machines of a MachineSet; empty for none.
 func (r *run) updaterOf(set string) string {
-	for _, s := range r.sets {
-		if h, err := pool.HandedOverOf(s); err == nil && h != nil && s.Name == set {
-			return h.Updater
-		}
+	if h, err := pool.HandedOverOf(r.setOf(set)); err == nil && h != nil {
+		return h.Updater
 	}
 	return ""
 }
@@ -215,12 +253,7 @@ func (r *run) askOnce(
 	if r.HandOvers == nil {
 		return pool.Coverage{}, errNoHandOvers
 	}
-	record := request.Current.MachineSet.Annotations[v1alpha1.HandedOverAnnotation]
-	for _, s := range r.sets {
-		if s.Name == request.Current.MachineSet.Name {
-			record = s.Annotations[v1alpha1.HandedOverAnnotation]
-		}
-	}
+	record := r.setOf(request.Current.MachineSet.Name).Annotations[v1alpha1.HandedOverAnnotation]
 	key, err := questionKey(fmt.Sprintf("%s %v", record, budget), request)
 	if err != nil {
 		return pool.Coverage{}, err

@@ -157,12 +157,14 @@ func (w *world) runs(m *clusterv1.Machine, version string) {
 }
 
 // write is the work of an updater on one Machine: the host, the infrastructure machine, the Machine.
-func (w *world) write(m *clusterv1.Machine) {
+func (w *world) write(m *clusterv1.Machine) { w.writeVersion(m, "v1.34.0") }
+
+func (w *world) writeVersion(m *clusterv1.Machine, version string) {
 	w.t.Helper()
-	w.runs(m, "v1.34.0")
+	w.runs(m, version)
 	w.change(w.object("infrastructure", "DevMachine", m.Name), "size", "large")
 	m = w.machine(m.Name)
-	m.Spec.Version = "v1.34.0"
+	m.Spec.Version = version
 	w.update(m)
 }
 
@@ -392,5 +394,46 @@ func TestUpdaterThatDoesNotStop(t *testing.T) {
 	w.later()
 	if w.created != 1 || w.deleted != 0 || w.blocked() != "CoverageUnknown" {
 		t.Errorf("created %d, deleted %d, blocked %q", w.created, w.deleted, w.blocked())
+	}
+}
+
+// TestOneMachineSetAtATime: after another change the Machines of the older MachineSet are handed over
+// first, with the whole budget, and those of the next one when all of them have arrived.
+func TestOneMachineSetAtATime(t *testing.T) {
+	t.Parallel()
+	w := newHandedWorld(t, true)
+	w.settle()
+	first := w.machines()[0]
+	w.write(first)
+	w.later()
+	w.checkMoved(t, "before the next change", 1)
+	w.policy.Limits = &pool.Limits{Partition: intstr.FromInt32(1)}
+	w.edit(func(md *clusterv1.MachineDeployment) { md.Spec.Template.Spec.Version = "v1.35.0" })
+	w.later()
+	active := func() (names []string) {
+		for _, s := range w.sets() {
+			if h, err := pool.HandedOverOf(s); err == nil && h.IsActive() {
+				names = append(names, s.Name)
+			}
+		}
+		return names
+	}
+	of := func(m *clusterv1.Machine) string { return metav1.GetControllerOf(w.machine(m.Name)).Name }
+	old, half := of(w.machines()[1]), of(first)
+	if diff := cmp.Diff([]string{old}, active()); diff != "" {
+		t.Errorf("active hand-overs (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(pool.HandOverBudget{AtOnce: 1}, w.taker.budget); diff != "" {
+		t.Errorf("budget of the first MachineSet (-want +got):\n%s", diff)
+	}
+	for _, m := range w.machines()[1:] {
+		w.writeVersion(m, "v1.35.0")
+		w.later()
+	}
+	if diff := cmp.Diff([]string{half}, active()); diff != "" {
+		t.Errorf("active hand-overs in the end (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(pool.HandOverBudget{AtOnce: 1, Stay: 1}, w.taker.budget); diff != "" {
+		t.Errorf("budget of the last MachineSet (-want +got):\n%s", diff)
 	}
 }
