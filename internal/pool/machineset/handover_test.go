@@ -94,6 +94,25 @@ func TestArrival(t *testing.T) {
 	}
 }
 
+// TestArrivalAfterPolicyChange: if the policy hands nothing over any more before the next plan, the Machine
+// that the last plan names leaves, and no other one.
+func TestArrivalAfterPolicyChange(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	sets := arrives(w)
+	name := w.machines()[0].Name
+	w.policy = pool.SetPolicy{}
+	m := w.machines()[1]
+	edit(w, &m, func(m *clusterv1.Machine) { // The first one in the order of deletions.
+		m.Annotations = with(m.Annotations, clusterv1.DeleteMachineAnnotation, "")
+	})
+	edit(w, w.set("b"), func(s *clusterv1.MachineSet) { *s.Spec.Replicas = 1 })
+	w.settle(sets...)
+	if moved := w.moved(); moved.Name != name {
+		t.Errorf("Machine %s went, want %s", moved.Name, name)
+	}
+}
+
 // TestArrivalCrashes kills the process at each write of an arrival, before and after it is carried out.
 func TestArrivalCrashes(t *testing.T) {
 	t.Parallel()
