@@ -218,13 +218,15 @@ func (e *Engine) stop(
 	return declined, err
 }
 
-// recordHandOver writes a record on the MachineSet under the version that was decided on.
+// recordHandOver writes a record on the MachineSet under the version that was decided on. While an updater
+// may be at work, the MachineSet must not be moved: the updater knows this management cluster only.
 func (e *Engine) recordHandOver(ctx context.Context, set *clusterv1.MachineSet, h pool.HandedOver) error {
-	p := Patch{}
+	p := blockMove(set.Annotations, h.IsActive())
 	if err := p.set(set.Annotations, v1alpha1.HandedOverAnnotation, h); err != nil {
 		return err
 	}
-	if text := p[v1alpha1.HandedOverAnnotation]; *text == set.Annotations[v1alpha1.HandedOverAnnotation] {
+	text := p[v1alpha1.HandedOverAnnotation]
+	if len(p) == 1 && *text == set.Annotations[v1alpha1.HandedOverAnnotation] {
 		return nil
 	}
 	return e.fence.Retry(ctx, set, func() error { return e.fence.Annotate(ctx, set, p) })

@@ -184,8 +184,16 @@ func TestHandOverIsEnded(t *testing.T) {
 		}
 	}
 	end := func() error { return w.engine.EndHandOver(t.Context(), machineSet("old", from), "paused") }
+	blocked := func() bool {
+		set := &clusterv1.MachineSet{}
+		w.must(w.client.Get(t.Context(), clientKey("old"), set))
+		return blocksMove(set.Annotations)
+	}
 	w.must(end())
 	handOver(to)
+	if !blocked() {
+		t.Error("clusterctl may move a MachineSet whose Machines an updater has")
+	}
 	first := w.handedOver("old").Operation
 	u.stays = "in the middle"
 	if err := end(); err == nil || !strings.Contains(err.Error(), "in the middle") || !w.handedOver("old").IsActive() {
@@ -200,6 +208,9 @@ func TestHandOverIsEnded(t *testing.T) {
 	second := w.handedOver("old").Operation
 	w.must(end())
 	w.must(end())
+	if blocked() {
+		t.Error("a hand-over that has ended blocks clusterctl move")
+	}
 	handOver("v1.31.2")
 	third := w.handedOver("old").Operation
 	want := []string{"old " + first + " the template was changed again", "old " + second + " paused"}

@@ -35,9 +35,14 @@ const (
 // moved: the updater reports the end to this management cluster only. In the other phases nothing
 // runs, and the record, which moves with the Machine, is enough to continue elsewhere.
 func changeMove(annotations map[string]string, after *inplace.Progress) Patch {
+	return blockMove(annotations, after != nil && after.Phase == inplace.Updating)
+}
+
+// blockMove returns the change that keeps an object from being moved while an updater is running, and not
+// longer. The annotation of a person stays.
+func blockMove(annotations map[string]string, running bool) Patch {
 	p := Patch{}
 	value, blocked := annotations[BlockMoveAnnotation]
-	running := after != nil && after.Phase == inplace.Updating
 	switch {
 	case running && !blocked:
 		p[BlockMoveAnnotation] = new(blockMoveValue)
