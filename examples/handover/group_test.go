@@ -77,9 +77,10 @@ func TestGroup(t *testing.T) {
 	}
 }
 
-// TestGroupFails marks a machine whose command fails, writes none of its objects, and continues.
+// TestGroupFails marks a machine whose command fails, writes none of its objects, and continues. The next
+// operation tries the machine again.
 func TestGroupFails(t *testing.T) {
-	r := start(t, "echo $1 >>runs\nif test $1 = 10.0.0.8; then echo disk full; exit 1; fi\n")
+	r := start(t, "echo $1 >>runs\nif test $1 = 10.0.0.8 && test $(wc -l <runs) = 1; then echo disk full; exit 1; fi\n")
 	u := r.newUpdater(t)
 	answerAll(t, u, ofGroup("one", 0))
 	u.running.Wait()
@@ -88,6 +89,12 @@ func TestGroupFails(t *testing.T) {
 	}
 	if mark := r.api.of("default/worker-1")[v1alpha1.UpdateFailedAnnotation]; !strings.HasPrefix(mark, "one: running") || !strings.Contains(mark, "disk full") {
 		t.Errorf("the mark is %q", mark)
+	}
+	answerAll(t, u, of(updatesv1.Cancel, "one"), ofGroup("two", 0))
+	u.running.Wait()
+	want := slices.Concat(specsOf("worker-0"), specsOf("worker-1"), specsOf("worker-0"))
+	if diff := cmp.Diff(want, r.api.written()); diff != "" {
+		t.Errorf("writes after another operation (-want +got):\n%s", diff)
 	}
 }
 

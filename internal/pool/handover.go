@@ -207,7 +207,8 @@ func (d *draft) whyHandedOver(
 ) (reason Reason, message string) {
 	if failed, why := handOverFailed(d.old[s.Name].Current, m); failed {
 		return ReasonHandOverFailed, fmt.Sprintf("updater %s reports that the update failed: %s. Fix: "+
-			"repair the machine, and remove the annotation %s from the Machine", c.Updater, why,
+			"repair the machine, remove the annotation %s from the Machine, and pause and resume the "+
+			"MachineDeployment: the updater then gets the Machines again", c.Updater, why,
 			v1alpha1.UpdateFailedAnnotation)
 	}
 	switch {

@@ -437,3 +437,36 @@ func TestOneMachineSetAtATime(t *testing.T) {
 		t.Errorf("budget of the last MachineSet (-want +got):\n%s", diff)
 	}
 }
+
+// TestFailedMachineIsTriedAgain: what the message about a failed Machine tells people to do begins another
+// hand-over of it.
+func TestFailedMachineIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	w := newHandedWorld(t, true)
+	w.settle()
+	failed := w.machines()[0]
+	failed.Annotations = map[string]string{v1alpha1.UpdateFailedAnnotation: "op1: disk full"}
+	w.update(failed)
+	w.later()
+	c := conditions.Get(w.md(), v1alpha1.UpdateBlockedCondition)
+	if w.blocked() != "HandOverFailed" || !strings.Contains(c.Message, "pause and resume the MachineDeployment") {
+		t.Fatalf("the condition is %+v", c)
+	}
+	failed = w.machine(failed.Name)
+	failed.Annotations = nil
+	w.update(failed)
+	w.later()
+	if w.taker.operations != 1 {
+		t.Errorf("%d operations before the pause, want 1", w.taker.operations)
+	}
+	for _, paused := range []*bool{new(true), nil} {
+		w.edit(func(md *clusterv1.MachineDeployment) { md.Spec.Paused = paused })
+		w.later()
+	}
+	if w.taker.operations != 2 || w.blocked() != "" {
+		t.Errorf("%d operations, want 2; blocked %q", w.taker.operations, w.blocked())
+	}
+	w.write(w.machine(failed.Name))
+	w.later()
+	w.checkMoved(t, "updated at last", 1)
+}
