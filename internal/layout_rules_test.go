@@ -169,7 +169,8 @@ var rules = []rule{
 		internal/pool/objects internal/text
 	`},
 	{pkg: "internal/pool/machineset", kind: effects, imports: `
-		api/v1alpha1 internal/capi internal/contract internal/pool internal/pool/objects
+		api/v1alpha1 internal/capi internal/contract internal/keyed internal/pool
+		internal/pool/objects
 	`},
 	{pkg: "internal/pool/objects", kind: effects, imports: `api/v1alpha1 internal/contract internal/keyed`},
 	{pkg: "internal/port", kind: pure, imports: `internal/inplace internal/inplace/cover`},

@@ -123,7 +123,7 @@ type UpdatePolicySpec struct {
 	// and updates the machines within the limits of the request, and writes the new specs of their Machines, bootstrap
 	// configs and infrastructure machines. Until then Windlass changes, moves, creates and deletes nothing for them.
 	// maxAttempts and attemptTimeoutSeconds do not count then, and maxInFlight counts for each MachineDeployment. Unset means
-	// Machine. Only `windlass manager` reads it. An edit from Group to Machine ends the hand-over.
+	// Machine. Only `windlass manager` reads it. An edit counts at once: one from Group to Machine ends the hand-over.
 	// +optional
 	// +kubebuilder:validation:Enum=Machine;Group
 	HandOver HandOverUnit `json:"handOver,omitempty"`
