@@ -234,7 +234,7 @@ func TestHandOverEndsBeforeAnotherChange(t *testing.T) {
 	}{
 		"declined":               {v1alpha1.FallbackNone, refuse, next, 0, "no power"},
 		"declined, and replaced": {v1alpha1.FallbackRollingUpdate, refuse, next, pool.AnswerNo, "no power"},
-		"one by one": {v1alpha1.FallbackNone, func(w *world, u *takingUpdater) {
+		"one by one": {v1alpha1.FallbackNone, func(w *world, _ *takingUpdater) {
 			set := &clusterv1.MachineSet{}
 			w.must(w.client.Get(w.Context(), clientKey("old"), set))
 			d := readDecisions(set)[0]
