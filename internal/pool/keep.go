@@ -454,7 +454,7 @@ func (p Plan) Blocked() (reason Reason, message string) {
 	texts := make(map[Reason][]string)
 	counts := make(map[Reason]int)
 	for _, d := range p.Decisions {
-		if d.Action == Wait && slices.Contains(blocking, d.Reason) {
+		if d.Action == Wait && d.Reason.BlocksKept() {
 			counts[d.Reason]++
 			if !slices.Contains(texts[d.Reason], d.Message) {
 				texts[d.Reason] = append(texts[d.Reason], d.Message)
@@ -483,3 +483,7 @@ var blocking = []Reason{
 	ReasonCoverageUnknown, ReasonHandOverFailed, ReasonKubeletAhead, ReasonNotCovered,
 	ReasonRecreateRequested,
 }
+
+// BlocksKept reports whether a Machine of a kept group waits for this reason until a person or an
+// extension acts.
+func (r Reason) BlocksKept() bool { return slices.Contains(blocking, r) }

@@ -187,5 +187,5 @@ var heldBy = []Reason{
 
 // NeedsPerson reports whether a rollout waits for this reason until a person or an extension acts.
 func (r Reason) NeedsPerson() bool {
-	return slices.Contains(heldBy, r) || slices.Contains(blocking, r)
+	return slices.Contains(heldBy, r) || r.BlocksKept()
 }

@@ -240,16 +240,10 @@ func (r *run) reconcileDelete(ctx context.Context) error {
 // blockage returns the first decision that a person must act on; nil if there is none.
 func blockage(decisions []pool.Decision) *pool.Decision {
 	at := slices.IndexFunc(decisions, func(d pool.Decision) bool {
-		return slices.Contains(blocking, d.Reason)
+		return d.Reason.BlocksKept()
 	})
 	if at < 0 {
 		return nil
 	}
 	return &decisions[at]
-}
-
-// blocking are the reasons for which a Machine of a kept group waits until a person acts.
-var blocking = []pool.Reason{
-	pool.ReasonNotCovered, pool.ReasonCoverageUnknown, pool.ReasonRecreateRequested,
-	pool.ReasonKubeletAhead, pool.ReasonHandOverFailed,
 }

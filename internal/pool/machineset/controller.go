@@ -45,7 +45,7 @@ var Managers = []string{manager, metadataManager}
 // ClusterCache and Now are required.
 type Options struct {
 	// Client reads from a cache that keeps the managed fields of Managers, unstructured objects too.
-	// Of other managers it keeps at least that there are some.
+	// It keeps the entries of other managers, with or without their fields.
 	Client client.Client
 	// APIReader reads from the API server.
 	APIReader client.Reader
