@@ -37,7 +37,9 @@ type setSpec struct {
 	// returning has a bit per Machine that goes back to the MachineSet which it left.
 	returning uint16
 	noCreate  bool
-	revision  uint8
+	// noUpdate says that no update leads to the template.
+	noUpdate bool
+	revision uint8
 	// desired is the annotation about the replicas of the MachineDeployment.
 	desired int8
 }
@@ -329,6 +331,9 @@ func (s scenario) machineSet(v view, i uint8) *clusterv1.MachineSet {
 			set.Annotations[key] = value
 		}
 	}
+	if from.noUpdate {
+		set.Annotations[v1alpha1.NoUpdateAnnotation] = string(pool.ReasonNotCovered)
+	}
 	if from.noCreate {
 		set.Annotations[clusterv1.DisableMachineCreateAnnotation] = "true"
 	}
@@ -443,6 +448,7 @@ func spec(set *clusterv1.MachineSet) setSpec {
 	s := setSpec{
 		replicas: int8(*set.Spec.Replicas), noCreate: a[clusterv1.DisableMachineCreateAnnotation] == "true",
 	}
+	s.noUpdate = a[v1alpha1.NoUpdateAnnotation] != ""
 	_, _ = fmt.Sscan(a[clusterv1.RevisionAnnotation], &s.revision)
 	_, _ = fmt.Sscan(a[clusterv1.DesiredReplicasAnnotation], &s.desired)
 	if to := a[clusterv1.MachineSetMoveMachinesToMachineSetAnnotation]; to != "" {

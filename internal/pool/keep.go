@@ -29,6 +29,8 @@ import (
 //     plan counts them.
 //   - A Machine moves to the new MachineSet only if an update in place covers the difference, and
 //     within maxUnavailable, but at least one at a time: no spare Machine makes room.
+//   - Where no update leads to the template, unhealthy Machines are remediated: nothing repairs them. The
+//     new MachineSet then creates others.
 //   - Unavailable Machines move first: the update may repair them, and they cost no availability.
 //   - A Machine that is marked for an update does not move, even if the template changes: its update
 //     ends first. But if the template is reverted to the one that the Machine had, and its update has
@@ -99,6 +101,9 @@ func (d *draft) keep(coverage map[string]Coverage) Plan {
 			disable = "false"
 		}
 		annotate(set.Desired, map[string]string{clusterv1.DisableMachineCreateAnnotation: disable})
+		if reason := d.noUpdate(d.rollout.Old[i], heads[i], coverage[set.Desired.Name]); reason != "" {
+			mark(set.Desired, v1alpha1.NoUpdateAnnotation, []string{string(reason)})
+		}
 		if *set.Desired.Spec.Replicas >= heads[i].alive {
 			mark(set.Desired, clusterv1.MachineSetMoveMachinesToMachineSetAnnotation,
 				[]string{set.Desired.Name})

@@ -22,7 +22,14 @@ import (
 // OwnerRemediated of each Machine says what happens to it. The condition of a Machine that is
 // healthy again goes.
 func (r *Run) Remediate(ctx context.Context) (Next, error) {
-	plan, err := r.facts().Remediate()
+	facts := r.facts()
+	if facts.SharesRemediation() {
+		var err error
+		if facts.Group, err = r.readGroup(ctx); err != nil {
+			return Next{}, err
+		}
+	}
+	plan, err := facts.Remediate()
 	if err != nil {
 		return Next{}, err
 	}
