@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	capicontroller "sigs.k8s.io/cluster-api/util/controller"
@@ -97,6 +98,9 @@ func (r *run) reconcile(ctx context.Context) (ctrl.Result, error) {
 		return ctrl.Result{}, err
 	}
 	group, coverage, err := r.answers(ctx, r.group())
+	if _, ok := errors.AsType[*pool.InvalidGroupError](err); ok {
+		r.event(corev1.EventTypeWarning, failedPlan, "%v", err)
+	}
 	if err != nil {
 		return ctrl.Result{}, err
 	}
