@@ -56,8 +56,9 @@ func (f SetFacts) Scale() (Scaling, error) {
 	}
 	counted := surplus
 	if Receives(set) {
+		known := AcknowledgedMoves(set)
 		for _, m := range f.Machines {
-			if IsMovePending(m) && !f.IsReturning(m) {
+			if IsMovePending(m) && !f.IsReturning(m) && !slices.Contains(known, m.Name) {
 				counted--
 			}
 		}
