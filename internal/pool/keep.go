@@ -10,6 +10,7 @@ import (
 	"github.com/blang/semver/v4"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
@@ -373,6 +374,8 @@ func (d *draft) turnOf(m *clusterv1.Machine) (turn, Reason) {
 		return turnNever, ReasonUpdating
 	case !m.Status.NodeRef.IsDefined():
 		return turnNever, ReasonNotProvisioned
+	case annotations.HasPaused(m):
+		return turnNever, ReasonMachinePaused
 	case ahead:
 		return turnNever, ReasonKubeletAhead
 	case conditions.IsTrue(m, clusterv1.MachineAvailableCondition):
@@ -485,8 +488,8 @@ func (p Plan) Blocked() (reason Reason, message string) {
 
 // blocking are the reasons that need a person or an extension, in the order of their names.
 var blocking = []Reason{
-	ReasonCoverageUnknown, ReasonHandOverFailed, ReasonKubeletAhead, ReasonNotCovered,
-	ReasonRecreateRequested,
+	ReasonCoverageUnknown, ReasonHandOverFailed, ReasonKubeletAhead, ReasonMachinePaused,
+	ReasonNotCovered, ReasonRecreateRequested,
 }
 
 // BlocksKept reports whether a Machine of a kept group waits for this reason until a person or an
