@@ -316,16 +316,15 @@ func (d *draft) whyKept(s Sizes, c Coverage) (reason Reason, message string) {
 
 // neverMessage explains why a Machine must not move.
 func neverMessage(m *clusterv1.Machine, reason Reason) string {
-	switch reason {
-	case ReasonMachinePaused:
+	if reason == ReasonMachinePaused {
 		return "the Machine is paused. Fix: remove the annotation " + clusterv1.PausedAnnotation
-	case ReasonKubeletAhead:
+	}
+	if reason == ReasonKubeletAhead {
 		return "the kubelet of the Machine is newer than spec.template asks, and no kubelet goes " +
 			"back a version. Fix: set the version in spec.template to that of the kubelet, or " +
 			"delete the Machine"
-	default:
-		return fmt.Sprintf("Machine %s has no Node yet", m.Name)
 	}
+	return fmt.Sprintf("Machine %s has no Node yet", m.Name)
 }
 
 func decide(

@@ -35,11 +35,9 @@ type setSpec struct {
 	moveTo, receive uint8
 	acknowledged    uint16
 	// returning has a bit per Machine that goes back to the MachineSet which it left.
-	returning uint16
-	noCreate  bool
-	// noUpdate says that no update leads to the template.
-	noUpdate bool
-	revision uint8
+	returning          uint16
+	noCreate, noUpdate bool
+	revision           uint8
 	// desired is the annotation about the replicas of the MachineDeployment.
 	desired int8
 }
@@ -326,13 +324,11 @@ func (s scenario) machineSet(v view, i uint8) *clusterv1.MachineSet {
 		clusterv1.MachineSetReceiveMachinesFromMachineSetsAnnotation: listSets(from.receive),
 		clusterv1.AcknowledgedMoveAnnotation:                         listMachines(from.acknowledged),
 		v1alpha1.ReturnMachinesAnnotation:                            listMachines(from.returning),
+		v1alpha1.NoUpdateAnnotation:                                  map[bool]string{true: "NotCovered"}[from.noUpdate],
 	} {
 		if value != "" {
 			set.Annotations[key] = value
 		}
-	}
-	if from.noUpdate {
-		set.Annotations[v1alpha1.NoUpdateAnnotation] = string(pool.ReasonNotCovered)
 	}
 	if from.noCreate {
 		set.Annotations[clusterv1.DisableMachineCreateAnnotation] = "true"

@@ -22,12 +22,11 @@ func (d *draft) noUpdate(s Sizes, h headcount, c Coverage) Reason {
 	if h.alive == 0 || !d.mayMove() {
 		return ""
 	}
-	switch reason, _ := d.whyKept(s, c); reason {
-	case ReasonNotCovered, ReasonRecreateRequested:
-		return reason
-	default:
+	reason, _ := d.whyKept(s, c)
+	if reason != ReasonNotCovered && reason != ReasonRecreateRequested {
 		return ""
 	}
+	return reason
 }
 
 // mayUpdate reports whether an update in place may reach a Machine of an old MachineSet.
