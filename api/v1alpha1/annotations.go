@@ -25,6 +25,9 @@ const (
 	// ReturnMachinesAnnotation on an old MachineSet names the Machines that a revert takes back, separated by commas. It is
 	// no JSON.
 	ReturnMachinesAnnotation = "windlass.dev/return-machines"
+	// NoUpdateAnnotation on an old MachineSet of a group whose machines are kept is the reason for which no update brings
+	// its Machines to the template until a person acts. Unhealthy ones are remediated. It is no JSON.
+	NoUpdateAnnotation = "windlass.dev/no-update"
 	// HandedOverAnnotation on a MachineSet says that all of its Machines were handed over to an updater, which updates them
 	// and writes their objects: the updater, the operation, and the limits that the updater was given.
 	HandedOverAnnotation = "windlass.dev/handed-over"

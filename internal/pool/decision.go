@@ -65,6 +65,9 @@ const (
 	// ReasonKubeletAhead: the kubelet of the Machine is newer than the template asks, or its
 	// version is unknown, and no kubelet goes back a version.
 	ReasonKubeletAhead Reason = "KubeletAhead"
+	// ReasonMachinePaused: the Machine is paused. Its update could not begin, and would take the turn of
+	// others.
+	ReasonMachinePaused Reason = "MachinePaused"
 	// ReasonNotProvisioned: the Machine has no Node yet.
 	ReasonNotProvisioned Reason = "NotProvisioned"
 	// ReasonMissing: fewer Machines exist than desired.
@@ -313,6 +316,9 @@ func (d *draft) whyKept(s Sizes, c Coverage) (reason Reason, message string) {
 
 // neverMessage explains why a Machine must not move.
 func neverMessage(m *clusterv1.Machine, reason Reason) string {
+	if reason == ReasonMachinePaused {
+		return "the Machine is paused. Fix: remove the annotation " + clusterv1.PausedAnnotation
+	}
 	if reason == ReasonKubeletAhead {
 		return "the kubelet of the Machine is newer than spec.template asks, and no kubelet goes " +
 			"back a version. Fix: set the version in spec.template to that of the kubelet, or " +

@@ -329,3 +329,28 @@ func TestKeepStaysWithItsPlan(t *testing.T) {
 		}
 	}
 }
+
+// TestPausedMachine: a Machine that is paused does not move, because its update could not begin and would
+// take the turn of the others. The group says why it waits.
+func TestPausedMachine(t *testing.T) {
+	t.Parallel()
+	w := settledGroup(t, true)
+	paused := w.machines[w.names()[0]]
+	metav1.SetMetaDataAnnotation(&paused.ObjectMeta, clusterv1.PausedAnnotation, "")
+	toVersion("v1.31.0")(w.md)
+	w.settle(t)
+	if pool.IsUpdating(paused) {
+		t.Errorf("the paused Machine has moved:\n%s", w)
+	}
+	if got := w.upToDate(); got != 2 {
+		t.Errorf("%d Machines are up to date, want 2:\n%s", got, w)
+	}
+	if reason, message := w.plan.Blocked(); reason != "MachinePaused" {
+		t.Errorf("blocked by %q: %q", reason, message)
+	}
+	delete(paused.Annotations, clusterv1.PausedAnnotation)
+	w.settle(t)
+	if got := w.upToDate(); got != 3 {
+		t.Errorf("%d Machines are up to date after the pause, want 3:\n%s", got, w)
+	}
+}

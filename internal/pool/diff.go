@@ -16,6 +16,7 @@ var shownAnnotations = []string{
 	clusterv1.MachineSetReceiveMachinesFromMachineSetsAnnotation,
 	clusterv1.AcknowledgedMoveAnnotation,
 	v1alpha1.ReturnMachinesAnnotation,
+	v1alpha1.NoUpdateAnnotation,
 	clusterv1.DisableMachineCreateAnnotation,
 }
 

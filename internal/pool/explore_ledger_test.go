@@ -163,6 +163,8 @@ func (e *explorer) ends(w *scene, stated bool) string {
 			return fmt.Sprintf("the rollout has ended, and %s has marks", m.text(i))
 		case m.deleting:
 			return fmt.Sprintf("the rollout has ended, and %s is being deleted", machineName(i))
+		case m.broken && e.keep && !w.stock && !e.covered[m.owner][w.md.template]:
+			return fmt.Sprintf("the rollout has ended, and nobody repairs %s", machineName(i))
 		case m.spec != m.infrastructure || m.spec != m.bootstrap || m.kubelet != m.spec || m.owner != m.spec:
 			return fmt.Sprintf("the rollout has ended, and the objects of %s disagree: %+v", machineName(i), m)
 		case (m.owner != w.md.template && !kept || !m.available) && !stated:

@@ -195,6 +195,8 @@ var explorations = map[string]scenario{
 	"keep, old counters":     {replicas: 2, unavailable: 1, keep: true, covered: upwards, faults: faults{lags: 1, deletes: 1}},
 	"keep, scale":            {replicas: 2, surge: 1, keep: true, covered: upwards, scales: []int8{1, 3}, faults: faults{scales: 2}},
 	"keep, not covered":      {replicas: 2, surge: 1, keep: true, scales: []int8{1, 3}, faults: faults{crashes: 1, scales: 1, races: 1}},
+	"keep, blocked, breaks":  {replicas: 2, surge: 1, keep: true, faults: faults{breaks: 1, crashes: 1, races: 1}},
+	"keep, blocked, reverts": {replicas: 2, unavailable: 1, keep: true, faults: faults{breaks: 2, reverts: 1, outages: 1, deletes: 1}},
 	"pause, no MachineSet":   {replicas: 1, notBegun: true, scales: []int8{0, 2}, faults: faults{pauses: 1, scales: 2, changes: 1}},
 	"keep, pause":            {replicas: 2, notBegun: true, keep: true, scales: []int8{1, 3}, faults: faults{pauses: 1, scales: 1, changes: 1, deletes: 1}},
 	"in place, hangs":        {replicas: 2, surge: 1, unavailable: 1, covered: upwards, faults: faults{hangs: 1, changes: 1}},

@@ -35,9 +35,9 @@ type setSpec struct {
 	moveTo, receive uint8
 	acknowledged    uint16
 	// returning has a bit per Machine that goes back to the MachineSet which it left.
-	returning uint16
-	noCreate  bool
-	revision  uint8
+	returning          uint16
+	noCreate, noUpdate bool
+	revision           uint8
 	// desired is the annotation about the replicas of the MachineDeployment.
 	desired int8
 }
@@ -324,6 +324,7 @@ func (s scenario) machineSet(v view, i uint8) *clusterv1.MachineSet {
 		clusterv1.MachineSetReceiveMachinesFromMachineSetsAnnotation: listSets(from.receive),
 		clusterv1.AcknowledgedMoveAnnotation:                         listMachines(from.acknowledged),
 		v1alpha1.ReturnMachinesAnnotation:                            listMachines(from.returning),
+		v1alpha1.NoUpdateAnnotation:                                  map[bool]string{true: "NotCovered"}[from.noUpdate],
 	} {
 		if value != "" {
 			set.Annotations[key] = value
@@ -443,6 +444,7 @@ func spec(set *clusterv1.MachineSet) setSpec {
 	s := setSpec{
 		replicas: int8(*set.Spec.Replicas), noCreate: a[clusterv1.DisableMachineCreateAnnotation] == "true",
 	}
+	s.noUpdate = a[v1alpha1.NoUpdateAnnotation] != ""
 	_, _ = fmt.Sscan(a[clusterv1.RevisionAnnotation], &s.revision)
 	_, _ = fmt.Sscan(a[clusterv1.DesiredReplicasAnnotation], &s.desired)
 	if to := a[clusterv1.MachineSetMoveMachinesToMachineSetAnnotation]; to != "" {

@@ -123,8 +123,8 @@ func (p Plan) Sets() []SetPlan {
 	return append([]SetPlan{*p.New}, p.Old...)
 }
 
-// Needs returns the questions whose answers Decide needs, in stock's order. It returns the same
-// errors as Decide.
+// Needs returns the questions whose answers Decide needs, in stock's order. The error is an
+// InvalidGroupError, as that of Decide may be.
 func Needs(g Group) ([]Question, error) {
 	d, err := begin(g)
 	if err != nil {
@@ -210,8 +210,25 @@ type draft struct {
 	queued *queue
 }
 
-// begin computes the desired MachineSets before any rule about replicas.
+// InvalidGroupError says that no plan is possible until somebody changes an object of the group.
+type InvalidGroupError struct{ cause error }
+
+func (e *InvalidGroupError) Error() string { return e.cause.Error() }
+
+// Unwrap returns what is wrong.
+func (e *InvalidGroupError) Unwrap() error { return e.cause }
+
+// begin computes the desired MachineSets before any rule about replicas. The error is an
+// InvalidGroupError.
 func begin(g Group) (*draft, error) {
+	d, err := prepare(g)
+	if err != nil {
+		return nil, &InvalidGroupError{cause: err}
+	}
+	return d, nil
+}
+
+func prepare(g Group) (*draft, error) {
 	if err := g.check(); err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/blang/semver/v4"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
@@ -29,6 +30,8 @@ import (
 //     plan counts them.
 //   - A Machine moves to the new MachineSet only if an update in place covers the difference, and
 //     within maxUnavailable, but at least one at a time: no spare Machine makes room.
+//   - Where no update leads to the template, unhealthy Machines are remediated: nothing repairs them. The
+//     new MachineSet then creates others.
 //   - Unavailable Machines move first: the update may repair them, and they cost no availability.
 //   - A Machine that is marked for an update does not move, even if the template changes: its update
 //     ends first. But if the template is reverted to the one that the Machine had, and its update has
@@ -99,6 +102,9 @@ func (d *draft) keep(coverage map[string]Coverage) Plan {
 			disable = "false"
 		}
 		annotate(set.Desired, map[string]string{clusterv1.DisableMachineCreateAnnotation: disable})
+		if reason := d.noUpdate(d.rollout.Old[i], heads[i], coverage[set.Desired.Name]); reason != "" {
+			mark(set.Desired, v1alpha1.NoUpdateAnnotation, []string{string(reason)})
+		}
 		if *set.Desired.Spec.Replicas >= heads[i].alive {
 			mark(set.Desired, clusterv1.MachineSetMoveMachinesToMachineSetAnnotation,
 				[]string{set.Desired.Name})
@@ -368,6 +374,8 @@ func (d *draft) turnOf(m *clusterv1.Machine) (turn, Reason) {
 		return turnNever, ReasonUpdating
 	case !m.Status.NodeRef.IsDefined():
 		return turnNever, ReasonNotProvisioned
+	case annotations.HasPaused(m):
+		return turnNever, ReasonMachinePaused
 	case ahead:
 		return turnNever, ReasonKubeletAhead
 	case conditions.IsTrue(m, clusterv1.MachineAvailableCondition):
@@ -480,8 +488,8 @@ func (p Plan) Blocked() (reason Reason, message string) {
 
 // blocking are the reasons that need a person or an extension, in the order of their names.
 var blocking = []Reason{
-	ReasonCoverageUnknown, ReasonHandOverFailed, ReasonKubeletAhead, ReasonNotCovered,
-	ReasonRecreateRequested,
+	ReasonCoverageUnknown, ReasonHandOverFailed, ReasonKubeletAhead, ReasonMachinePaused,
+	ReasonNotCovered, ReasonRecreateRequested,
 }
 
 // BlocksKept reports whether a Machine of a kept group waits for this reason until a person or an

@@ -22,7 +22,8 @@ type Member struct {
 	// not to soak: an update in place has soaked when it ends.
 	Available bool
 	Soaks     time.Time
-	// Began is since when it is being created or updated; zero if its update has not begun.
+	// Began is since when it is being created or updated, or is unavailable after that; zero if its
+	// update has not begun.
 	Began time.Time
 	// Place is its place in the order of the UpdatePolicy.
 	Place Place
@@ -174,9 +175,13 @@ func hasFailedUpdate(m *clusterv1.Machine) bool {
 }
 
 // changingSince is since when a new Machine is being created or updated; zero if its update has not
-// begun.
+// begun. For one that has become unavailable after its creation or update, it is since then.
 func changingSince(m *clusterv1.Machine) time.Time {
 	if !IsUpdating(m) {
+		since := conditions.GetLastTransitionTime(m, clusterv1.MachineAvailableCondition)
+		if since != nil && since.After(m.CreationTimestamp.Time) {
+			return since.Time
+		}
 		return m.CreationTimestamp.Time
 	}
 	since := conditions.GetLastTransitionTime(m, clusterv1.MachineUpdatingCondition)

@@ -2,10 +2,15 @@ package pool_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"pgregory.net/rapid"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
 
 	"github.com/windlass-dev/windlass/internal/pool"
 )
@@ -120,5 +125,33 @@ func TestStages(t *testing.T) {
 	if s, n := none.Stage(pool.Progress{Replicas: 3,
 		Done: 1}), none.CountBatches(3); s != (pool.Stage{}) || n != 0 {
 		t.Errorf("without batches the stage is %+v of %d", s, n)
+	}
+}
+
+// TestDeadlineOfFinishedMachine: a Machine that was updated, and is unavailable for a moment long after
+// its creation, is not overdue.
+func TestDeadlineOfFinishedMachine(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		unavailable time.Duration
+		want        int
+	}{"for a moment": {5 * time.Second, 0}, "too long": {11 * time.Minute, 1}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := settledGroup(t, true)
+			w.limits = &pool.Limits{MachineDeadline: 10 * time.Minute}
+			m := w.machines[w.names()[0]]
+			m.CreationTimestamp = metav1.NewTime(epoch.Add(-240 * time.Hour))
+			w.set(m, false)
+			conditions.Get(m, clusterv1.MachineAvailableCondition).LastTransitionTime =
+				metav1.NewTime(w.group().Now.Add(-test.unavailable))
+			p, err := pool.ProgressOf(w.group())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(p.Overdue) != test.want {
+				t.Errorf("overdue are %v, want %d", p.Overdue, test.want)
+			}
+		})
 	}
 }

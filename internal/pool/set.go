@@ -16,7 +16,7 @@ type SetFacts struct {
 	Machines     []*clusterv1.Machine
 	MachinesRead bool
 	// Group are those of all MachineSets of Deployment, in any order, those in deletion included.
-	// Scale requires them if CountsGroup.
+	// Scale requires them if CountsGroup, and Remediate if SharesRemediation.
 	Group []*clusterv1.Machine
 	// BootstrapTemplateMissing and InfrastructureTemplateMissing say that a template of spec was
 	// not found.
@@ -38,8 +38,8 @@ type SetPolicy struct {
 	RepairByUpdate bool
 	// HoldUpdating keeps Machines that are being updated in place from remediation until the update
 	// ends, and at most for HoldLimit. Stock deletes them. Machines of old MachineSets that cannot be
-	// updated, because they have no Node or because their update does not end, are remediated, for
-	// the rollout does not delete them.
+	// updated are remediated, for the rollout does not delete them: because they have no Node, because
+	// their update does not end, or because no update leads to the template.
 	HoldUpdating bool
 	// HoldLimit bounds HoldUpdating; 0 means DefaultHoldLimit.
 	HoldLimit time.Duration

@@ -16,6 +16,10 @@ import (
 	v1beta1conditions "sigs.k8s.io/cluster-api/util/conditions/deprecated/v1beta1"
 )
 
+// othersRetry is how often a MachineSet looks again whether the remediation of others has ended:
+// nothing watches their Machines.
+const othersRetry = 15 * time.Second
+
 // Remediation is what happens to the Machines that a MachineHealthCheck found unhealthy. All lists
 // are in RemediationOrder, Deferred with those that are being updated first.
 type Remediation struct {
@@ -40,7 +44,8 @@ type Deferral struct {
 //   - An old MachineSet of a MachineDeployment remediates none, because the rollout removes them.
 //     With Policy.HoldUpdating it remediates those that no update can reach.
 //   - At most spec.remediation.maxInFlight Machines of a MachineDeployment are remediated at once.
-//     Those that were deleted for it and still exist count.
+//     Those that were deleted for it and still exist count. If SharesRemediation, so do those of the
+//     other MachineSets, and Group is required.
 //   - A Machine that is being updated waits if Policy.HoldUpdating, and takes no place in flight.
 //     The wait ends Policy.HoldLimit after the Machine became unhealthy and the update began, or at
 //     once if it has the annotation cluster.x-k8s.io/remediate-machine.
@@ -65,13 +70,18 @@ func (f SetFacts) Remediate() (Remediation, error) {
 			continue
 		}
 		plan.Deferred = append(plan.Deferred, deferral)
-		if after > 0 && (plan.After == 0 || after < plan.After) {
-			plan.After = after
-		}
+		plan.After = sooner(plan.After, after)
 	}
-	now, deferral, err := f.remediationsNow(len(unhealthy))
+	shares := f.SharesRemediation()
+	if shares {
+		slices.SortStableFunc(unhealthy, decidedFirst)
+	}
+	now, deferral, err := f.remediationsNow(unhealthy)
 	if err != nil {
 		return Remediation{}, err
+	}
+	if now < len(unhealthy) && shares {
+		plan.After = sooner(plan.After, othersRetry)
 	}
 	plan.Delete = slices.Clip(unhealthy[:now])
 	for _, m := range unhealthy[now:] {
@@ -100,9 +110,12 @@ func (f SetFacts) deferral(m *clusterv1.Machine) (why Deferral, after time.Durat
 	return Deferral{}, 0
 }
 
-// remediationsNow returns how many of count Machines may be remediated now, and why the others
-// wait.
-func (f SetFacts) remediationsNow(count int) (now int, others Deferral, err error) {
+// remediationsNow returns how many of the unhealthy Machines may be remediated now, the first ones, and
+// why the others wait.
+func (f SetFacts) remediationsNow(
+	unhealthy []*clusterv1.Machine,
+) (now int, others Deferral, err error) {
+	count := len(unhealthy)
 	if count == 0 || f.Deployment == nil {
 		return count, Deferral{}, nil
 	}
@@ -124,19 +137,29 @@ func (f SetFacts) remediationsNow(count int) (now int, others Deferral, err erro
 			most--
 		}
 	}
-	return min(max(most, 0), count), Deferral{
+	now = min(max(most, 0), count)
+	if f.SharesRemediation() {
+		now = f.remediatedBeforeOthers(unhealthy, most)
+	}
+	return now, Deferral{
 		Reason: clusterv1.MachineSetMachineRemediationDeferredReason,
 		Message: fmt.Sprintf("Waiting because there are already too many remediations in progress "+
 			"(spec.strategy.remediation.maxInFlight is %s)", limit),
 	}, nil
 }
 
+// sooner returns the shorter of two waits; 0 means that there is none.
+func sooner(a, b time.Duration) time.Duration {
+	if a <= 0 || b <= 0 {
+		return max(a, b, 0)
+	}
+	return min(a, b)
+}
+
 // isRolledOut reports whether the rollout removes an unhealthy Machine from its old MachineSet.
-// Where updates are held, the rollout only moves Machines, and no Machine without a Node or in the
-// middle of an update.
+// Where updates are held, the rollout only moves Machines, and only those that an update may reach.
 func (f SetFacts) isRolledOut(m *clusterv1.Machine) bool {
-	return !f.isCurrent() &&
-		(!f.Policy.HoldUpdating || m.Status.NodeRef.IsDefined() && !IsUpdating(m))
+	return !f.isCurrent() && (!f.Policy.HoldUpdating || f.mayUpdate(m))
 }
 
 // isHeld reports whether a Machine waits for the end of its update in place.

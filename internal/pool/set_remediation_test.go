@@ -1,6 +1,8 @@
 package pool_test
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
+	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/pool"
 )
 
@@ -26,6 +29,15 @@ func msDeployment(maxInFlight *intstr.IntOrString) *clusterv1.MachineDeployment 
 	return md
 }
 
+func ofVersion(md *clusterv1.MachineDeployment, version string) *clusterv1.MachineDeployment {
+	md.Spec.Template.Spec.Version = version
+	return md
+}
+
+func runsKubelet(version string) machineOption {
+	return func(m *clusterv1.Machine) { m.Status.NodeInfo = kubelet(version) }
+}
+
 func TestRemediate(t *testing.T) {
 	t.Parallel()
 	const (
@@ -35,6 +47,10 @@ func TestRemediate(t *testing.T) {
 	)
 	current := setMark(clusterv1.RevisionAnnotation, "2")
 	earlier := setMark(clusterv1.RevisionAnnotation, "1")
+	blocked := func(set *clusterv1.MachineSet) {
+		earlier(set)
+		setMark(v1alpha1.NoUpdateAnnotation, string(pool.ReasonNotCovered))(set)
+	}
 	three := []*clusterv1.Machine{
 		msMachine("a", toRemediate, old(3*time.Hour)), msMachine("b", toRemediate, old(2*time.Hour)),
 		msMachine("c", toRemediate, old(time.Hour)), msMachine("well"),
@@ -149,6 +165,27 @@ func TestRemediate(t *testing.T) {
 			machines: []*clusterv1.Machine{msMachine("no node", toRemediate, withoutNode), three[0]},
 			deferred: map[string]string{"a": outdated},
 		},
+		"outdated, and no update leads to the template": {
+			set: blocked, deployment: msDeployment(nil), policy: hold,
+			machines: append(three, updating), deleted: []string{"c", "b", "a"},
+			deferred: map[string]string{"updating": held}, after: 90 * time.Minute,
+		},
+		"outdated, no update leads to the template, and the group may be replaced": {
+			set: blocked, deployment: msDeployment(nil), machines: three,
+			deferred: map[string]string{"a": outdated, "b": outdated, "c": outdated},
+		},
+		"outdated, no update leads to the template, limit": {
+			set: blocked, deployment: msDeployment(new(intstr.FromInt32(1))), policy: hold, machines: three,
+			deleted: []string{"c"}, deferred: map[string]string{"a": busy + "1)", "b": busy + "1)"},
+			after: 15 * time.Second,
+		},
+		"outdated, and the kubelet is ahead": {
+			set: earlier, deployment: ofVersion(msDeployment(nil), "v1.30.0"), policy: hold, deleted: []string{"ahead"},
+			machines: []*clusterv1.Machine{
+				msMachine("ahead", toRemediate, runsKubelet("v1.31.0")), msMachine("behind", toRemediate, runsKubelet("v1.29.0")),
+			},
+			deferred: map[string]string{"behind": outdated},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -254,6 +291,104 @@ func TestRemediateProperties(t *testing.T) {
 		}
 		if len(got.Delete) > 0 && inFlight > int(limit) {
 			t.Errorf("%d remediations in flight, want at most %d", inFlight, limit)
+		}
+	})
+}
+
+// TestRemediationOfGroup: the MachineSets of a kept group share spec.remediation.maxInFlight, although
+// each decides alone, and whatever they have decided already.
+func TestRemediationOfGroup(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		limit := rapid.Int32Range(0, 3).Draw(t, "limit")
+		md := msDeployment(new(intstr.FromInt32(limit)))
+		sets := map[string]*clusterv1.MachineSet{}
+		for name, revision := range map[string]string{"a": "1", "b": "2", "c": "1"} {
+			sets[name] = msSet(5, setMark(clusterv1.RevisionAnnotation, revision))
+			sets[name].Name = name
+		}
+		refused := reports(clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse,
+			clusterv1.MachineSetMachineCannotBeRemediatedReason, "")
+		var group []*clusterv1.Machine
+		for i := range rapid.IntRange(0, 8).Draw(t, "machines") {
+			m := msMachine(fmt.Sprintf("m%d", i))
+			switch rapid.IntRange(0, 5).Draw(t, "state") {
+			case 1:
+				toRemediate(m)
+				withoutNode(m)
+			case 2:
+				checkFailed(m)
+				ownerDeletes(m)
+				inDeletion(time.Minute)(m)
+			case 3:
+				checkFailed(m)
+				ownerDeletes(m)
+				withoutNode(m)
+			case 4:
+				toRemediate(m)
+				updateMarked(m)
+			case 5:
+				checkFailed(m)
+				refused(m)
+			}
+			owner := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "owner")
+			m.OwnerReferences = []metav1.OwnerReference{{
+				APIVersion: clusterv1.GroupVersion.String(), Kind: "MachineSet", Name: owner, Controller: new(true),
+			}}
+			if refused := conditions.GetReason(m, clusterv1.MachineOwnerRemediatedCondition) ==
+				clusterv1.MachineSetMachineCannotBeRemediatedReason; refused && owner == "b" {
+				m.OwnerReferences[0].Name = "a" // The MachineSet of the template refuses none.
+			}
+			group = append(group, m)
+		}
+		isDecided := func(m *clusterv1.Machine) bool {
+			return conditions.GetReason(m, clusterv1.MachineOwnerRemediatedCondition) ==
+				clusterv1.MachineSetMachineRemediationMachineDeletingReason
+		}
+		inFlight, candidates, deleted, decided, fresh := 0, 0, 0, 0, 0
+		for name, set := range sets {
+			f := factsOf(set)
+			f.Deployment, f.Group, f.Policy.HoldUpdating = md, group, true
+			for _, m := range group {
+				if m.OwnerReferences[0].Name == name {
+					f.Machines = append(f.Machines, m)
+				}
+			}
+			got, err := f.Remediate()
+			if err != nil {
+				t.Fatal(err)
+			}
+			deleted += len(got.Delete)
+			candidates += len(got.Delete)
+			for _, d := range got.Deferred {
+				if strings.HasPrefix(d.Message, "Waiting because there are already") {
+					candidates++
+				}
+			}
+			for _, m := range f.Machines {
+				switch {
+				case !m.DeletionTimestamp.IsZero():
+					inFlight++
+				case isDecided(m):
+					decided++
+				}
+			}
+			for _, m := range got.Delete {
+				if !isDecided(m) {
+					fresh++
+				}
+			}
+		}
+		if fresh > 0 && fresh+decided+inFlight > int(limit) {
+			t.Errorf("%d are remediated in addition to %d and %d that are decided, and maxInFlight is %d",
+				fresh, inFlight, decided, limit)
+		}
+		if deleted > 0 && deleted+inFlight > int(limit) {
+			t.Errorf("%d are remediated in addition to %d, and maxInFlight is %d", deleted, inFlight, limit)
+		}
+		if deleted == 0 && candidates > 0 && inFlight < int(limit) {
+			t.Errorf("none of %d Machines is remediated, %d are in flight, and maxInFlight is %d",
+				candidates, inFlight, limit)
 		}
 	})
 }

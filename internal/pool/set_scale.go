@@ -54,14 +54,7 @@ func (f SetFacts) Scale() (Scaling, error) {
 		}
 		return f.create(-surplus), nil
 	}
-	counted := surplus
-	if Receives(set) {
-		for _, m := range f.Machines {
-			if IsMovePending(m) && !f.IsReturning(m) {
-				counted--
-			}
-		}
-	}
+	counted := surplus - f.uncounted()
 	target := set.Annotations[clusterv1.MachineSetMoveMachinesToMachineSetAnnotation]
 	switch {
 	case surplus == 0:
@@ -74,6 +67,20 @@ func (f SetFacts) Scale() (Scaling, error) {
 		return Scaling{Action: Update, Count: counted, Target: target, Reason: Reason(ReasonMove)}, nil
 	}
 	return f.remove(counted), nil
+}
+
+// uncounted returns how many Machines have moved here that the MachineDeployment has not counted so far.
+func (f SetFacts) uncounted() (n int) {
+	if !Receives(f.MachineSet) {
+		return 0
+	}
+	counted := AcknowledgedMoves(f.MachineSet)
+	for _, m := range f.Machines {
+		if IsMovePending(m) && !f.IsReturning(m) && !slices.Contains(counted, m.Name) {
+			n++
+		}
+	}
+	return n
 }
 
 // CountsGroup reports whether Scale depends on the Machines of the whole group: Machines are kept, and

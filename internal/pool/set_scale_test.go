@@ -59,6 +59,10 @@ func TestScale(t *testing.T) {
 			factsOf(msSet(1, setMark(receive, "old")), a, b, moved),
 			pool.Scaling{Action: pool.Delete, Count: 1, Reason: pool.ReasonSurplus},
 		},
+		"surplus that moved here and is counted": {
+			factsOf(msSet(1, setMark(receive, "old"), setMark(clusterv1.AcknowledgedMoveAnnotation, "x,moved")), a, moved),
+			pool.Scaling{Action: pool.Delete, Count: 1, Reason: pool.ReasonSurplus},
+		},
 		"moved here, but no longer accepted": {
 			factsOf(msSet(1, setMark(receive, "")), a, moved),
 			pool.Scaling{Action: pool.Delete, Count: 1, Reason: pool.ReasonSurplus},

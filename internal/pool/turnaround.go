@@ -106,15 +106,19 @@ func (f SetFacts) target() string {
 	return f.MachineSet.Annotations[clusterv1.MachineSetMoveMachinesToMachineSetAnnotation]
 }
 
+// mostNamed bounds how many Machines a plan names in an annotation: an object has room for 256 KiB, and
+// names have at most 63 bytes. The next plans name the others.
+const mostNamed = 1000
+
 // returning returns the names of the Machines of an old MachineSet that may go back to the new one,
-// sorted.
+// sorted, at most mostNamed.
 func (d *draft) returning(set string) []string {
 	if !d.mayReturn() {
 		return nil
 	}
 	var names []string
 	for _, m := range d.owned(&clusterv1.MachineSet{ObjectMeta: named(set)}) {
-		if !d.kubeletAhead(m) && MayReturn(m, set, d.newest.Desired.Name) {
+		if len(names) < mostNamed && !d.kubeletAhead(m) && MayReturn(m, set, d.newest.Desired.Name) {
 			names = append(names, m.Name)
 		}
 	}

@@ -1,11 +1,14 @@
 package pool_test
 
 import (
+	"fmt"
 	"maps"
+	"strings"
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
@@ -323,5 +326,47 @@ func TestWithCounted(t *testing.T) {
 				t.Errorf("kept %q, want %q", got, tt.want)
 			}
 		})
+	}
+}
+
+// TestReturnOfThousands: the names of Machines that return fit in an annotation. An object has at most
+// 256 KiB of them.
+func TestReturnOfThousands(t *testing.T) {
+	t.Parallel()
+	const machines = 5000
+	w := newWorld(machines, 0, 0)
+	w.keep = true
+	w.md.Spec.Rollout.Strategy.RollingUpdate.MaxUnavailable = new(intstr.FromString("100%"))
+	w.reconcile(t)
+	first := w.setOf("v1.30.0")
+	toVersion("v1.31.0")(w.md)
+	w.reconcile(t)
+	second := w.setOf("v1.31.0")
+	for i := range machines {
+		m := &clusterv1.Machine{Spec: *second.Spec.Template.Spec.DeepCopy()}
+		m.Name = fmt.Sprintf("a-machine-with-a-name-that-is-as-long-as-cluster-api-allows-%04d", i)
+		w.own(m, second)
+		m.Status.NodeRef.Name = m.Name
+		m.Status.NodeInfo = kubelet("v1.30.0")
+		w.set(m, false)
+		waits(m, first.Name, second.Name)
+		w.machines[m.Name] = m
+	}
+	second.Spec.Replicas = new(int32(machines))
+	w.report(second)
+	toVersion("v1.30.0")(w.md)
+	w.reconcile(t)
+	for _, set := range w.sets {
+		size := 0
+		for key, value := range set.Annotations {
+			size += len(key) + len(value)
+		}
+		if size > 200<<10 {
+			t.Errorf("MachineSet %s has %d bytes of annotations", set.Name, size)
+		}
+	}
+	named := strings.Count(w.setOf("v1.31.0").Annotations[v1alpha1.ReturnMachinesAnnotation], ",") + 1
+	if left := machines - int(*w.setOf("v1.31.0").Spec.Replicas); named != left || named < 100 {
+		t.Errorf("the plan names %d Machines, and %d return", named, left)
 	}
 }

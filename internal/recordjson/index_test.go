@@ -45,6 +45,7 @@ var formless = map[string]string{
 	"RemediationPausedAnnotation": "a mark: its value is empty",
 	"MovedFromAnnotation":         "internal/pool.TestMovedFrom has the form",
 	"ReturnMachinesAnnotation":    "names",
+	"NoUpdateAnnotation":          "a pool.Reason",
 	"ChainStepAnnotation":         "a version", "EngineAnnotation": "EngineManager", "EngineManager": "a name",
 	"UpdateRetryAnnotation": "people write it", "UpdateAbandonAnnotation": "people write it",
 	"AllowReplacementAnnotation": "people write it", "InPlaceUpgradeDrainAnnotation": "people write it",

@@ -449,3 +449,35 @@ func TestBootstrapConfigIsGone(t *testing.T) {
 func bootstrapRef(kind, name string) clusterv1.ContractVersionedObjectReference {
 	return clusterv1.ContractVersionedObjectReference{APIGroup: "bootstrap.cluster.x-k8s.io", Kind: kind, Name: name}
 }
+
+// TestFailureShowsOnTheOwnerAfterACrash: a process that is killed after it has recorded a failure leaves it to the next one
+// to show it on the MachineDeployment.
+func TestFailureShowsOnTheOwnerAfterACrash(t *testing.T) {
+	t.Parallel()
+	w, s := moving(t, external(func(p *v1alpha1.UpdatePolicySpec) { p.MaxAttempts = 1 }))
+	s.answers(inplace.Fails, "disk full")
+	if _, err := w.update("a"); err == nil {
+		t.Fatal("it does not fail")
+	}
+	md := &clusterv1.MachineDeployment{}
+	key := types.NamespacedName{Namespace: namespace, Name: "md"}
+	w.must(w.client.Get(t.Context(), key, md))
+	meta.RemoveStatusCondition(&md.Status.Conditions, v1alpha1.UpdateBlockedCondition)
+	w.must(w.client.Status().Update(t.Context(), md))
+	w.restart()
+	if _, err := w.update("a"); err == nil {
+		t.Fatal("it does not fail")
+	}
+	w.must(w.client.Get(t.Context(), key, md))
+	c := meta.FindStatusCondition(md.Status.Conditions, v1alpha1.UpdateBlockedCondition)
+	if c == nil || c.Reason != v1alpha1.UpdateFailedReason || !strings.Contains(c.Message, "disk full") {
+		t.Errorf("condition %+v", c)
+	}
+	before := w.writes.Load()
+	if _, err := w.update("a"); err == nil {
+		t.Fatal("it does not fail")
+	}
+	if n := w.writes.Load() - before; n > 0 {
+		t.Errorf("%d writes to say the same again", n)
+	}
+}

@@ -215,9 +215,14 @@ func (r *run) Save(ctx context.Context, before, after *inplace.Progress) error {
 		r.reportUnblocked(ctx, r.owner, r.Object)
 	}
 	if after.Phase == inplace.Failed {
-		r.reportBlocked(ctx, r.owner, r.Object, refused(v1alpha1.UpdateFailedReason, "the update of Machine %s to %s failed: %s", r.name(), after.To, after.LastError))
+		r.reportFailed(ctx, after)
 	}
 	return nil
+}
+
+// reportFailed shows on the owner that the update failed finally.
+func (r *run) reportFailed(ctx context.Context, p *inplace.Progress) {
+	r.reportBlocked(ctx, r.owner, r.Object, refused(v1alpha1.UpdateFailedReason, "the update of Machine %s to %s failed: %s", r.name(), p.To, p.LastError))
 }
 
 // Finish records the end of an update.
@@ -262,7 +267,11 @@ func (r *run) Abandon(ctx context.Context, a inplace.AbandonUpdate) error {
 }
 
 // reportRefused shows on the Machine why its update stands still: Cluster API hides the messages of failed hooks.
+// It shows a failure on the owner too, if this process has not: the one that recorded it may have been killed before.
 func (r *run) reportRefused(ctx context.Context, a inplace.Refuse) {
+	if p := r.facts.Progress; hasFailed(p) && !r.blocked.has(r.owner.blockedObject(), r.Object.Name) {
+		r.reportFailed(ctx, p)
+	}
 	r.showBlocked(ctx, blockedReason(a.Reason), cut(a.Message))
 }
 

@@ -51,6 +51,14 @@ func (s *blockedSet) add(o blockedObject, sources ...string) {
 	}
 }
 
+// has reports whether an object is known to be blocked by a source.
+func (s *blockedSet) has(o blockedObject, source string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, ok := s.objects[o][source]
+	return ok
+}
+
 // lift takes a source away, and reports whether the object is blocked by none any longer.
 func (s *blockedSet) lift(o blockedObject, source string) bool {
 	s.mu.Lock()

@@ -27,6 +27,8 @@ const (
 	failedDelete     = "FailedDelete"
 	successfulAdopt  = "SuccessfulAdopt"
 	failedAdopt      = "FailedAdopt"
+	// failedPlan is of this controller. Cluster API's writes such an error to its log only.
+	failedPlan = "FailedPlan"
 )
 
 // execute writes the MachineSets of a plan in the plan's order, and stops at the first that fails.

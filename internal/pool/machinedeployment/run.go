@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	capicontroller "sigs.k8s.io/cluster-api/util/controller"
@@ -96,12 +97,7 @@ func (r *run) reconcile(ctx context.Context) (ctrl.Result, error) {
 	if err := r.readPolicy(ctx); err != nil {
 		return ctrl.Result{}, err
 	}
-	group, coverage, err := r.answers(ctx, r.group())
-	if err != nil {
-		return ctrl.Result{}, err
-	}
-	r.policy.Keep = group.Keep
-	plan, err := pool.Decide(group, coverage)
+	plan, err := r.plan(ctx)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -112,6 +108,19 @@ func (r *run) reconcile(ctx context.Context) (ctrl.Result, error) {
 		return ctrl.Result{}, err
 	}
 	return ctrl.Result{RequeueAfter: r.requeueAfter()}, nil
+}
+
+// plan asks for the answers that the rules need, and then the rules.
+func (r *run) plan(ctx context.Context) (pool.Plan, error) {
+	group, coverage, err := r.answers(ctx, r.group())
+	if _, ok := errors.AsType[*pool.InvalidGroupError](err); ok {
+		r.event(corev1.EventTypeWarning, failedPlan, "%v", err)
+	}
+	if err != nil {
+		return pool.Plan{}, err
+	}
+	r.policy.Keep = group.Keep
+	return pool.Decide(group, coverage) //nolint:wrapcheck // It names the MachineDeployment.
 }
 
 // group is what the rules read.

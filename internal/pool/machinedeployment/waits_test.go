@@ -3,6 +3,7 @@ package machinedeployment
 import (
 	"context"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -284,5 +285,25 @@ func TestKeepsTargets(t *testing.T) {
 		if deleted := !w.sets()[1].DeletionTimestamp.IsZero(); deleted != read {
 			t.Errorf("the MachineSet has read the plan: %t, and the old one is deleted: %t", read, deleted)
 		}
+	}
+}
+
+// TestInvalidGroupIsNamed: a MachineSet that somebody has made by hand, and that the MachineDeployment
+// adopts, stops it. An Event says why.
+func TestInvalidGroupIsNamed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.settle()
+	made := w.sets()[0].DeepCopy()
+	made.ObjectMeta = metav1.ObjectMeta{Name: "by-hand", Namespace: made.Namespace, Labels: made.Labels}
+	delete(made.Labels, clusterv1.MachineDeploymentUniqueLabel)
+	w.Put(made)
+	w.events()
+	if _, err := w.reconcile(); err == nil {
+		t.Fatal("no error")
+	}
+	if got := strings.Join(w.events(), "\n"); !strings.Contains(got, "Warning FailedPlan") ||
+		!strings.Contains(got, "by-hand") {
+		t.Errorf("the Events are\n%s", got)
 	}
 }

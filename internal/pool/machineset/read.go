@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/external"
 	"sigs.k8s.io/cluster-api/util"
@@ -19,16 +20,26 @@ import (
 	"github.com/windlass-dev/windlass/internal/pool/objects"
 )
 
-// readDeployment reads the MachineDeployment that the MachineSet belongs to, if its label names
-// one.
+// readDeployment reads the MachineDeployment that the MachineSet belongs to: the one that its label
+// names, or else its controller. If somebody removes the label, the UpdatePolicy of the
+// MachineDeployment must count all the same.
 func (r *Run) readDeployment(ctx context.Context) error {
 	name, ok := r.Set.Labels[clusterv1.MachineDeploymentNameLabel]
-	if !ok {
+	owner := metav1.GetControllerOfNoCopy(r.Set)
+	switch {
+	case ok:
+	case owner != nil && owner.Kind == capi.MachineDeploymentKind.Kind:
+		name = owner.Name
+	default:
 		return nil
 	}
 	key := client.ObjectKey{Namespace: r.Set.Namespace, Name: name}
 	deployment := &clusterv1.MachineDeployment{}
-	if err := r.Client.Get(ctx, key, deployment); err != nil {
+	err := r.Client.Get(ctx, key, deployment)
+	if apierrors.IsNotFound(err) && !ok {
+		return nil // As without an owner: the garbage collector has not removed it so far.
+	}
+	if err != nil {
 		return fmt.Errorf("getting MachineDeployment %s of MachineSet %s: %w", key, r.Set.Name, err)
 	}
 	r.Deployment = deployment
@@ -161,5 +172,31 @@ func (r *Run) readPolicy(ctx context.Context) (next Next, err error) {
 		return Next{}, nil
 	}
 	r.Policy, err = r.Policies(ctx, r.Cluster, r.Deployment)
+	if err == nil && r.Policy.Keep && r.Listed {
+		err = r.addRelabeled(ctx)
+	}
 	return Next{Stop: err != nil}, err
+}
+
+// addRelabeled adds the Machines of a kept group that the MachineSet controls and that its selector does
+// not match, because somebody has changed the selector or the labels of a Machine. Otherwise nothing
+// would update or replace them. SyncMachines then writes the labels of the MachineSet.
+func (r *Run) addRelabeled(ctx context.Context) error {
+	var all clusterv1.MachineList
+	err := r.Client.List(ctx, &all, client.InNamespace(r.Set.Namespace),
+		client.MatchingLabels{clusterv1.MachineDeploymentNameLabel: r.Deployment.Name},
+		client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return fmt.Errorf("listing Machines of MachineDeployment %s: %w", r.Deployment.Name, err)
+	}
+	known := make(map[types.UID]bool, len(r.Machines))
+	for _, m := range r.Machines {
+		known[m.UID] = true
+	}
+	for i := range all.Items {
+		if m := &all.Items[i]; metav1.IsControlledBy(m, r.Set) && !known[m.UID] {
+			r.Machines = append(r.Machines, m.DeepCopy())
+		}
+	}
+	return nil
 }

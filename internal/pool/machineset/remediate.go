@@ -22,7 +22,7 @@ import (
 // OwnerRemediated of each Machine says what happens to it. The condition of a Machine that is
 // healthy again goes.
 func (r *Run) Remediate(ctx context.Context) (Next, error) {
-	plan, err := r.facts().Remediate()
+	plan, err := r.planRemediation(ctx)
 	if err != nil {
 		return Next{}, err
 	}
@@ -61,6 +61,17 @@ func (r *Run) Remediate(ctx context.Context) (Next, error) {
 			"Machine", client.ObjectKeyFromObject(m))
 	}
 	return Next{After: plan.After}, errors.Join(errs...)
+}
+
+func (r *Run) planRemediation(ctx context.Context) (pool.Remediation, error) {
+	facts := r.facts()
+	if facts.SharesRemediation() {
+		var err error
+		if facts.Group, err = r.readGroup(ctx); err != nil {
+			return pool.Remediation{}, err
+		}
+	}
+	return facts.Remediate() //nolint:wrapcheck // It names the MachineDeployment.
 }
 
 // holdRemediation says in the conditions of unhealthy Machines why nothing happens to them.

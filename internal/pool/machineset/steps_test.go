@@ -11,12 +11,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	v1beta1conditions "sigs.k8s.io/cluster-api/util/conditions/deprecated/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
+	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/pool"
 	"github.com/windlass-dev/windlass/internal/pool/objects"
@@ -78,6 +80,67 @@ func TestPolicyHoldsRemediation(t *testing.T) {
 	w.r.Policies = policies(pool.SetPolicy{HoldUpdating: true}, nil)
 	if got := w.settle("a"); slices.Contains(got, "delete Machine") {
 		t.Errorf("writes: %s", got)
+	}
+}
+
+// TestRemediatesWhatNoUpdateReaches: where no update leads to the template, an old MachineSet has an
+// unhealthy Machine remediated, after those of other MachineSets of the group.
+func TestRemediatesWhatNoUpdateReaches(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		reason string
+		busy   bool
+		want   bool
+	}{
+		"an update may reach it":   {},
+		"no update reaches it":     {reason: "NotCovered", want: true},
+		"another one is in flight": {reason: "NotCovered", busy: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			remediates(w)
+			w.belongs()
+			md := get(w, "d", &clusterv1.MachineDeployment{})
+			edit(w, md, func(md *clusterv1.MachineDeployment) {
+				md.Annotations = map[string]string{clusterv1.RevisionAnnotation: "2"}
+				md.Spec.Remediation.MaxInFlight = new(intstr.FromInt32(1))
+				md.Spec.Replicas = new(int32(2))
+			})
+			other := set("b", "b", 0)
+			other.Labels = with(other.Labels, clusterv1.MachineDeploymentNameLabel, "d")
+			owner := *metav1.NewControllerRef(md, capi.MachineDeploymentKind)
+			other.OwnerReferences = []metav1.OwnerReference{owner}
+			w.Put(other)
+			edit(w, w.set("a"), func(s *clusterv1.MachineSet) {
+				s.Annotations = with(s.Annotations, v1alpha1.NoUpdateAnnotation, tt.reason)
+				s.OwnerReferences = other.OwnerReferences
+			})
+			if tt.busy {
+				owner := *metav1.NewControllerRef(w.set("b"), capi.MachineSetKind)
+				busy := w.machines()[0]
+				labels := with(busy.Labels, clusterv1.MachineDeploymentUniqueLabel, "b")
+				busy.ObjectMeta = metav1.ObjectMeta{
+					Name: "busy", Namespace: namespace, OwnerReferences: []metav1.OwnerReference{owner},
+					Labels: with(labels, clusterv1.MachineDeploymentNameLabel, "d"),
+				}
+				busy.Status.Conditions = nil
+				for _, kind := range []string{
+					clusterv1.MachineOwnerRemediatedCondition, clusterv1.MachineHealthCheckSucceededCondition,
+				} {
+					conditions.Set(&busy, metav1.Condition{
+						Type: kind, Status: metav1.ConditionFalse,
+						Reason: clusterv1.MachineSetMachineRemediationMachineDeletingReason,
+					})
+				}
+				w.Put(&busy)
+			}
+			w.Take()
+			w.r.Policies = policies(pool.SetPolicy{Keep: true, HoldUpdating: true}, nil)
+			if got := slices.Contains(w.settle("a"), "delete Machine"); got != tt.want {
+				t.Errorf("the Machine is deleted: %v, want %v", got, tt.want)
+			}
+		})
 	}
 }
 
