@@ -223,6 +223,11 @@ func lacks(g Goal, steps []Step, s Seen) *Failure {
 		return &Failure{Reason: ToolMissing, Step: KubeadmUpgrade, Message: "the host has no kubectl in " + g.folder() +
 			" to read the version in the ConfigMap kubeadm-config with; add kubectl to the manifest of digests, and it is brought along"}
 	}
+	if lacksEtcdClient(g, steps, s) {
+		return newFailure(ToolMissing, EtcdSnapshot, "the host has neither etcdctl nor crictl to save "+
+			"etcd with. Nothing was changed. Fix: install one of them, or save etcd in another way and "+
+			"set etcdSnapshot: Skip (--skip-etcd-snapshot)")
+	}
 	// A binary of the next version is somewhat larger than the installed one, and the installed ones are about of one size.
 	room := f.NeedKB * 6 / 5 / max(left.all, 1)
 	switch {
@@ -246,6 +251,13 @@ func lacksKubectl(steps []Step, s Seen) bool {
 	brings := func(step Step) bool { return step.Name == FetchPrefix+kubectl }
 	asks := func(step Step) bool { return step.Name == KubeadmUpgrade && !s.Checks[KubeadmUpgrade].Done }
 	return slices.ContainsFunc(steps, asks) && !slices.ContainsFunc(steps, brings)
+}
+
+// lacksEtcdClient reports whether etcd is to be saved, and the host has no program for that. RKE2 and
+// K3s are their own.
+func lacksEtcdClient(g Goal, steps []Step, s Seen) bool {
+	saves := func(step Step) bool { return step.Name == EtcdSnapshot && !s.Checks[EtcdSnapshot].Done }
+	return g.Distribution == Kubeadm && !s.Facts.EtcdClient && slices.ContainsFunc(steps, saves)
 }
 
 func decideStep(g Goal, step Step, s Seen) Progress {

@@ -258,6 +258,42 @@ func TestLackingKubectl(t *testing.T) {
 	}
 }
 
+// TestLackingEtcdClient: a host whose etcd cannot be saved is refused before anything is brought to
+// it, and only if its etcd is still to be saved.
+func TestLackingEtcdClient(t *testing.T) {
+	t.Parallel()
+	const begins = "start fetch-kubeadm"
+	for name, test := range map[string]struct {
+		edit func(g *linuxhost.Goal, s *linuxhost.Seen)
+		want string
+	}{
+		"no client": {func(*linuxhost.Goal, *linuxhost.Seen) {}, "fail: ToolMissing: step etcd-snapshot: " +
+			"the host has neither etcdctl nor crictl to save etcd with. Nothing was changed. Fix: "},
+		"a client":  {func(_ *linuxhost.Goal, s *linuxhost.Seen) { s.Facts.EtcdClient = true }, begins},
+		"no member": {func(_ *linuxhost.Goal, s *linuxhost.Seen) { s.Facts.Member = false }, begins},
+		"skipped":   {func(g *linuxhost.Goal, _ *linuxhost.Seen) { g.Snapshot = false }, begins},
+		"saved": {func(_ *linuxhost.Goal, s *linuxhost.Seen) {
+			s.Checks = make(linuxhost.Checks)
+			s.Checks[linuxhost.EtcdSnapshot] = linuxhost.CheckResult{Done: true}
+		}, begins},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g, _, seen := situation(t, "")
+			g.Snapshot, seen.Checks = true, nil
+			seen.Facts.ControlPlane, seen.Facts.Member, seen.Facts.Kubectl = true, true, true
+			test.edit(&g, &seen)
+			steps, refused := linuxhost.ComputeSteps(g, seen.Facts)
+			if refused != nil {
+				t.Fatal(refused)
+			}
+			if got := wordNext(linuxhost.Decide(g, steps, seen)); !strings.HasPrefix(got, test.want) {
+				t.Errorf("%s, want %s", got, test.want)
+			}
+		})
+	}
+}
+
 func TestParseFacts(t *testing.T) {
 	t.Parallel()
 	fact := func(key, value string) string {

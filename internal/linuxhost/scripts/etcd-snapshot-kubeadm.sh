@@ -31,8 +31,7 @@ elif command -v crictl >/dev/null; then
     fail SnapshotFailed "etcdctl snapshot save failed in the container of etcd"
   mv "$inside" "$FILE.new"
 else
-  why="the host has neither etcdctl nor crictl to save etcd with; install one, "
-  fail ToolMissing "${why}or set etcdSnapshot: Skip and save etcd in another way"
+  fail ToolMissing "the host has neither etcdctl nor crictl to save etcd with any more"
 fi
 [ -s "$FILE.new" ] || fail SnapshotFailed "the snapshot of etcd is empty"
 sync "$FILE.new"

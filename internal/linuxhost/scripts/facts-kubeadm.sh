@@ -29,7 +29,12 @@ if [ -f $apiserver ] || [ -f $kubernetes/pki/apiserver.crt ]; then
       --output 'jsonpath={.data.ClusterConfiguration}' 2>/dev/null |
       sed -n 's/^kubernetesVersion: *//p')"
 fi
-[ -f $kubernetes/manifests/etcd.yaml ] && fact member yes
+if [ -f $kubernetes/manifests/etcd.yaml ]; then
+  fact member yes
+  # The folders are those that wrap.sh adds for jobs.
+  [ -n "$(PATH="$PATH:/usr/local/sbin:/usr/local/bin" type -P etcdctl crictl)" ] &&
+    fact etcd-client yes
+fi
 [ -z "$PATCHES_FOLDER" ] ||
   fact patches "$(find -H "$PATCHES_FOLDER" ! -type d \( -name '*.json' -o -name '*.yaml' \) \
     2>/dev/null | sort)"

@@ -78,6 +78,26 @@ func TestBadHosts(t *testing.T) {
 	}
 }
 
+// TestHostWithoutEtcdClient: etcd cannot be saved, so nothing is brought to the host. Once it can,
+// the same attempt continues.
+func TestHostWithoutEtcdClient(t *testing.T) {
+	t.Parallel()
+	testhosts.Require(t)
+	w := newWorld(t, linuxhost.Kubeadm, true)
+	w.host.MustRun("mkdir -p /opt/etcd /var/lib/etcd && mv /usr/bin/etcdctl /opt/etcd/")
+	const want = "ToolMissing: step etcd-snapshot: the host has neither etcdctl nor crictl"
+	p := w.until(t, false, nil)
+	if p.Failure == nil || !strings.HasPrefix(p.Failure.String(), want) || p.Job.State != linuxhost.NoJob {
+		t.Fatalf("%+v, want %s, and no job", p, want)
+	}
+	w.host.Write("/usr/local/bin/crictl", []byte(`#!/bin/bash
+[ "$1" != ps ] || { echo member; exit; }
+[ "$1 $2" = "exec member" ] && exec "/opt/etcd/${@:3}"
+`))
+	w.mustFinish(t)
+	w.mustBeWhole(t)
+}
+
 // replace puts another program in the place of a binary that the host is to have, and pins it.
 func (w *world) replace(t *testing.T, name string, content []byte) {
 	t.Helper()
