@@ -285,7 +285,9 @@ func decideRun(g Goal, step Step, run Run, s Seen) Progress {
 		return Progress{Step: step.Name, Message: "the ConfigMap kube-system/kubeadm-config cannot be read with the host's kubectl and admin.conf: it tells whether this is the first control plane machine"}
 	}
 	job := s.Facts.Job
-	mine := job.Operation == g.Operation() && job.Step == step.Name && job.Attempt == s.Attempt
+	// A job that had other digests tells nothing about these.
+	mine := job.Operation == g.Operation() && job.Step == step.Name && job.Attempt == s.Attempt &&
+		job.Manifest == g.Manifest()
 	if !mine || job.State != JobEnded {
 		return Progress{Step: step.Name, Begin: run}
 	}

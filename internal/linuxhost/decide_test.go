@@ -90,6 +90,14 @@ func TestDecide(t *testing.T) {
 				s.Facts.Job = linuxhost.Job{Operation: g.Operation(), Step: "kubeadm-upgrade", Attempt: "a0", State: linuxhost.JobEnded, ExitCode: 1}
 			}, "start kubeadm-upgrade",
 		},
+		"with other digests it is": {
+			"fetch-kubelet", func(g linuxhost.Goal, s *linuxhost.Seen) {
+				s.Facts.Job = linuxhost.Job{
+					Operation: g.Operation(), Step: "fetch-kubelet", Attempt: "a1", Manifest: "others",
+					State: linuxhost.JobEnded, ExitCode: 1,
+				}
+			}, "start fetch-kubelet",
+		},
 		"a step that tells its reason": {
 			"fetch-kubelet", func(g linuxhost.Goal, s *linuxhost.Seen) {
 				s.Facts.Job = linuxhost.Job{
@@ -164,6 +172,9 @@ func TestDecide(t *testing.T) {
 			g, steps, seen := situation(t, test.doneBefore)
 			if test.edit != nil {
 				test.edit(g, &seen)
+			}
+			if seen.Facts.Job.Manifest == "" {
+				seen.Facts.Job.Manifest = g.Manifest()
 			}
 			if diff := cmp.Diff(test.want, wordNext(linuxhost.Decide(g, steps, seen))); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
@@ -300,13 +311,13 @@ func TestParseFacts(t *testing.T) {
 		return key + " " + base64.StdEncoding.EncodeToString([]byte(value)) + "\n"
 	}
 	whole := "time =1795300000\narch =x86_64\n" + fact("installed", "Kubernetes v1.35.4") + fact("api-server", `"v1.36.3",`) + fact("service", "kubelet") +
-		fact("writable", "yes") + fact("free-kb", "1000") + fact("job", "v1.36.3-abc restart a1") + fact("job-state", "ended") + fact("job-exit", "3") +
+		fact("writable", "yes") + fact("free-kb", "1000") + fact("job", "v1.36.3-abc restart a1 def") + fact("job-state", "ended") + fact("job-exit", "3") +
 		fact("job-started", "1795290000") + fact("job-ended", "1795290060") + fact("job-output", "x\ny\n") + fact("unknown", "z") + fact("end", "yes")
 	got, err := linuxhost.ParseFacts(whole)
 	want := linuxhost.Facts{
 		Now: time.Unix(1795300000, 0).UTC(), Arch: "amd64", Installed: version.MustParse("v1.35.4"), APIServer: version.MustParse("v1.36.3"), Service: "kubelet",
 		Writable: true, FreeKB: 1000, Job: linuxhost.Job{
-			Operation: "v1.36.3-abc", Step: "restart", Attempt: "a1", State: linuxhost.JobEnded, ExitCode: 3,
+			Operation: "v1.36.3-abc", Step: "restart", Attempt: "a1", Manifest: "def", State: linuxhost.JobEnded, ExitCode: 3,
 			Started: time.Unix(1795290000, 0).UTC(), Ended: time.Unix(1795290060, 0).UTC(), Output: "x\ny",
 		},
 	}

@@ -59,7 +59,9 @@ type Job struct {
 	Operation string
 	Step      Name
 	Attempt   string
-	State     JobState
+	// Manifest is that of the goal when the job was started: see Goal.Manifest.
+	Manifest string
+	State    JobState
 	// ExitCode counts where the job ended.
 	ExitCode       int
 	Started, Ended time.Time
@@ -188,11 +190,12 @@ func (r *factReader) server(key string) string {
 
 func (r *factReader) job() Job {
 	words := strings.Fields(r.values["job"])
-	if len(words) != 3 {
+	if len(words) != 4 {
 		return Job{}
 	}
 	return Job{
-		Operation: words[0], Step: Name(words[1]), Attempt: words[2], State: JobState(r.values["job-state"]), ExitCode: int(r.number("job-exit")),
+		Operation: words[0], Step: Name(words[1]), Attempt: words[2], Manifest: words[3],
+		State: JobState(r.values["job-state"]), ExitCode: int(r.number("job-exit")),
 		Started: r.time("job-started"), Ended: r.time("job-ended"), Output: Mask(r.values["job-output"]),
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -105,6 +106,7 @@ func (w *world) replace(t *testing.T, name string, content []byte) {
 	var manifest strings.Builder
 	for binary := range w.digests {
 		sum := strings.Fields(w.host.MustRun("sha256sum /opt/binaries/v1.36.3/linux/amd64/" + binary))[0]
+		w.digests[binary] = sum
 		fmt.Fprintf(&manifest, "%s  v1.36.3/linux/amd64/%s\n", sum, binary)
 	}
 	digests, err := linuxhost.ParseManifest(manifest.String())
@@ -112,6 +114,11 @@ func (w *world) replace(t *testing.T, name string, content []byte) {
 		t.Fatal(err)
 	}
 	w.upgrade.Goal.Digests = digests
+}
+
+// rebuilt returns a stand-in that behaves as another one, and has another digest.
+func rebuilt(program []byte) []byte {
+	return slices.Concat(program, program[bytes.LastIndex(program, []byte(`{"Name":`)):])
 }
 
 // upgraded tells whether anything of Kubernetes on the host was changed.

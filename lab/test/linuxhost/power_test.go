@@ -6,6 +6,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -330,6 +331,33 @@ func TestGoalChangesMidway(t *testing.T) {
 	w.upgrade.Attempt, w.upgrade.Goal.After = "second", []string{"nohup sleep 1000 & echo after >>/var/log/commands"}
 	w.mustFinish(t)
 	w.mustBeWhole(t)
+}
+
+// TestOtherDigestsMidway has the manifest of digests change after kubeadm has run, and again when all
+// is done. Binaries are compared with it and replaced; etcd is not saved again, and kubeadm does not
+// run again.
+func TestOtherDigestsMidway(t *testing.T) {
+	t.Parallel()
+	testhosts.Require(t)
+	w := newWorld(t, linuxhost.Kubeadm, true)
+	w.upTo(t, "install-kubelet")
+	for attempt, name := range []string{"kubelet", "kubeadm"} {
+		content, err := w.host.Read("/opt/binaries/v1.36.3/linux/amd64/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.replace(t, name, rebuilt(content))
+		w.upgrade.Attempt = strconv.Itoa(attempt)
+		w.mustFinish(t)
+		w.mustBeWhole(t)
+	}
+	for log, begun := range map[string]string{
+		"/var/log/etcdctl": "snapshot save", "/var/log/stand-in-kubeadm.log": " begin upgrade apply ",
+	} {
+		if lines := w.host.MustRun("cat " + log); strings.Count(lines, begun) != 1 {
+			t.Errorf("%s has\n%s", log, lines)
+		}
+	}
 }
 
 // TestLaterControlPlaneMachine: once the cluster's configuration has the version, a control plane machine upgrades only itself. Its address is one of IPv6.
