@@ -204,7 +204,7 @@ func wordNext(p linuxhost.Progress) string {
 		return "drain"
 	case linuxhost.UncordonNode:
 		return "uncordon"
-	case linuxhost.AwaitNode:
+	case linuxhost.AwaitControlPlane, linuxhost.AwaitNode:
 	}
 	return "nothing"
 }
@@ -264,6 +264,50 @@ func TestLackingKubectl(t *testing.T) {
 			}
 			if got := wordNext(linuxhost.Decide(g, steps, seen)); !strings.HasPrefix(got, test.want) {
 				t.Errorf("%s, want %s", got, test.want)
+			}
+		})
+	}
+}
+
+// TestControlPlaneReady: after the restart the static pods of a control plane machine are waited for,
+// also if nobody watches the node, and not forever.
+func TestControlPlaneReady(t *testing.T) {
+	t.Parallel()
+	restarted := func(g linuxhost.Goal, attempt string, ago time.Duration) linuxhost.Job {
+		return linuxhost.Job{
+			Operation: g.Operation(), Step: linuxhost.Restart, Attempt: attempt,
+			State: linuxhost.JobEnded, Ended: clock.Add(-ago),
+		}
+	}
+	const missing = "the static pod etcd-a is not Ready since the kubelet was restarted"
+	for name, test := range map[string]struct {
+		ago     time.Duration
+		attempt string
+		check   linuxhost.CheckResult
+		want    string
+	}{
+		"waits": {4 * time.Minute, "a1", linuxhost.CheckResult{Output: missing + "\n"}, "wait: " + missing},
+		"but not forever": {5 * time.Minute, "a1", linuxhost.CheckResult{Output: missing},
+			"fail: ControlPlaneNotReady: step control-plane-ready: 5m0s after the restart: " + missing},
+		"another attempt restarts": {time.Hour, "a0", linuxhost.CheckResult{Output: missing}, "start restart"},
+		"done":                     {time.Hour, "a0", linuxhost.CheckResult{Done: true}, "done"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g, _, seen := situation(t, "")
+			seen.Facts.ControlPlane, seen.Facts.Kubectl, seen.Node = true, true, nil
+			seen.Facts.Job = restarted(g, test.attempt, test.ago)
+			seen.Facts.Drained = true
+			steps, refused := linuxhost.ComputeSteps(g, seen.Facts)
+			if refused != nil {
+				t.Fatal(refused)
+			}
+			for _, step := range steps {
+				seen.Checks[step.Name] = linuxhost.CheckResult{Done: true}
+			}
+			seen.Checks[linuxhost.ControlPlaneReady] = test.check
+			if diff := cmp.Diff(test.want, wordNext(linuxhost.Decide(g, steps, seen))); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
 	}

@@ -57,6 +57,10 @@ func TestBadHosts(t *testing.T) {
 		"a kubelet that is never Ready": {func(_ *testing.T, w *world) {
 			w.node.notReady, w.upgrade.Goal.ReadyWithin = "container runtime network not ready", time.Second
 		}, "NodeNotReady: step node-ready: ", true},
+		"static pods that do not come back": {func(_ *testing.T, w *world) {
+			w.host.Write("/etc/stand-in/pods.old", nil)
+			w.upgrade.Goal.ReadyWithin = time.Second
+		}, "ControlPlaneNotReady: step control-plane-ready: ", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

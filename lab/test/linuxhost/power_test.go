@@ -333,6 +333,35 @@ func TestGoalChangesMidway(t *testing.T) {
 	w.mustBeWhole(t)
 }
 
+// TestStaticPodsRestart has the static pods of before the restart at first, then no API server, and
+// then the pods of the restarted kubelet. The upgrade waits for them, though the node is Ready.
+func TestStaticPodsRestart(t *testing.T) {
+	t.Parallel()
+	testhosts.Require(t)
+	w := newWorld(t, linuxhost.Kubeadm, true)
+	const old, down = "/etc/stand-in/pods.old", "/etc/stand-in/api.down"
+	w.host.Write(old, nil)
+	waits := func(message string) {
+		t.Helper()
+		p := w.until(t, false, func(p linuxhost.Progress) bool {
+			return p.Step == linuxhost.ControlPlaneReady && p.Message == message
+		})
+		if p.Failure != nil || p.Done {
+			t.Fatalf("it does not wait because %s: %+v", message, p)
+		}
+	}
+	waits("the static pod etcd-host is not Ready since the kubelet was restarted")
+	w.host.Write(down, nil)
+	waits("the API server of the host does not answer: the connection to the server was refused")
+	w.host.Remove(old)
+	w.host.Remove(down)
+	w.mustFinish(t)
+	w.mustBeWhole(t)
+	if began := w.host.MustRun("grep -c ' begin ' /var/log/stand-in-kubeadm.log"); began != "1\n" {
+		t.Errorf("kubeadm began %s times", began)
+	}
+}
+
 // TestOtherDigestsMidway has the manifest of digests change after kubeadm has run, and again when all
 // is done. Binaries are compared with it and replaced; etcd is not saved again, and kubeadm does not
 // run again.
