@@ -45,7 +45,7 @@ func TestBadHosts(t *testing.T) {
 		"read-only /usr": {func(_ *testing.T, w *world) { w.host.ReadOnly("/usr") },
 			"FolderReadOnly: step install-kubeadm: no file can be made in /usr/bin: Read-only file system. Nothing was changed", false},
 		"etcd that cannot be saved": {func(_ *testing.T, w *world) {
-			w.host.Write("/usr/bin/etcdctl", []byte("#!/bin/sh\necho no leader >&2\nexit 1\n"))
+			w.host.Write("/usr/bin/etcdctl", []byte("#!/bin/sh\ncase \"$*\" in *\" health\") exit ;; esac\necho no leader >&2\nexit 1\n"))
 		},
 			"SnapshotFailed: step etcd-snapshot: etcdctl snapshot save failed", false},
 		"kubeadm fails": {func(_ *testing.T, w *world) {

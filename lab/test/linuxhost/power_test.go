@@ -316,6 +316,39 @@ func TestKubeadmCutShortKeepsTheControlPlane(t *testing.T) {
 	}
 }
 
+// renewingKubeadm is a kubeadm that renews a certificate and writes a manifest, as the real one does,
+// and can be held when neither is on the disk.
+const renewingKubeadm = `#!/bin/bash
+[ "$1" = version ] && { echo v1.36.3; exit 0; }
+key=/etc/kubernetes/pki/apiserver.key manifest=/etc/kubernetes/manifests/kube-apiserver.yaml
+grep -q 'first key' $key && grep -q kube-apiserver $manifest || exit 1
+backup=/etc/kubernetes/tmp/kubeadm-backup-manifests-$(date +%s)
+mkdir -p $backup && mv $manifest $backup/
+if [ -e /etc/stand-in/hold ]; then
+  : >$key; : >$manifest
+  touch ` + hanging + `; while :; do read -r -t 1 _ <>/run/nobody-writes; done
+fi
+echo 'second key' >$key
+sed 's/kube-apiserver:v.*/kube-apiserver:v1.36.3/' $backup/kube-apiserver.yaml >$manifest
+`
+
+// TestKubeadmCutShortKeepsCertificates: the API server would not start without its key.
+func TestKubeadmCutShortKeepsCertificates(t *testing.T) {
+	t.Parallel()
+	testhosts.Require(t)
+	w := newWorld(t, linuxhost.Kubeadm, true)
+	w.host.Write("/etc/kubernetes/pki/apiserver.crt", []byte("a certificate\n"))
+	w.host.Write("/etc/kubernetes/pki/apiserver.key", []byte("first key\n"))
+	w.cutShort(t, renewingKubeadm)
+	if key := w.host.MustRun("cat /etc/kubernetes/pki/apiserver.key"); key != "second key\n" {
+		t.Errorf("the key of the API server is %q", key)
+	}
+	const left = "find /var/lib/windlass /etc/kubernetes -name 'kubernetes-*' -o -name '*begun*' -o -name '*-new'"
+	if found := w.host.MustRun(left); found != "" {
+		t.Errorf("left behind:\n%s", found)
+	}
+}
+
 // TestGoalChangesMidway: what is wanted changes after the node was drained. The node is schedulable in the end, as it was in the beginning, and the first
 // control plane machine stays the first.
 func TestGoalChangesMidway(t *testing.T) {
