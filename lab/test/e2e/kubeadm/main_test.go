@@ -22,7 +22,7 @@ import (
 const (
 	repository = "../../../.."
 	// timeout is for everything after the builds; far beyond what a busy machine needs.
-	timeout = 20 * time.Minute
+	timeout = 30 * time.Minute
 )
 
 func TestMain(m *testing.M) {
