@@ -174,7 +174,7 @@ func readFacts(ctx context.Context, u Upgrade) (Facts, error) {
 // begin begins what was decided.
 func (u Upgrade) begin(ctx context.Context, p Progress) (Progress, error) {
 	switch action := p.Begin.(type) {
-	case nil, AwaitNode:
+	case nil, AwaitControlPlane, AwaitNode:
 	case Run:
 		return u.start(ctx, action, p)
 	case Send:

@@ -147,8 +147,12 @@ func decide(g Goal, steps []Step, s Seen) Progress {
 		if IsDone(g, steps, i, s) {
 			continue
 		}
-		if _, ok := step.Action.(AwaitNode); ok {
-			return decideReady(g, steps, i, s)
+		switch step.Action.(type) {
+		case AwaitControlPlane:
+			return decideControlPlane(g, steps, i, s)
+		case AwaitNode:
+			return decideNode(g, steps, i, s)
+		case Run, Send, DrainNode, UncordonNode:
 		}
 		return decideStep(g, step, s)
 	}
@@ -158,7 +162,7 @@ func decide(g Goal, steps []Step, s Seen) Progress {
 // IsDone tells whether a step is done.
 func IsDone(g Goal, steps []Step, i int, s Seen) bool {
 	switch steps[i].Action.(type) {
-	case Run, Send:
+	case Run, Send, AwaitControlPlane:
 		return s.Checks[steps[i].Name].Done
 	case DrainNode:
 		return isDrained(s) || !disrupts(steps[i+1:], s)
@@ -223,6 +227,11 @@ func lacks(g Goal, steps []Step, s Seen) *Failure {
 		return &Failure{Reason: ToolMissing, Step: KubeadmUpgrade, Message: "the host has no kubectl in " + g.folder() +
 			" to read the version in the ConfigMap kubeadm-config with; add kubectl to the manifest of digests, and it is brought along"}
 	}
+	if lacksEtcdClient(g, steps, s) {
+		return newFailure(ToolMissing, EtcdSnapshot, "the host has neither etcdctl nor crictl to save "+
+			"etcd with. Nothing was changed. Fix: install one of them, or save etcd in another way and "+
+			"set etcdSnapshot: Skip (--skip-etcd-snapshot)")
+	}
 	// A binary of the next version is somewhat larger than the installed one, and the installed ones are about of one size.
 	room := f.NeedKB * 6 / 5 / max(left.all, 1)
 	switch {
@@ -248,6 +257,13 @@ func lacksKubectl(steps []Step, s Seen) bool {
 	return slices.ContainsFunc(steps, asks) && !slices.ContainsFunc(steps, brings)
 }
 
+// lacksEtcdClient reports whether etcd is to be saved, and the host has no program for that. RKE2 and
+// K3s are their own.
+func lacksEtcdClient(g Goal, steps []Step, s Seen) bool {
+	saves := func(step Step) bool { return step.Name == EtcdSnapshot && !s.Checks[EtcdSnapshot].Done }
+	return g.Distribution == Kubeadm && !s.Facts.EtcdClient && slices.ContainsFunc(steps, saves)
+}
+
 func decideStep(g Goal, step Step, s Seen) Progress {
 	p := Progress{Step: step.Name}
 	switch action := step.Action.(type) {
@@ -262,7 +278,7 @@ func decideStep(g Goal, step Step, s Seen) Progress {
 		p.Begin = DrainNode{Record: !s.Facts.Cordoned && s.Node != nil && s.Node.Exists && !s.Node.Unschedulable}
 	case UncordonNode:
 		p.Begin = action
-	case AwaitNode:
+	case AwaitControlPlane, AwaitNode:
 	}
 	return p
 }
@@ -273,7 +289,9 @@ func decideRun(g Goal, step Step, run Run, s Seen) Progress {
 		return Progress{Step: step.Name, Message: "the ConfigMap kube-system/kubeadm-config cannot be read with the host's kubectl and admin.conf: it tells whether this is the first control plane machine"}
 	}
 	job := s.Facts.Job
-	mine := job.Operation == g.Operation() && job.Step == step.Name && job.Attempt == s.Attempt
+	// A job that had other digests tells nothing about these.
+	mine := job.Operation == g.Operation() && job.Step == step.Name && job.Attempt == s.Attempt &&
+		job.Manifest == g.Manifest()
 	if !mine || job.State != JobEnded {
 		return Progress{Step: step.Name, Begin: run}
 	}
@@ -284,21 +302,48 @@ func decideRun(g Goal, step Step, run Run, s Seen) Progress {
 		lastLines(Mask(job.Output+"\n"+s.Checks[step.Name].Output), 3)))
 }
 
-// decideReady waits for the node. Time counts from the end of the restart, by the host's clock. An attempt that finds a node that is not Ready, whose
-// service another one has restarted, restarts it again: so each attempt has its time, and what was fixed meanwhile counts.
-func decideReady(g Goal, steps []Step, i int, s Seen) Progress {
-	step, n, job := steps[i], *s.Node, s.Facts.Job
-	restarted := job.Operation == g.Operation() && job.Step == Restart && job.State == JobEnded && job.Attempt == s.Attempt
-	if !restarted && n.Unknown == "" {
-		if at := slices.IndexFunc(steps[:i], func(before Step) bool { return before.Name == Restart }); at >= 0 {
+// decideControlPlane waits for the static pods of the machine.
+func decideControlPlane(g Goal, steps []Step, i int, s Seen) Progress {
+	missing := lastLines(Mask(s.Checks[steps[i].Name].Output), 1)
+	return decideReady(g, steps, i, s, ControlPlaneNotReady, missing)
+}
+
+// decideNode waits for the node. One that cannot be looked up is no reason for a restart.
+func decideNode(g Goal, steps []Step, i int, s Seen) Progress {
+	missing := describeMissing(g, *s.Node)
+	if s.Node.Unknown != "" && !restarted(g, s) {
+		return Progress{Step: steps[i].Name, Message: missing}
+	}
+	return decideReady(g, steps, i, s, NodeNotReady, missing)
+}
+
+// restarted reports whether this attempt has restarted the service, and nothing after it.
+func restarted(g Goal, s Seen) bool {
+	job := s.Facts.Job
+	return job.Operation == g.Operation() && job.Step == Restart && job.State == JobEnded &&
+		job.Attempt == s.Attempt
+}
+
+// decideReady waits for what follows a restart. Time counts from the end of the restart, by the
+// host's clock. An attempt that has not restarted the service does that first: so each attempt has
+// its time, and what was fixed meanwhile counts.
+func decideReady(
+	g Goal, steps []Step, i int, s Seen, reason Reason, missing string,
+) Progress {
+	name := steps[i].Name
+	if !restarted(g, s) {
+		isRestart := func(before Step) bool { return before.Name == Restart }
+		if at := slices.IndexFunc(steps[:i], isRestart); at >= 0 {
 			return decideStep(g, steps[at], s)
 		}
+		return Progress{Step: name, Message: missing}
 	}
-	waited := s.Facts.Now.Sub(job.Ended)
-	if restarted && waited >= g.readyWithin() {
-		return fails(newFailure(NodeNotReady, step.Name, "%s after the restart: %s", waited.Truncate(time.Second), describeMissing(g, n)))
+	waited := s.Facts.Now.Sub(s.Facts.Job.Ended)
+	if waited >= g.readyWithin() {
+		return fails(newFailure(reason, name, "%s after the restart: %s",
+			waited.Truncate(time.Second), missing))
 	}
-	return Progress{Step: step.Name, Message: describeMissing(g, n)}
+	return Progress{Step: name, Message: missing}
 }
 
 // describeMissing says what keeps a node from being Ready at the version.

@@ -90,6 +90,14 @@ func TestDecide(t *testing.T) {
 				s.Facts.Job = linuxhost.Job{Operation: g.Operation(), Step: "kubeadm-upgrade", Attempt: "a0", State: linuxhost.JobEnded, ExitCode: 1}
 			}, "start kubeadm-upgrade",
 		},
+		"with other digests it is": {
+			"fetch-kubelet", func(g linuxhost.Goal, s *linuxhost.Seen) {
+				s.Facts.Job = linuxhost.Job{
+					Operation: g.Operation(), Step: "fetch-kubelet", Attempt: "a1", Manifest: "others",
+					State: linuxhost.JobEnded, ExitCode: 1,
+				}
+			}, "start fetch-kubelet",
+		},
 		"a step that tells its reason": {
 			"fetch-kubelet", func(g linuxhost.Goal, s *linuxhost.Seen) {
 				s.Facts.Job = linuxhost.Job{
@@ -165,6 +173,9 @@ func TestDecide(t *testing.T) {
 			if test.edit != nil {
 				test.edit(g, &seen)
 			}
+			if seen.Facts.Job.Manifest == "" {
+				seen.Facts.Job.Manifest = g.Manifest()
+			}
 			if diff := cmp.Diff(test.want, wordNext(linuxhost.Decide(g, steps, seen))); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -193,7 +204,7 @@ func wordNext(p linuxhost.Progress) string {
 		return "drain"
 	case linuxhost.UncordonNode:
 		return "uncordon"
-	case linuxhost.AwaitNode:
+	case linuxhost.AwaitControlPlane, linuxhost.AwaitNode:
 	}
 	return "nothing"
 }
@@ -258,19 +269,99 @@ func TestLackingKubectl(t *testing.T) {
 	}
 }
 
+// TestControlPlaneReady: after the restart the static pods of a control plane machine are waited for,
+// also if nobody watches the node, and not forever.
+func TestControlPlaneReady(t *testing.T) {
+	t.Parallel()
+	restarted := func(g linuxhost.Goal, attempt string, ago time.Duration) linuxhost.Job {
+		return linuxhost.Job{
+			Operation: g.Operation(), Step: linuxhost.Restart, Attempt: attempt,
+			State: linuxhost.JobEnded, Ended: clock.Add(-ago),
+		}
+	}
+	const missing = "the static pod etcd-a is not Ready since the kubelet was restarted"
+	for name, test := range map[string]struct {
+		ago     time.Duration
+		attempt string
+		check   linuxhost.CheckResult
+		want    string
+	}{
+		"waits": {4 * time.Minute, "a1", linuxhost.CheckResult{Output: missing + "\n"}, "wait: " + missing},
+		"but not forever": {5 * time.Minute, "a1", linuxhost.CheckResult{Output: missing},
+			"fail: ControlPlaneNotReady: step control-plane-ready: 5m0s after the restart: " + missing},
+		"another attempt restarts": {time.Hour, "a0", linuxhost.CheckResult{Output: missing}, "start restart"},
+		"done":                     {time.Hour, "a0", linuxhost.CheckResult{Done: true}, "done"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g, _, seen := situation(t, "")
+			seen.Facts.ControlPlane, seen.Facts.Kubectl, seen.Node = true, true, nil
+			seen.Facts.Job = restarted(g, test.attempt, test.ago)
+			seen.Facts.Drained = true
+			steps, refused := linuxhost.ComputeSteps(g, seen.Facts)
+			if refused != nil {
+				t.Fatal(refused)
+			}
+			for _, step := range steps {
+				seen.Checks[step.Name] = linuxhost.CheckResult{Done: true}
+			}
+			seen.Checks[linuxhost.ControlPlaneReady] = test.check
+			if diff := cmp.Diff(test.want, wordNext(linuxhost.Decide(g, steps, seen))); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestLackingEtcdClient: a host whose etcd cannot be saved is refused before anything is brought to
+// it, and only if its etcd is still to be saved.
+func TestLackingEtcdClient(t *testing.T) {
+	t.Parallel()
+	const begins = "start fetch-kubeadm"
+	for name, test := range map[string]struct {
+		edit func(g *linuxhost.Goal, s *linuxhost.Seen)
+		want string
+	}{
+		"no client": {func(*linuxhost.Goal, *linuxhost.Seen) {}, "fail: ToolMissing: step etcd-snapshot: " +
+			"the host has neither etcdctl nor crictl to save etcd with. Nothing was changed. Fix: "},
+		"a client":  {func(_ *linuxhost.Goal, s *linuxhost.Seen) { s.Facts.EtcdClient = true }, begins},
+		"no member": {func(_ *linuxhost.Goal, s *linuxhost.Seen) { s.Facts.Member = false }, begins},
+		"skipped":   {func(g *linuxhost.Goal, _ *linuxhost.Seen) { g.Snapshot = false }, begins},
+		"saved": {func(_ *linuxhost.Goal, s *linuxhost.Seen) {
+			s.Checks = make(linuxhost.Checks)
+			s.Checks[linuxhost.EtcdSnapshot] = linuxhost.CheckResult{Done: true}
+		}, begins},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g, _, seen := situation(t, "")
+			g.Snapshot, seen.Checks = true, nil
+			seen.Facts.ControlPlane, seen.Facts.Member, seen.Facts.Kubectl = true, true, true
+			test.edit(&g, &seen)
+			steps, refused := linuxhost.ComputeSteps(g, seen.Facts)
+			if refused != nil {
+				t.Fatal(refused)
+			}
+			if got := wordNext(linuxhost.Decide(g, steps, seen)); !strings.HasPrefix(got, test.want) {
+				t.Errorf("%s, want %s", got, test.want)
+			}
+		})
+	}
+}
+
 func TestParseFacts(t *testing.T) {
 	t.Parallel()
 	fact := func(key, value string) string {
 		return key + " " + base64.StdEncoding.EncodeToString([]byte(value)) + "\n"
 	}
 	whole := "time =1795300000\narch =x86_64\n" + fact("installed", "Kubernetes v1.35.4") + fact("api-server", `"v1.36.3",`) + fact("service", "kubelet") +
-		fact("writable", "yes") + fact("free-kb", "1000") + fact("job", "v1.36.3-abc restart a1") + fact("job-state", "ended") + fact("job-exit", "3") +
+		fact("writable", "yes") + fact("free-kb", "1000") + fact("job", "v1.36.3-abc restart a1 def") + fact("job-state", "ended") + fact("job-exit", "3") +
 		fact("job-started", "1795290000") + fact("job-ended", "1795290060") + fact("job-output", "x\ny\n") + fact("unknown", "z") + fact("end", "yes")
 	got, err := linuxhost.ParseFacts(whole)
 	want := linuxhost.Facts{
 		Now: time.Unix(1795300000, 0).UTC(), Arch: "amd64", Installed: version.MustParse("v1.35.4"), APIServer: version.MustParse("v1.36.3"), Service: "kubelet",
 		Writable: true, FreeKB: 1000, Job: linuxhost.Job{
-			Operation: "v1.36.3-abc", Step: "restart", Attempt: "a1", State: linuxhost.JobEnded, ExitCode: 3,
+			Operation: "v1.36.3-abc", Step: "restart", Attempt: "a1", Manifest: "def", State: linuxhost.JobEnded, ExitCode: 3,
 			Started: time.Unix(1795290000, 0).UTC(), Ended: time.Unix(1795290060, 0).UTC(), Output: "x\ny",
 		},
 	}

@@ -42,6 +42,9 @@ type Facts struct {
 	FreeKB, FreeStateKB, NeedKB int64
 	// Kubectl says that a control plane host has a kubectl to read the cluster's version with.
 	Kubectl bool
+	// EtcdClient says that a host with a member of etcd has a program to save it with: etcdctl, or
+	// crictl, by which that of the member's container is run.
+	EtcdClient bool
 	// Cleaned says that the operation was seen to be done, and left no binaries behind.
 	Cleaned bool
 	// Verb is the verb of kubeadm upgrade that the change to the version began with; empty for none.
@@ -56,7 +59,9 @@ type Job struct {
 	Operation string
 	Step      Name
 	Attempt   string
-	State     JobState
+	// Manifest is that of the goal when the job was started: see Goal.Manifest.
+	Manifest string
+	State    JobState
 	// ExitCode counts where the job ended.
 	ExitCode       int
 	Started, Ended time.Time
@@ -100,7 +105,7 @@ func ParseFacts(output string) (Facts, error) {
 		LocalServer: r.server("local-server"), KubeletFlags: values["kubelet-flags"],
 		Service: values["service"], Writable: r.yes("writable"), Why: values["writable-why"],
 		FreeKB: r.number("free-kb"), FreeStateKB: r.number("free-state-kb"), NeedKB: r.number("need-kb"),
-		Verb: values["verb"], Kubectl: r.yes("kubectl"), Cleaned: r.yes("cleaned"), Drained: r.yes("drained"), Cordoned: r.yes("cordoned"),
+		Verb: values["verb"], Kubectl: r.yes("kubectl"), EtcdClient: r.yes("etcd-client"), Cleaned: r.yes("cleaned"), Drained: r.yes("drained"), Cordoned: r.yes("cordoned"),
 	}
 	for line := range strings.SplitSeq(values["patches"], "\n") {
 		if line != "" {
@@ -185,11 +190,12 @@ func (r *factReader) server(key string) string {
 
 func (r *factReader) job() Job {
 	words := strings.Fields(r.values["job"])
-	if len(words) != 3 {
+	if len(words) != 4 {
 		return Job{}
 	}
 	return Job{
-		Operation: words[0], Step: Name(words[1]), Attempt: words[2], State: JobState(r.values["job-state"]), ExitCode: int(r.number("job-exit")),
+		Operation: words[0], Step: Name(words[1]), Attempt: words[2], Manifest: words[3],
+		State: JobState(r.values["job-state"]), ExitCode: int(r.number("job-exit")),
 		Started: r.time("job-started"), Ended: r.time("job-ended"), Output: Mask(r.values["job-output"]),
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"hash"
 	"io"
 	"slices"
 	"strings"
@@ -91,13 +92,14 @@ type File struct {
 // Arg is an argument of the kubelet, without its dashes. Several of one name are one argument each.
 type Arg struct{ Name, Value string }
 
-// Operation names the goal in a folder on the host: attempts at the same goal share what they have done, other goals do not. Whatever changes only
-// the way there, such as the source of binaries, makes no other goal.
+// Operation names the goal in a folder on the host: attempts at the same goal share what they have
+// done, other goals do not. What changes only the way there, such as the source of binaries, makes no
+// other goal. Digests make none either: steps compare the host's binaries with them, and no other
+// step depends on them.
 func (g Goal) Operation() string {
 	sum := sha256.New()
 	write := func(parts ...string) { writeParts(sum, parts...) }
 	write(string(g.Distribution), g.Version.String(), g.PatchesFolder, g.folder())
-	write(g.Digests.of(g.Version)...)
 	for _, file := range g.sortedFiles() {
 		write("file", file.Path, file.Owner, file.Permissions, string(file.Content))
 	}
@@ -105,8 +107,18 @@ func (g Goal) Operation() string {
 		write("arg", arg.Name, arg.Value)
 	}
 	write(slices.Concat([]string{"before"}, g.Before, []string{"after"}, g.After)...)
-	return safe(g.Version.String()) + "-" + hex.EncodeToString(sum.Sum(nil))[:12]
+	return safe(g.Version.String()) + "-" + shorten(sum)
 }
+
+// Manifest names the digests that the goal's binaries must have.
+func (g Goal) Manifest() string {
+	sum := sha256.New()
+	writeParts(sum, g.Digests.of(g.Version)...)
+	return shorten(sum)
+}
+
+// shorten returns enough of a sum to tell it from others.
+func shorten(sum hash.Hash) string { return hex.EncodeToString(sum.Sum(nil))[:12] }
 
 // writeParts writes texts so that no others are written alike.
 func writeParts(sum io.Writer, parts ...string) {

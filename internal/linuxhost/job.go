@@ -3,6 +3,7 @@ package linuxhost
 import (
 	"math"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -14,7 +15,8 @@ const StartBusy = 75
 func StartScript(g Goal, step Name, attempt, proof string, limit time.Duration) string {
 	seconds := value{"LIMIT", strconv.FormatInt(int64(math.Ceil(limit.Seconds())), 10)}
 	return g.script("start", seconds, value{"PROOF", proof},
-		value{"ID", g.Operation() + " " + string(step) + " " + attempt}, value{"OPERATION", g.Operation()},
+		value{"ID", strings.Join([]string{g.Operation(), string(step), attempt, g.Manifest()}, " ")},
+		value{"OPERATION", g.Operation()},
 		value{"WRAP", render("wrap", value{"STATE", StateFolder}, seconds)})
 }
 

@@ -48,6 +48,9 @@ func kubeadmSteps(g Goal, f Facts) ([]Step, *Failure) {
 		steps = append(steps, commandsStep(g, AfterCommands, g.After))
 	}
 	steps = append(steps, restartStep(g, f, commandLimit))
+	if f.ControlPlane {
+		steps = append(steps, controlPlaneStep(g, f))
+	}
 	return append(steps, endSteps(g)...), nil
 }
 
@@ -119,6 +122,17 @@ func endpointStep(g Goal, f Facts) Step {
 		Summary: "have the kubelet talk to the API server of its own machine, " + f.LocalServer + " (as ControlPlaneKubeletLocalMode does)",
 		Check:   g.script("kubelet-endpoint-check", value{"SERVER", f.LocalServer}),
 		Action:  g.run(commandLimit, "kubelet-endpoint", value{"SERVER", f.LocalServer}),
+	}
+}
+
+// controlPlaneStep waits for the static pods of the machine's control plane.
+func controlPlaneStep(g Goal, f Facts) Step {
+	return Step{
+		Name: ControlPlaneReady,
+		Summary: "wait until etcd, the API server and the controllers of the host are Ready, for up to " +
+			g.readyWithin().String(),
+		Check:  g.script("control-plane-check", value{"SERVER", f.LocalServer}),
+		Action: AwaitControlPlane{},
 	}
 }
 

@@ -43,6 +43,8 @@ const (
 	StepTimedOut Reason = "StepTimedOut"
 	// StepHadNoEffect: a step's script ended well, and the step is not done.
 	StepHadNoEffect Reason = "StepHadNoEffect"
+	// ControlPlaneNotReady: the static pods of a control plane machine are not Ready in time.
+	ControlPlaneNotReady Reason = "ControlPlaneNotReady"
 	// NodeNotReady: the node is not Ready at the version in time.
 	NodeNotReady Reason = "NodeNotReady"
 )

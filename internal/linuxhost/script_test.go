@@ -40,7 +40,7 @@ func allScripts(tb testing.TB, g Goal, f Facts) map[string]string {
 			scripts["start of "+string(step.Name)] = StartScript(g, step.Name, "1", "proof", action.Limit)
 		case Send:
 			scripts[string(step.Name)] = SendScript(g, action, 1, 2, true)
-		case DrainNode, AwaitNode, UncordonNode:
+		case DrainNode, AwaitControlPlane, AwaitNode, UncordonNode:
 		}
 	}
 	return scripts

@@ -30,6 +30,9 @@ const (
 	AfterCommands Name = "after-commands"
 	// Restart restarts the service that runs the node.
 	Restart Name = "restart"
+	// ControlPlaneReady waits until the static pods of a control plane machine are Ready as the
+	// restarted kubelet has them: a kubelet of another minor restarts them.
+	ControlPlaneReady Name = "control-plane-ready"
 	// NodeReady waits until the node is Ready at the version.
 	NodeReady Name = "node-ready"
 	// Uncordon makes the node schedulable again.
@@ -41,8 +44,8 @@ type Step struct {
 	Name Name
 	// Summary says what it does, in words for whoever reads a plan.
 	Summary string
-	// Check is a script that changes nothing and exits with 0 where the step is done. What it prints says how far it is. It is empty for actions
-	// that are no scripts of the host.
+	// Check is a script that changes nothing and exits with 0 where the step is done. What it prints
+	// tells how far it is. It is empty for actions whose state the host does not know.
 	Check string
 	// Action does it. It is verified by Check.
 	Action Action
@@ -50,7 +53,7 @@ type Step struct {
 	Installs string
 }
 
-// Action is how a step is done: Run, Send, DrainNode, AwaitNode or UncordonNode.
+// Action is how a step is done: Run, Send, DrainNode, AwaitControlPlane, AwaitNode or UncordonNode.
 //
 //sumtype:decl
 type Action interface{ action() }
@@ -79,17 +82,21 @@ type DrainNode struct {
 	Record bool
 }
 
+// AwaitControlPlane waits until the step's check finds that it is done.
+type AwaitControlPlane struct{}
+
 // AwaitNode waits for the node to be Ready at the version.
 type AwaitNode struct{}
 
 // UncordonNode makes the node schedulable, where it was when the upgrade began.
 type UncordonNode struct{}
 
-func (Run) action()          {}
-func (Send) action()         {}
-func (DrainNode) action()    {}
-func (AwaitNode) action()    {}
-func (UncordonNode) action() {}
+func (Run) action()               {}
+func (Send) action()              {}
+func (DrainNode) action()         {}
+func (AwaitControlPlane) action() {}
+func (AwaitNode) action()         {}
+func (UncordonNode) action()      {}
 
 const (
 	// commandLimit is how long a step may take that has no reason to take long; fetchLimit for one that downloads a binary, and upgradeLimit for

@@ -111,6 +111,14 @@ func TestOperation(t *testing.T) {
 	if strings.ContainsAny(g.Operation(), "+/ ") {
 		t.Errorf("%q is no name of a folder", g.Operation())
 	}
+	others, err := linuxhost.ParseManifest(strings.Repeat("f", 64) + " v1.36.3+a/linux/amd64/kubeadm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g = base()
+	if g.Digests = others; g.Operation() != base().Operation() || g.Manifest() == base().Manifest() {
+		t.Error("other digests are another operation, or the same digests")
+	}
 	for name, edit := range map[string]func(*linuxhost.Goal){
 		"version": func(g *linuxhost.Goal) { g.Version = version.MustParse("v1.36.4+a") },
 		"content": func(g *linuxhost.Goal) { g.Files[0].Content = []byte("x") },

@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/windlass-dev/windlass/internal/cli"
 	"github.com/windlass-dev/windlass/internal/cli/management"
@@ -24,6 +26,8 @@ func (r runRequest) findNode(ctx context.Context) (*workload.SingleNode, error) 
 	if err != nil {
 		return nil, cli.WrapInput("--kubeconfig", err)
 	}
+	// Without a logger controller-runtime prints a stack when a drain first has something to log.
+	ctrl.SetLogger(klog.Background())
 	cluster, err := workload.NewSingle(config)
 	if err != nil {
 		return nil, cli.WrapInput("--kubeconfig", err)

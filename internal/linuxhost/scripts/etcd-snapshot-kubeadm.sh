@@ -16,24 +16,30 @@ for disk in "$data" "$folder"; do
   [ ! -d "$disk" ] || [ "$(df -Pk "$disk" | awk 'NR==2 {print $4}')" -gt $need ] ||
     fail DiskFull "$disk has no room for a snapshot of etcd of about $((need / 1024)) MiB"
 done
-login=(--endpoints "${endpoint:-https://127.0.0.1:2379}" --cacert "$pki/ca.crt"
-  --cert "$pki/healthcheck-client.crt" --key "$pki/healthcheck-client.key")
-rm -f "$FILE" "$FILE.new" "$FILE.new.part"
-if command -v etcdctl >/dev/null; then
-  ETCDCTL_API=3 etcdctl "${login[@]}" snapshot save "$FILE.new" ||
-    fail SnapshotFailed "etcdctl snapshot save failed"
-elif command -v crictl >/dev/null; then
-  member=$(crictl ps --quiet --state Running --name '^etcd$' | head -n 1)
-  [ -n "$member" ] || fail SnapshotFailed "there is no running container etcd on the host"
-  inside="$data/windlass-snapshot.db"
-  rm -f "$inside" "$inside.part"
-  crictl exec "$member" etcdctl "${login[@]}" snapshot save "$inside" ||
-    fail SnapshotFailed "etcdctl snapshot save failed in the container of etcd"
-  mv "$inside" "$FILE.new"
-else
-  why="the host has neither etcdctl nor crictl to save etcd with; install one, "
-  fail ToolMissing "${why}or set etcdSnapshot: Skip and save etcd in another way"
-fi
+
+saved="$FILE.new"
+command -v etcdctl >/dev/null || saved="$data/windlass-snapshot.db"
+# etcdctl is that of the host, or of the container, which has the folder of etcd's data at the same
+# path.
+client() {
+  local login member
+  login=(--endpoints "${endpoint:-https://127.0.0.1:2379}" --cacert "$pki/ca.crt"
+    --cert "$pki/healthcheck-client.crt" --key "$pki/healthcheck-client.key")
+  if command -v etcdctl >/dev/null; then
+    ETCDCTL_API=3 etcdctl "${login[@]}" "$@"
+  elif command -v crictl >/dev/null; then
+    member=$(crictl ps --quiet --state Running --name '^etcd$' | head -n 1)
+    [ -n "$member" ] || { echo 'there is no running container etcd on the host'; return 1; }
+    crictl exec "$member" etcdctl "${login[@]}" "$@"
+  else
+    fail ToolMissing "the host has neither etcdctl nor crictl to save etcd with any more"
+  fi
+}
+# After a power cut, etcd takes a while.
+for _ in $(seq 30); do client endpoint health && break; sleep 2; done
+rm -f "$FILE" "$FILE.new" "$FILE.new.part" "$saved" "$saved.part"
+client snapshot save "$saved" || fail SnapshotFailed "etcdctl snapshot save failed"
+[ "$saved" = "$FILE.new" ] || mv "$saved" "$FILE.new"
 [ -s "$FILE.new" ] || fail SnapshotFailed "the snapshot of etcd is empty"
 sync "$FILE.new"
 mv "$FILE.new" "$FILE"

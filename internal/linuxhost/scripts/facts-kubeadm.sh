@@ -1,6 +1,7 @@
 # The facts of a host that kubeadm made. The API server is asked only for what is decided next: it
 # may be the one that is away because it is upgraded.
 source lib-facts.sh
+source lib-kubectl.sh
 kubernetes=/etc/kubernetes
 fact service kubelet
 fact installed "$("$BIN/kubelet" --version 2>/dev/null)"
@@ -14,22 +15,22 @@ apiserver=$kubernetes/manifests/kube-apiserver.yaml
 # kubeadm moves manifests away and back. What it leaves alone tells a control plane for sure.
 if [ -f $apiserver ] || [ -f $kubernetes/pki/apiserver.crt ]; then
   fact control-plane yes
-  kubectl=
-  for candidate in "$BIN/kubectl" "$STATE/binaries/$VERSION/kubectl"; do
-    [ -x "$candidate" ] && kubectl=$candidate
-  done
   [ -n "$kubectl" ] && fact kubectl yes
   address=$(sed -n 's/^.*--advertise-address=//p' $apiserver 2>/dev/null | head -n 1)
   port=$(sed -n 's/^.*--secure-port=//p' $apiserver 2>/dev/null | head -n 1)
   case "$address" in *:*) address="[$address]" ;; esac
   [ -n "$address" ] && fact local-server "https://$address:${port:-6443}"
   [ -n "$kubectl" ] && [ ! -f "$KEEP/kubeadm-verb-$VERSION" ] &&
-    fact cluster "$("$kubectl" --kubeconfig $kubernetes/admin.conf --request-timeout 3s \
-      --namespace kube-system get configmap kubeadm-config \
+    fact cluster "$(kube admin --namespace kube-system get configmap kubeadm-config \
       --output 'jsonpath={.data.ClusterConfiguration}' 2>/dev/null |
       sed -n 's/^kubernetesVersion: *//p')"
 fi
-[ -f $kubernetes/manifests/etcd.yaml ] && fact member yes
+if [ -f $kubernetes/manifests/etcd.yaml ]; then
+  fact member yes
+  # The folders are those that wrap.sh adds for jobs.
+  [ -n "$(PATH="$PATH:/usr/local/sbin:/usr/local/bin" type -P etcdctl crictl)" ] &&
+    fact etcd-client yes
+fi
 [ -z "$PATCHES_FOLDER" ] ||
   fact patches "$(find -H "$PATCHES_FOLDER" ! -type d \( -name '*.json' -o -name '*.yaml' \) \
     2>/dev/null | sort)"

@@ -1,6 +1,7 @@
 # Runs kubeadm upgrade VERB. PATCHES are the goal's patches, one a line: the path below the folder
 # OWN_PATCHES, and the content with an = in front, both in base64.
 source lib-job.sh
+source lib-kubectl.sh
 
 # restore FILE COPY NEW puts a copy in the place of a file, whole or not at all. NEW is the copy
 # while it is written.
@@ -32,14 +33,14 @@ keep_endpoint() {
   fi
 }
 
-# kubeadm moves the manifests of static pods away, and may be cut short before it writes new ones.
-# Without the API server's, it would take the machine for a worker. Only what it moved since its
-# first run for this version comes back.
+# kubeadm moves the manifests of static pods away, and may be cut short before it writes new ones, or
+# before these are on the disk. Without the API server's, it would take the machine for a worker.
+# Only what it moved since its first run for this version comes back.
 restore_manifests() {
   local name manifest backup
   for name in kube-apiserver kube-controller-manager kube-scheduler etcd; do
     manifest=/etc/kubernetes/manifests/$name.yaml
-    [ -e "$manifest" ] && continue
+    [ -s "$manifest" ] && continue
     backup=$(ls -td /etc/kubernetes/tmp/kubeadm-backup-manifests-*/"$name.yaml" 2>/dev/null |
       head -n 1) || true
     [ -n "$backup" ] && [ ! "$KEEP/kubeadm-verb-$VERSION" -nt "$(dirname "$backup")" ] || continue
@@ -60,8 +61,47 @@ copy_patches() {
   done <<<"$PATCHES"
 }
 
+# keep_certificates undoes what a run of kubeadm that was cut short has done to certificates. It
+# renews them and syncs nothing: etcd and the API server do not start with an empty file, or with a
+# key of another certificate. Certificates from before its first run are as valid as renewed ones.
+begun=$KEEP/kubeadm-begun-$VERSION certificates=$KEEP/kubernetes-$VERSION
+keep_certificates() {
+  local file
+  if [ -f "$begun" ] && [ -d "$certificates" ]; then
+    echo 'kubeadm was cut short: certificates come back from before its first run'
+    (cd "$certificates" && find . -type f) | while read -r file; do
+      cmp -s "$certificates/$file" "/etc/kubernetes/$file" ||
+        restore "/etc/kubernetes/$file" "$certificates/$file" "/etc/kubernetes/$file.windlass-new"
+    done
+  elif [ ! -d "$certificates" ] && [ -d /etc/kubernetes/pki ]; then
+    rm -rf "$certificates.new"
+    (umask 077; mkdir "$certificates.new")
+    (cd /etc/kubernetes && { find pki -type f; find . -maxdepth 1 -type f -name '*.conf'; } |
+      xargs -d '\n' cp -p --parents --target-directory "$certificates.new")
+    sync -f "$certificates.new"
+    mv "$certificates.new" "$certificates"
+  fi
+  write "$begun" yes
+}
+
+# await_control_plane waits for what kubeadm refuses to begin without, and what takes a while after a
+# power cut or after a manifest has come back: the API server, and the machine's node Ready. It ends
+# in any case, because kubeadm explains best what is wrong.
+await_control_plane() {
+  local node ready='jsonpath={.status.conditions[?(@.type=="Ready")].status}'
+  [ -f /etc/kubernetes/manifests/kube-apiserver.yaml ] && [ -n "$kubectl" ] || return 0
+  for _ in $(seq 150); do
+    node=$(node_name 2>/dev/null) && kube admin get --raw /readyz >/dev/null 2>&1 &&
+      [ "$(kube admin get node "$node" --output "$ready" 2>/dev/null)" = True ] && return
+    sleep 2
+  done
+  echo 'the API server does not answer, or the node of this machine is not Ready'
+}
+
 keep_endpoint
 restore_manifests
+keep_certificates
+await_control_plane
 command=("$BIN/kubeadm" upgrade "$VERB")
 [ "$VERB" != apply ] || command+=("$TARGET" --yes)
 if [ -n "$PATCHES" ]; then
@@ -69,7 +109,11 @@ if [ -n "$PATCHES" ]; then
   command+=(--patches "$OWN_PATCHES")
 fi
 [ -z "$IGNORED" ] || command+=(--ignore-preflight-errors "$IGNORED")
-"${command[@]}"
+status=0
+"${command[@]}" || status=$?
 # What kubeadm wrote is synced before it is recorded that kubeadm ran.
 sync -f /etc/kubernetes /var/lib/kubelet
+rm -f "$begun"
+[ $status = 0 ] || exit $status
 mark kubeadm-upgrade "$TARGET"
+rm -rf "$certificates"

@@ -29,6 +29,9 @@ if [ -n "$last" ] && [ "$last" != "$OPERATION" ] && [ ! -f "$STATE/op/$last/done
   if [ $idle -ge 0 ] && [ $idle -lt 60 ]; then other "ended $idle s ago"; fi
 fi
 
+# It is not done any more, if it ever was.
+rm -f "$STATE/op/$OPERATION/done"
+
 # What earlier operations did counts for them only: the host may have changed since.
 for old in "$STATE"/op/*; do [ "$old" = "$STATE/op/$OPERATION" ] || rm -rf "$old"; done
 for old in "$STATE"/binaries/*; do [ "$old" = "$STATE/binaries/$VERSION" ] || rm -rf "$old"; done

@@ -75,9 +75,9 @@ type world struct {
 }
 
 type job struct {
-	operation, step, attempt, state, proof string
-	exit                                   int
-	ended                                  time.Time
+	operation, step, attempt, manifest, state, proof string
+	exit                                             int
+	ended                                            time.Time
 }
 
 // record is one call of the log.
@@ -207,7 +207,7 @@ func (w *world) Close() error {
 
 var (
 	checkName = regexp.MustCompile(`(?m)^(?:CHECKS=')?([a-z-]+) ([A-Za-z0-9+/=]{40,})$`)
-	startID   = regexp.MustCompile(`(?m)^ID='(\S+) (\S+) (\S+)'$`)
+	startID   = regexp.MustCompile(`(?m)^ID='(\S+) (\S+) (\S+) (\S+)'$`)
 	proofLine = regexp.MustCompile(`(?m)^PROOF='(\S*)'$`)
 )
 
@@ -224,7 +224,7 @@ func (w *world) Exec(_ context.Context, c port.HostCommand) (port.HostResult, er
 	}
 	switch id := startID.FindStringSubmatch(c.Script); {
 	case id != nil:
-		w.start(id[1], id[2], id[3])
+		w.start(id[1:])
 		w.job.proof = proofLine.FindStringSubmatch(c.Script)[1]
 		return port.HostResult{}, nil
 	case strings.HasSuffix(c.Script, "mark \"done\" yes\n"):
@@ -241,9 +241,10 @@ func (w *world) Exec(_ context.Context, c port.HostCommand) (port.HostResult, er
 	return port.HostResult{ExitCode: 1, Stderr: "no such script"}, nil
 }
 
-func (w *world) start(operation, step, attempt string) {
-	w.job = job{operation: operation, step: step, attempt: attempt, state: "running"}
-	if w.free[operation] {
+// start starts a job, whose ID has four words.
+func (w *world) start(id []string) {
+	w.job = job{operation: id[0], step: id[1], attempt: id[2], manifest: id[3], state: "running"}
+	if w.free[w.job.operation] {
 		w.endJob()
 	}
 }
@@ -301,7 +302,7 @@ func (w *world) facts() string {
 		fact(key, value)
 	}
 	if w.job.state != "" {
-		fact("job", w.job.operation+" "+w.job.step+" "+w.job.attempt)
+		fact("job", strings.Join([]string{w.job.operation, w.job.step, w.job.attempt, w.job.manifest}, " "))
 		fact("job-state", w.job.state)
 		fact("job-started", fmt.Sprint(start.Unix()))
 		fact("job-exit", fmt.Sprint(w.job.exit))

@@ -17,7 +17,9 @@ import (
 //
 // kubelet, k3s and rke2 run until they are killed, and write their version to /run/stand-in-NAME. kubeadm upgrade writes
 // /var/lib/kubelet/config.yaml and, on a control plane, the image tags of the static pods. /etc/stand-in/cluster-version is the version in the
-// ConfigMap kubeadm-config, as kubectl reads it and kubeadm upgrade apply writes it.
+// ConfigMap kubeadm-config, as kubectl reads it and kubeadm upgrade apply writes it. kubectl also
+// answers for the static pods whose manifests are in the host. While /etc/stand-in/pods.old is there
+// they are those from before the kubelet was restarted, and while api.down is there nothing answers.
 func StandIn(version string) (map[string][]byte, error) {
 	program, err := multiCall()
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -44,7 +45,7 @@ func TestBadHosts(t *testing.T) {
 		"read-only /usr": {func(_ *testing.T, w *world) { w.host.ReadOnly("/usr") },
 			"FolderReadOnly: step install-kubeadm: no file can be made in /usr/bin: Read-only file system. Nothing was changed", false},
 		"etcd that cannot be saved": {func(_ *testing.T, w *world) {
-			w.host.Write("/usr/bin/etcdctl", []byte("#!/bin/sh\necho no leader >&2\nexit 1\n"))
+			w.host.Write("/usr/bin/etcdctl", []byte("#!/bin/sh\ncase \"$*\" in *\" health\") exit ;; esac\necho no leader >&2\nexit 1\n"))
 		},
 			"SnapshotFailed: step etcd-snapshot: etcdctl snapshot save failed", false},
 		"kubeadm fails": {func(_ *testing.T, w *world) {
@@ -56,6 +57,10 @@ func TestBadHosts(t *testing.T) {
 		"a kubelet that is never Ready": {func(_ *testing.T, w *world) {
 			w.node.notReady, w.upgrade.Goal.ReadyWithin = "container runtime network not ready", time.Second
 		}, "NodeNotReady: step node-ready: ", true},
+		"static pods that do not come back": {func(_ *testing.T, w *world) {
+			w.host.Write("/etc/stand-in/pods.old", nil)
+			w.upgrade.Goal.ReadyWithin = time.Second
+		}, "ControlPlaneNotReady: step control-plane-ready: ", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -78,6 +83,26 @@ func TestBadHosts(t *testing.T) {
 	}
 }
 
+// TestHostWithoutEtcdClient: etcd cannot be saved, so nothing is brought to the host. Once it can,
+// the same attempt continues.
+func TestHostWithoutEtcdClient(t *testing.T) {
+	t.Parallel()
+	testhosts.Require(t)
+	w := newWorld(t, linuxhost.Kubeadm, true)
+	w.host.MustRun("mkdir -p /opt/etcd /var/lib/etcd && mv /usr/bin/etcdctl /opt/etcd/")
+	const want = "ToolMissing: step etcd-snapshot: the host has neither etcdctl nor crictl"
+	p := w.until(t, false, nil)
+	if p.Failure == nil || !strings.HasPrefix(p.Failure.String(), want) || p.Job.State != linuxhost.NoJob {
+		t.Fatalf("%+v, want %s, and no job", p, want)
+	}
+	w.host.Write("/usr/local/bin/crictl", []byte(`#!/bin/bash
+[ "$1" != ps ] || { echo member; exit; }
+[ "$1 $2" = "exec member" ] && exec "/opt/etcd/${@:3}"
+`))
+	w.mustFinish(t)
+	w.mustBeWhole(t)
+}
+
 // replace puts another program in the place of a binary that the host is to have, and pins it.
 func (w *world) replace(t *testing.T, name string, content []byte) {
 	t.Helper()
@@ -85,6 +110,7 @@ func (w *world) replace(t *testing.T, name string, content []byte) {
 	var manifest strings.Builder
 	for binary := range w.digests {
 		sum := strings.Fields(w.host.MustRun("sha256sum /opt/binaries/v1.36.3/linux/amd64/" + binary))[0]
+		w.digests[binary] = sum
 		fmt.Fprintf(&manifest, "%s  v1.36.3/linux/amd64/%s\n", sum, binary)
 	}
 	digests, err := linuxhost.ParseManifest(manifest.String())
@@ -92,6 +118,11 @@ func (w *world) replace(t *testing.T, name string, content []byte) {
 		t.Fatal(err)
 	}
 	w.upgrade.Goal.Digests = digests
+}
+
+// rebuilt returns a stand-in that behaves as another one, and has another digest.
+func rebuilt(program []byte) []byte {
+	return slices.Concat(program, program[bytes.LastIndex(program, []byte(`{"Name":`)):])
 }
 
 // upgraded tells whether anything of Kubernetes on the host was changed.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -315,6 +316,39 @@ func TestKubeadmCutShortKeepsTheControlPlane(t *testing.T) {
 	}
 }
 
+// renewingKubeadm is a kubeadm that renews a certificate and writes a manifest, as the real one does,
+// and can be held when neither is on the disk.
+const renewingKubeadm = `#!/bin/bash
+[ "$1" = version ] && { echo v1.36.3; exit 0; }
+key=/etc/kubernetes/pki/apiserver.key manifest=/etc/kubernetes/manifests/kube-apiserver.yaml
+grep -q 'first key' $key && grep -q kube-apiserver $manifest || exit 1
+backup=/etc/kubernetes/tmp/kubeadm-backup-manifests-$(date +%s)
+mkdir -p $backup && mv $manifest $backup/
+if [ -e /etc/stand-in/hold ]; then
+  : >$key; : >$manifest
+  touch ` + hanging + `; while :; do read -r -t 1 _ <>/run/nobody-writes; done
+fi
+echo 'second key' >$key
+sed 's/kube-apiserver:v.*/kube-apiserver:v1.36.3/' $backup/kube-apiserver.yaml >$manifest
+`
+
+// TestKubeadmCutShortKeepsCertificates: the API server would not start without its key.
+func TestKubeadmCutShortKeepsCertificates(t *testing.T) {
+	t.Parallel()
+	testhosts.Require(t)
+	w := newWorld(t, linuxhost.Kubeadm, true)
+	w.host.Write("/etc/kubernetes/pki/apiserver.crt", []byte("a certificate\n"))
+	w.host.Write("/etc/kubernetes/pki/apiserver.key", []byte("first key\n"))
+	w.cutShort(t, renewingKubeadm)
+	if key := w.host.MustRun("cat /etc/kubernetes/pki/apiserver.key"); key != "second key\n" {
+		t.Errorf("the key of the API server is %q", key)
+	}
+	const left = "find /var/lib/windlass /etc/kubernetes -name 'kubernetes-*' -o -name '*begun*' -o -name '*-new'"
+	if found := w.host.MustRun(left); found != "" {
+		t.Errorf("left behind:\n%s", found)
+	}
+}
+
 // TestGoalChangesMidway: what is wanted changes after the node was drained. The node is schedulable in the end, as it was in the beginning, and the first
 // control plane machine stays the first.
 func TestGoalChangesMidway(t *testing.T) {
@@ -330,6 +364,62 @@ func TestGoalChangesMidway(t *testing.T) {
 	w.upgrade.Attempt, w.upgrade.Goal.After = "second", []string{"nohup sleep 1000 & echo after >>/var/log/commands"}
 	w.mustFinish(t)
 	w.mustBeWhole(t)
+}
+
+// TestStaticPodsRestart has the static pods of before the restart at first, then no API server, and
+// then the pods of the restarted kubelet. The upgrade waits for them, though the node is Ready.
+func TestStaticPodsRestart(t *testing.T) {
+	t.Parallel()
+	testhosts.Require(t)
+	w := newWorld(t, linuxhost.Kubeadm, true)
+	const old, down = "/etc/stand-in/pods.old", "/etc/stand-in/api.down"
+	w.host.Write(old, nil)
+	waits := func(message string) {
+		t.Helper()
+		p := w.until(t, false, func(p linuxhost.Progress) bool {
+			return p.Step == linuxhost.ControlPlaneReady && p.Message == message
+		})
+		if p.Failure != nil || p.Done {
+			t.Fatalf("it does not wait because %s: %+v", message, p)
+		}
+	}
+	waits("the static pod etcd-host is not Ready since the kubelet was restarted")
+	w.host.Write(down, nil)
+	waits("the API server of the host does not answer: the connection to the server was refused")
+	w.host.Remove(old)
+	w.host.Remove(down)
+	w.mustFinish(t)
+	w.mustBeWhole(t)
+	if began := w.host.MustRun("grep -c ' begin ' /var/log/stand-in-kubeadm.log"); began != "1\n" {
+		t.Errorf("kubeadm began %s times", began)
+	}
+}
+
+// TestOtherDigestsMidway has the manifest of digests change after kubeadm has run, and again when all
+// is done. Binaries are compared with it and replaced; etcd is not saved again, and kubeadm does not
+// run again.
+func TestOtherDigestsMidway(t *testing.T) {
+	t.Parallel()
+	testhosts.Require(t)
+	w := newWorld(t, linuxhost.Kubeadm, true)
+	w.upTo(t, "install-kubelet")
+	for attempt, name := range []string{"kubelet", "kubeadm"} {
+		content, err := w.host.Read("/opt/binaries/v1.36.3/linux/amd64/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.replace(t, name, rebuilt(content))
+		w.upgrade.Attempt = strconv.Itoa(attempt)
+		w.mustFinish(t)
+		w.mustBeWhole(t)
+	}
+	for log, begun := range map[string]string{
+		"/var/log/etcdctl": "snapshot save", "/var/log/stand-in-kubeadm.log": " begin upgrade apply ",
+	} {
+		if lines := w.host.MustRun("cat " + log); strings.Count(lines, begun) != 1 {
+			t.Errorf("%s has\n%s", log, lines)
+		}
+	}
 }
 
 // TestLaterControlPlaneMachine: once the cluster's configuration has the version, a control plane machine upgrades only itself. Its address is one of IPv6.

@@ -130,7 +130,7 @@ func kubeadmFiles(files map[string][]byte, server bool) {
 		"    - --secure-port=6443\n    image: registry.k8s.io/kube-apiserver:v1.35.4\n")
 	files["/etc/stand-in/cluster-version"] = []byte("v1.35.4")
 	files["/etc/kubernetes/manifests/etcd.yaml"] = []byte("spec: {}\n")
-	files["/usr/bin/etcdctl"] = []byte("#!/bin/bash\nset -e\nfor to; do :; done\nsize=$(grep -c . /var/log/etcdctl 2>/dev/null || true)\necho \"$*\" >>/var/log/etcdctl\n" +
+	files["/usr/bin/etcdctl"] = []byte("#!/bin/bash\nset -e\ncase \"$*\" in *\" health\") exit ;; esac\nfor to; do :; done\nsize=$(grep -c . /var/log/etcdctl 2>/dev/null || true)\necho \"$*\" >>/var/log/etcdctl\n" +
 		"{ echo BEGIN \"${size:-0}\"; head -c 20000 /dev/zero | tr '\\0' x; echo END; } >\"$to\"\n")
 }
 

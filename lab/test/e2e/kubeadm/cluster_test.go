@@ -4,9 +4,16 @@ package kubeadm_test
 
 import (
 	"context"
+	"maps"
+	"slices"
+	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windlass-dev/windlass/lab/internal/hosts"
 )
 
 // testJoin creates a cluster, kills processes of its control plane, and adds a second machine to
@@ -30,26 +37,109 @@ func (w *world) testJoin(ctx context.Context, t *testing.T) {
 	second.checkVersions(ctx, t, 2, w.from)
 }
 
-// testUpgrade upgrades a control plane of one machine, as kubeadm's documentation tells people to
-// do.
+// testUpgrade upgrades a control plane of one machine with the command that a person would use. Its
+// host has no etcdctl, so etcd is saved by the one in etcd's own container. Then the snapshot is
+// restored on another host.
 func (w *world) testUpgrade(ctx context.Context, t *testing.T) {
 	t.Helper()
-	m := w.newMachine(ctx, t, "only")
+	m := w.newMachine(ctx, t, "only", w.addMirror, func(o *hosts.Options) {
+		delete(o.Links, "/usr/bin/etcdctl")
+		delete(o.Links, "/usr/bin/crictl")
+	})
 	c := m.initialize(ctx, t)
 	c.awaitNode(ctx, t, "only", w.from.Version)
 	m.checkVersions(ctx, t, 1, w.from)
+	before := c.write(ctx, t, "before")
+	update := m.newUpdate(ctx, t)
 
-	m.install(ctx, t, "kubeadm", w.to)
-	m.run(ctx, t, "kubeadm upgrade apply --yes "+w.to.Version.String())
-	m.checkVersions(ctx, t, 1, w.to)
+	m.checkRefused(ctx, t, update)
+	m.run(ctx, t, "ln -s "+w.store.Program(w.from.Version, "crictl")+" /usr/bin/crictl")
+	update.run(ctx, t, 0)
+	m.checkUpgraded(ctx, t, c)
+	c.check(ctx, t, before)
 
-	// A kubelet of another minor restarts the static pods, so that the API server is away for a while.
-	m.install(ctx, t, "kubelet", w.to)
-	m.run(ctx, t, "systemctl restart kubelet")
-	c.awaitNode(ctx, t, "only", w.to.Version)
-	for _, component := range []string{
-		"kube-apiserver", "kube-controller-manager", "kube-scheduler", "etcd",
-	} {
-		c.awaitPod(ctx, t, client.MatchingLabels{"component": component}, 0)
+	c.write(ctx, t, "after")
+	t.Run("restore", func(t *testing.T) { m.testRestore(ctx, t, before) })
+}
+
+// checkRefused sees that a host without etcdctl and crictl is refused before anything is done.
+func (m *machine) checkRefused(ctx context.Context, t *testing.T, u *update) {
+	t.Helper()
+	const reason = "ToolMissing: step etcd-snapshot: the host has neither etcdctl nor crictl"
+	for _, args := range [][]string{{"--dry-run"}, nil} {
+		lines := u.run(ctx, t, exitRefused, args...)
+		if last := lines[len(lines)-1].Error; !strings.Contains(last.Message, reason) {
+			t.Errorf("it ends with %+v, want %s", last, reason)
+		}
+	}
+	if left := m.run(ctx, t, "ls -A /var/lib/windlass"); left != "" {
+		t.Errorf("a refused upgrade leaves on the host: %s", left)
+	}
+}
+
+// components are the static pods of a control plane.
+var components = []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"}
+
+// checkUpgraded sees that everything is at the newer release at once, without waiting.
+func (m *machine) checkUpgraded(ctx context.Context, t *testing.T, c *cluster) {
+	t.Helper()
+	m.checkVersions(ctx, t, 1, m.world.to)
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: m.name}}
+	c.get(ctx, t, node)
+	if at := node.Status.NodeInfo.KubeletVersion; at != m.world.to.Version.String() {
+		t.Errorf("the kubelet reports %s, want %s", at, m.world.to.Version)
+	}
+	if node.Spec.Unschedulable {
+		t.Error("the Node is cordoned")
+	}
+	for _, image := range m.world.to.Images {
+		if !slices.Contains(components, image.Name()) {
+			continue
+		}
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Namespace: metav1.NamespaceSystem, Name: image.Name() + "-" + m.name,
+		}}
+		c.get(ctx, t, pod)
+		ready := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+			return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+		})
+		if !ready || !strings.HasSuffix(pod.Spec.Containers[0].Image, ":"+image.Tag) {
+			t.Errorf("static pod %s is Ready: %t, with image %s; want tag %s",
+				pod.Name, ready, pod.Spec.Containers[0].Image, image.Tag)
+		}
+	}
+}
+
+// write writes an object, and returns it as the API server has it.
+func (c *cluster) write(ctx context.Context, t *testing.T, name string) *corev1.ConfigMap {
+	t.Helper()
+	object := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: name},
+		Data:       map[string]string{"written": name},
+	}
+	if err := c.client.Create(ctx, object); err != nil {
+		t.Fatal(err)
+	}
+	return object
+}
+
+// get reads an object by its name.
+func (c *cluster) get(ctx context.Context, t *testing.T, object client.Object) {
+	t.Helper()
+	if err := c.client.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// check sees that the cluster has what was written.
+func (c *cluster) check(ctx context.Context, t *testing.T, written *corev1.ConfigMap) {
+	t.Helper()
+	is := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		Namespace: written.Namespace, Name: written.Name,
+	}}
+	c.get(ctx, t, is)
+	if is.UID != written.UID || !maps.Equal(is.Data, written.Data) {
+		t.Errorf("ConfigMap %s has UID %s and %v, want %s and %v",
+			is.Name, is.UID, is.Data, written.UID, written.Data)
 	}
 }

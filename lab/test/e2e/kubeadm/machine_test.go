@@ -29,10 +29,18 @@ type machine struct {
 	name  string
 }
 
-func (w *world) newMachine(ctx context.Context, t *testing.T, name string) *machine {
+// newMachine boots a host with the older release. Options are changed before.
+func (w *world) newMachine(
+	ctx context.Context, t *testing.T, name string, change ...func(*hosts.Options),
+) *machine {
 	t.Helper()
-	options := node.Options{Name: name, Store: w.store, Version: w.from.Version, Runtime: w.runtime}
-	m := &machine{Host: hosts.Start(t, options.Host()), world: w, name: name}
+	options := node.Options{
+		Name: name, Store: w.store, Version: w.from.Version, Runtime: w.runtime,
+	}.Host()
+	for _, f := range change {
+		f(&options)
+	}
+	m := &machine{Host: hosts.Start(t, options), world: w, name: name}
 	t.Cleanup(func() {
 		if !t.Failed() {
 			return
@@ -66,13 +74,13 @@ const (
 	certificateKey = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 )
 
-// initialize creates a cluster on the host.
-func (m *machine) initialize(ctx context.Context, t *testing.T) *cluster {
+// initialize creates a cluster on the host, with further arguments of "kubeadm init".
+func (m *machine) initialize(ctx context.Context, t *testing.T, args ...string) *cluster {
 	t.Helper()
 	m.run(ctx, t, fmt.Sprintf(
 		"kubeadm init --kubernetes-version %s --control-plane-endpoint %s:6443 --token %s "+
-			"--upload-certs --certificate-key %s",
-		m.world.from.Version, m.Address(), token, certificateKey))
+			"--upload-certs --certificate-key %s %s",
+		m.world.from.Version, m.Address(), token, certificateKey, strings.Join(args, " ")))
 	kubeconfig, err := m.Read("/etc/kubernetes/admin.conf")
 	if err != nil {
 		t.Fatal(err)
@@ -97,13 +105,6 @@ func (m *machine) join(ctx context.Context, t *testing.T, first *machine) {
 		first.Address(), token, certificateKey))
 }
 
-// install replaces a program by that of a release.
-func (m *machine) install(ctx context.Context, t *testing.T, program string, release kube.Release) {
-	t.Helper()
-	path := m.world.store.Program(release.Version, program)
-	m.run(ctx, t, fmt.Sprintf("ln -sf %s /usr/bin/%s", path, program))
-}
-
 // checkVersions compares what the API server of the host and all members of etcd report with a
 // release.
 func (m *machine) checkVersions(
@@ -118,7 +119,10 @@ func (m *machine) checkVersions(
 		t.Errorf("the API server of %s reports %s, want %s", m.name, served.GitVersion, release.Version)
 	}
 	var statuses []struct{ Status struct{ Version string } }
-	m.decode(ctx, t, etcdctl+"endpoint status --cluster --write-out json", &statuses)
+	etcdctl := m.world.store.Program(release.Version, "etcdctl")
+	m.decode(ctx, t, "cd /etc/kubernetes/pki/etcd && "+etcdctl+
+		" --cacert ca.crt --cert healthcheck-client.crt --key healthcheck-client.key "+
+		"endpoint status --cluster --write-out json", &statuses)
 	if len(statuses) != members {
 		t.Errorf("etcd has %d members, want %d", len(statuses), members)
 	}
@@ -128,9 +132,6 @@ func (m *machine) checkVersions(
 		}
 	}
 }
-
-const etcdctl = "cd /etc/kubernetes/pki/etcd && " +
-	"etcdctl --cacert ca.crt --cert healthcheck-client.crt --key healthcheck-client.key "
 
 func (m *machine) decode(ctx context.Context, t *testing.T, script string, into any) {
 	t.Helper()

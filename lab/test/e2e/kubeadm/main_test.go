@@ -1,7 +1,8 @@
 //go:build linux
 
-// Package kubeadm_test has real kubeadm create, extend and upgrade clusters on Linux hosts. Etcd,
-// API servers, controllers and kubelets are real; pods are processes.
+// Package kubeadm_test has real kubeadm create and extend clusters on Linux hosts, upgrades them with
+// "windlass updater kubeadm run", and restores them from its snapshots of etcd. Etcd, API servers,
+// controllers and kubelets are real; pods are processes.
 package kubeadm_test
 
 import (
@@ -21,7 +22,7 @@ import (
 const (
 	repository = "../../../.."
 	// timeout is for everything after the builds; far beyond what a busy machine needs.
-	timeout = 20 * time.Minute
+	timeout = 30 * time.Minute
 )
 
 func TestMain(m *testing.M) {
@@ -36,6 +37,11 @@ func TestClusters(t *testing.T) {
 	t.Run("clusters", func(t *testing.T) {
 		t.Run("two control planes", func(t *testing.T) { t.Parallel(); w.testJoin(ctx, t) })
 		t.Run("upgrade of one", func(t *testing.T) { t.Parallel(); w.testUpgrade(ctx, t) })
+		for pod, key := range map[string]string{
+			"etcd": "etcd/server.key", "kube-apiserver": "apiserver.key",
+		} {
+			t.Run("power cut in the restart of "+pod, func(t *testing.T) { w.testPowerCut(ctx, t, pod, key) })
+		}
 	})
 }
 
@@ -43,8 +49,8 @@ func TestClusters(t *testing.T) {
 type world struct {
 	from, to kube.Release
 	store    kube.Store
-	// runtime is the program of the container runtime.
-	runtime string
+	// runtime is the program of the container runtime, and windlass that of the product.
+	runtime, windlass string
 }
 
 // start builds what is needed. Its context ends with the test's time.
@@ -74,6 +80,11 @@ func start(t *testing.T) (context.Context, *world) {
 	if w.runtime, err = w.store.Add(runtime); err != nil {
 		t.Fatal(err)
 	}
+	paths, err := programs.Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.windlass = paths.Windlass
 	if err := node.Connect(); err != nil {
 		t.Fatal(err)
 	}

@@ -213,18 +213,17 @@ func notifyReady() error {
 	return errors.Join(err, socket.Close())
 }
 
-// clusterVersion is what the cluster's configuration has as its version.
-const clusterVersion = Folder + "/cluster-version"
-
 func (p *program) kubectl() error {
-	if slices.Contains(p.args, "kubeadm-config") {
-		v, err := os.ReadFile(clusterVersion)
-		fmt.Fprintf(p.stdout, "apiServer: {}\nkubernetesVersion: %s\n", v)
-		return err
+	switch {
+	case p.has("version"):
+		return p.kubectlVersion()
+	case p.has("--kubeconfig"):
+		return p.askAPIServer()
 	}
-	if !p.has("version") {
-		return p.logged(func() error { return nil })
-	}
+	return p.logged(func() error { return nil })
+}
+
+func (p *program) kubectlVersion() error {
 	value := map[string]any{"clientVersion": map[string]string{"gitVersion": p.Version}, "kustomizeVersion": "v5.7.1"}
 	switch output := p.after("-o", "--output"); output {
 	case "json":

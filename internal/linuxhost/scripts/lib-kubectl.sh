@@ -1,0 +1,15 @@
+# kubectl is the one that waits to be installed, or else the host's; it is empty if there is none.
+kubectl=
+for candidate in "$BIN/kubectl" "$STATE/binaries/$VERSION/kubectl"; do
+  [ -x "$candidate" ] && kubectl=$candidate
+done
+
+# kube NAME ARGUMENT... runs kubectl with the credentials in /etc/kubernetes/NAME.conf.
+kube() { "$kubectl" --kubeconfig "/etc/kubernetes/$1.conf" --request-timeout 3s "${@:2}"; }
+
+# node_name prints the name of the host's node.
+node_name() {
+  local user
+  user=$(kube kubelet auth whoami --output 'jsonpath={.status.userInfo.username}') &&
+    echo "${user#system:node:}"
+}
