@@ -172,7 +172,7 @@ func (c *realCluster) host(ctx context.Context, t *testing.T, name string) *v1al
 func (c *realCluster) checkDeadMember(u *upgrade, t *testing.T) {
 	t.Helper()
 	ctx := u.ctx
-	victim := c.controlPlaneHosts(ctx, t)[1]
+	victim := c.controlPlaneHosts(ctx, t)[1] // not the first one to be upgraded
 	c.run(ctx, t, &victim, "mv /var/lib/etcd/member /var/lib/etcd-member && pkill -KILL -x etcd")
 	await(ctx, t, c.plane, &controlplanev1.KubeadmControlPlaneList{}, c.Name, c.Name, func(cp *controlplanev1.KubeadmControlPlane) string {
 		healthy := meta.FindStatusCondition(cp.Status.Conditions, controlplanev1.KubeadmControlPlaneEtcdClusterHealthyCondition)
@@ -194,8 +194,32 @@ func (c *realCluster) checkDeadMember(u *upgrade, t *testing.T) {
 	})
 	c.checkUntouched(ctx, t, at)
 	c.windlass(ctx, t, "upgrade", "controlplane", c.Name, "-n", c.Name, "--cancel")
+	sent := time.Now().Truncate(time.Second)
+	c.send(ctx, t, u.to.Version.String())
+	c.awaitEvent(ctx, t, sent, "ControlPlaneUnhealthy", "Machine "+victim.Name+" reports Etcd")
+	c.checkUntouched(ctx, t, at)
+	c.send(ctx, t, at)
 	c.run(ctx, t, &victim, "rm -rf /var/lib/etcd/member && mv /var/lib/etcd-member /var/lib/etcd/member")
 	c.await(ctx, t)
+}
+
+// awaitEvent waits for an Event of the control plane that was seen since a time.
+func (c *realCluster) awaitEvent(ctx context.Context, t *testing.T, since time.Time, reason, part string) {
+	t.Helper()
+	event, err := setup.Await(ctx, c.client, &corev1.EventList{}, func(e *corev1.Event) string {
+		seen := max(e.LastTimestamp.Unix(), e.EventTime.Unix())
+		if e.Series != nil {
+			seen = max(seen, e.Series.LastObservedTime.Unix())
+		}
+		if seen < since.Unix() || e.Reason != reason || e.InvolvedObject.Name != c.Name || !strings.Contains(e.Message, part) {
+			return fmt.Sprintf("no Event of reason %s has %q", reason, part)
+		}
+		return ""
+	}, client.InNamespace(c.Name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("Cluster API's Event: %s", event.Message)
 }
 
 // annotate asks for an upgrade of the control plane by annotation.
