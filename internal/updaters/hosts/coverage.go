@@ -147,13 +147,16 @@ func coversGates(from, to configSpec) bool {
 	return maps.Equal(without(gatesFrom), without(gatesTo))
 }
 
-// dropsLocalMode reports whether desired has no cluster's configuration, and the current one has nothing but the local mode of kubelets: from v1.36 on, that is
-// what KubeadmControlPlane makes of a configuration that is empty.
+// dropsLocalMode reports whether desired has no cluster's configuration, and the current one has
+// nothing but the local mode of kubelets: from v1.36 on, that is what KubeadmControlPlane makes of a
+// configuration that is empty.
 func dropsLocalMode(from, to configSpec) bool {
-	configuration, _ := from["clusterConfiguration"].(map[string]any)
 	gates, ok := decodeField[map[string]bool](from, "clusterConfiguration", "featureGates")
-	_, local := gates[localModeGate]
-	return ok && local && len(gates) == 1 && len(configuration) == 1 && to["clusterConfiguration"] == nil
+	if _, local := gates[localModeGate]; !ok || !local || len(gates) > 1 {
+		return false
+	}
+	configuration, _ := from["clusterConfiguration"].(map[string]any)
+	return len(configuration) == 1 && to["clusterConfiguration"] == nil
 }
 
 // checkFiles returns nil where all that differs between two lists of files can be done: files that are added or changed, one entry for each path. The error

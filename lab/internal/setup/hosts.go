@@ -16,16 +16,16 @@ import (
 	"github.com/windlass-dev/windlass/lab/provider/site"
 )
 
-// HostUpdaterName is the name of the Updater that AddHostUpdater registers, and of the UpdatePolicy that
-// KeepHosts writes.
+// HostUpdaterName is the name of the Updater that AddHostUpdater registers, and of the UpdatePolicy
+// that KeepHosts writes.
 const HostUpdaterName = "kubeadm-hosts"
 
 // hostLogins is the name of the Secret that WriteHostLogins writes, as an Updater has it.
 const hostLogins = "{cluster}-ssh"
 
-// AddHostUpdater registers the updater of kind Kubeadm for the hosts of AddHostProvider, on a plane where
-// the extension runs: by SSH, with the binaries of a mirror. An update of a machine needs the Secret that
-// WriteHostLogins writes.
+// AddHostUpdater registers the updater of kind Kubeadm for the hosts of AddHostProvider, on a plane
+// where the extension runs: by SSH, with the binaries of a mirror. An update of a machine needs the
+// Secret that WriteHostLogins writes.
 func AddHostUpdater(ctx context.Context, plane *devplane.Plane, mirror kube.Mirror) error {
 	c, err := Connect(plane)
 	if err != nil {
@@ -49,8 +49,8 @@ func AddHostUpdater(ctx context.Context, plane *devplane.Plane, mirror kube.Mirr
 	return awaitUpdater(ctx, c, HostUpdaterName)
 }
 
-// WriteHostLogins writes the Secret with which the updater logs in to the hosts of a Cluster: those that the
-// site has now. Call it again when there are other hosts.
+// WriteHostLogins writes the Secret with which the updater logs in to the hosts of a Cluster: those
+// that the site has now. Call it again when there are other hosts.
 func WriteHostLogins(
 	ctx context.Context, plane *devplane.Plane, rented *site.Client, cluster client.ObjectKey,
 ) error {
@@ -81,8 +81,9 @@ func WriteHostLogins(
 	})
 }
 
-// KeepHosts writes the UpdatePolicy by which machines of a Cluster are drained, updated in place and never
-// replaced: all machines, or only those of the control plane and of MachineDeployments that are named.
+// KeepHosts writes the UpdatePolicy by which machines of a Cluster are drained, updated in place
+// and never replaced: all machines, or only those of the control plane and of MachineDeployments
+// that are named.
 func KeepHosts(
 	ctx context.Context, plane *devplane.Plane, cluster client.ObjectKey, only ...v1alpha1.UpdateTarget,
 ) error {

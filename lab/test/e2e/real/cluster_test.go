@@ -32,8 +32,8 @@ import (
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
-// TestClusters has stock Cluster API create real clusters on hosts, and Windlass upgrade them: one in place, and one by its
-// engine in the place of the stock core manager.
+// TestClusters has stock Cluster API create real clusters on hosts, and Windlass upgrade them: one in
+// place, and one by its engine in the place of the stock core manager.
 func TestClusters(t *testing.T) {
 	u := startUpgrade(t)
 	t.Run("clusters", func(t *testing.T) {
@@ -48,7 +48,8 @@ func TestClusters(t *testing.T) {
 	})
 }
 
-// upgrade is a plane for upgrades from one release to the next. The extension runs on it, with the updater of kind Kubeadm.
+// upgrade is a plane for upgrades from one release to the next. The extension runs on it, with the
+// updater of kind Kubeadm.
 type upgrade struct {
 	*plane
 	ctx      context.Context //nolint:containedctx // it ends with the test's time
@@ -57,7 +58,10 @@ type upgrade struct {
 
 func startUpgrade(t *testing.T) *upgrade {
 	t.Helper()
-	u := &upgrade{from: build(t, version.Minor{Major: 1, Minor: 35}), to: build(t, version.Minor{Major: 1, Minor: 36})}
+	u := &upgrade{
+		from: build(t, version.Minor{Major: 1, Minor: 35}),
+		to:   build(t, version.Minor{Major: 1, Minor: 36}),
+	}
 	store, arguments := prepare(t, u.from, u.to)
 	mirror, err := store.Mirror(u.to)
 	if err != nil {
@@ -127,8 +131,8 @@ type shape struct {
 type realCluster struct {
 	*plane
 	shape
-	// outdated has the spec of the control plane ask for an older version than its machines have. Cluster API then calls none
-	// of them up to date.
+	// outdated reports that the spec of the control plane asks for an older version than its
+	// machines have. Cluster API then calls none of them up to date.
 	outdated bool
 }
 
@@ -156,7 +160,8 @@ func (p *plane) createReal(ctx context.Context, t *testing.T, manifest string, s
 	return &realCluster{plane: p, shape: s}
 }
 
-// await waits until Cluster API calls everything available, and all Machines are at the Cluster's version.
+// await waits until Cluster API calls everything available, and all Machines are at the Cluster's
+// version.
 func (c *realCluster) await(ctx context.Context, t *testing.T) {
 	t.Helper()
 	began := time.Now()
@@ -208,7 +213,9 @@ func (c *realCluster) await(ctx context.Context, t *testing.T) {
 			return missing
 		}
 		if cluster.Spec.Topology.IsDefined() {
-			if missing := setup.NotTrue(cluster.Status.Conditions, clusterv1.ClusterTopologyReconciledCondition); missing != "" {
+			missing := setup.NotTrue(
+				cluster.Status.Conditions, clusterv1.ClusterTopologyReconciledCondition)
+			if missing != "" {
 				return missing
 			}
 		}
@@ -223,7 +230,8 @@ func (c *realCluster) await(ctx context.Context, t *testing.T) {
 	})
 }
 
-// awaitMachines waits until the Cluster has the right number of Machines, each with a Node at its version.
+// awaitMachines waits until the Cluster has the right number of Machines, each with a Node at its
+// version.
 func (c *realCluster) awaitMachines(ctx context.Context, t *testing.T) {
 	t.Helper()
 	w, err := c.client.Watch(ctx, &clusterv1.MachineList{}, client.InNamespace(c.Name))

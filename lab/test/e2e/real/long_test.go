@@ -28,7 +28,8 @@ const longTimeout = 90 * time.Minute
 
 func long() bool { return os.Getenv("WINDLASS_LONG") == "1" }
 
-// TestControlPlanes upgrades control planes of 3 machines, one after another, because times are compared.
+// TestControlPlanes upgrades control planes of 3 machines, one after another, because times are
+// compared.
 func TestControlPlanes(t *testing.T) {
 	if !long() {
 		t.Skip("set WINDLASS_LONG=1 to upgrade control planes of 3 machines")
@@ -68,7 +69,9 @@ func (u *upgrade) testInPlace(t *testing.T) {
 
 // testReplaced has KubeadmControlPlane replace its machines.
 func (u *upgrade) testReplaced(t *testing.T) {
-	c := u.createReal(u.ctx, t, clusterManifest, shape{Name: "replaced", Version: u.from.Version.String(), ControlPlanes: 3})
+	c := u.createReal(u.ctx, t, clusterManifest, shape{
+		Name: "replaced", Version: u.from.Version.String(), ControlPlanes: 3,
+	})
 	c.await(u.ctx, t)
 	before := c.identities(u.ctx, t)
 	c.upgrade(u, t)
@@ -80,8 +83,8 @@ func (u *upgrade) testReplaced(t *testing.T) {
 	c.delete(u.ctx, t)
 }
 
-// upgrade sends the control plane to the next release, and waits until it is there, while a client writes. It logs how long it
-// took, and what the client saw.
+// upgrade sends the control plane to the next release, and waits until it is there, while a client
+// writes. It logs how long it took, and what the client saw.
 func (c *realCluster) upgrade(u *upgrade, t *testing.T) {
 	t.Helper()
 	w := c.startWriter(u.ctx, t)
@@ -102,11 +105,13 @@ func (c *realCluster) send(ctx context.Context, t *testing.T, version string) {
 }
 
 func (c *realCluster) controlPlane() *controlplanev1.KubeadmControlPlane {
-	return &controlplanev1.KubeadmControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: c.Name, Name: c.Name}}
+	return &controlplanev1.KubeadmControlPlane{
+		ObjectMeta: metav1.ObjectMeta{Namespace: c.Name, Name: c.Name},
+	}
 }
 
-// testFaults tries the upgrade with a member of etcd that is dead, then cuts the power of the first and the second machine while
-// kubeadm changes etcd on them.
+// testFaults tries the upgrade with a member of etcd that is dead, then cuts the power of the first
+// and the second machine while kubeadm changes etcd on them.
 func (u *upgrade) testFaults(t *testing.T) {
 	c := u.createKept(t, "faults")
 	before := c.identities(u.ctx, t)
@@ -130,26 +135,33 @@ func (u *upgrade) testFaults(t *testing.T) {
 	c.delete(u.ctx, t)
 }
 
-// awaitUpdating waits until Cluster API updates a Machine that is not among those that are done, and returns its name.
-func (c *realCluster) awaitUpdating(ctx context.Context, t *testing.T, done map[string]bool) string {
+// awaitUpdating waits until Cluster API updates a Machine that is not among those that are done,
+// and returns its name.
+func (c *realCluster) awaitUpdating(
+	ctx context.Context, t *testing.T, done map[string]bool,
+) string {
 	t.Helper()
-	machine, err := setup.Await(ctx, c.client, &clusterv1.MachineList{}, func(m *clusterv1.Machine) string {
-		if _, updating := m.Annotations[clusterv1.UpdateInProgressAnnotation]; !updating || done[m.Name] {
+	check := func(m *clusterv1.Machine) string {
+		if _, updates := m.Annotations[clusterv1.UpdateInProgressAnnotation]; !updates || done[m.Name] {
 			return fmt.Sprintf("%s is not being updated: %+v", m.Name, m.Status.Conditions)
 		}
 		return ""
-	}, client.InNamespace(c.Name))
+	}
+	machine, err := setup.Await(
+		ctx, c.client, &clusterv1.MachineList{}, check, client.InNamespace(c.Name))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return machine.Name
 }
 
-// cutPower cuts the power of a machine's host when kubeadm has begun to change etcd there, and boots it again.
+// cutPower cuts the power of a machine's host when kubeadm has begun to change etcd there, and
+// boots it again.
 func (c *realCluster) cutPower(ctx context.Context, t *testing.T, machine string) {
 	t.Helper()
 	host := c.host(ctx, t, machine)
-	c.run(ctx, t, host, `until ls -d /etc/kubernetes/tmp/kubeadm-backup-manifests-*/etcd.yaml >/dev/null 2>&1; do sleep 0.05; done
+	c.run(ctx, t, host, `cd /etc/kubernetes
+until ls tmp/kubeadm-backup-manifests-*/etcd.yaml >/dev/null 2>&1; do sleep 0.05; done
 pgrep -f "kubeadm upgrade" >/dev/null`)
 	t.Logf("kubeadm changes etcd on %s: its power is cut", machine)
 	c.patch(ctx, t, host, `{"metadata":{"annotations":{%q:"true"}}}`, v1alpha1.PowerOffAnnotation)
@@ -167,30 +179,21 @@ func (c *realCluster) host(ctx context.Context, t *testing.T, name string) *v1al
 	return host
 }
 
-// checkDeadMember takes the data of one member of etcd away and asks for the upgrade, by annotation and by the version of the
-// KubeadmControlPlane. Both must wait, with the reason, and drain nothing. Then it gives the data back.
+// checkDeadMember takes the data of one member of etcd away and asks for the upgrade, by annotation
+// and by the version of the KubeadmControlPlane. Both must wait, with the reason, and drain
+// nothing. Then it gives the data back.
 func (c *realCluster) checkDeadMember(u *upgrade, t *testing.T) {
 	t.Helper()
 	ctx := u.ctx
 	victim := c.controlPlaneHosts(ctx, t)[1] // not the first one to be upgraded
 	c.run(ctx, t, &victim, "mv /var/lib/etcd/member /var/lib/etcd-member && pkill -KILL -x etcd")
-	await(ctx, t, c.plane, &controlplanev1.KubeadmControlPlaneList{}, c.Name, c.Name, func(cp *controlplanev1.KubeadmControlPlane) string {
-		healthy := meta.FindStatusCondition(cp.Status.Conditions, controlplanev1.KubeadmControlPlaneEtcdClusterHealthyCondition)
-		if healthy == nil || healthy.Status == metav1.ConditionTrue {
-			return fmt.Sprintf("a member of etcd is dead, and the condition is %+v", healthy)
-		}
-		return ""
-	})
+	c.awaitCondition(ctx, t, controlplanev1.KubeadmControlPlaneEtcdClusterHealthyCondition,
+		func(healthy *metav1.Condition) bool { return healthy.Status != metav1.ConditionTrue })
 	at := c.Version
 	option := "version=" + u.to.Version.String()
 	c.annotate(ctx, t, option)
-	await(ctx, t, c.plane, &controlplanev1.KubeadmControlPlaneList{}, c.Name, c.Name, func(cp *controlplanev1.KubeadmControlPlane) string {
-		upgrading := meta.FindStatusCondition(cp.Status.Conditions, windlassv1.InPlaceUpgradeCondition)
-		if upgrading == nil || !strings.Contains(upgrading.Message, victim.Name) || !strings.Contains(upgrading.Message, "etcd") {
-			return fmt.Sprintf("the condition is %+v", upgrading)
-		}
-		t.Logf("by annotation: %s", upgrading.Message)
-		return ""
+	c.awaitCondition(ctx, t, windlassv1.InPlaceUpgradeCondition, func(is *metav1.Condition) bool {
+		return strings.Contains(is.Message, victim.Name) && strings.Contains(is.Message, "etcd")
 	})
 	c.checkUntouched(ctx, t, at)
 	c.windlass(ctx, t, "upgrade", "controlplane", c.Name, "-n", c.Name, "--cancel")
@@ -199,23 +202,39 @@ func (c *realCluster) checkDeadMember(u *upgrade, t *testing.T) {
 	c.awaitEvent(ctx, t, sent, "ControlPlaneUnhealthy", "Machine "+victim.Name+" reports Etcd")
 	c.checkUntouched(ctx, t, at)
 	c.send(ctx, t, at)
-	c.run(ctx, t, &victim, "rm -rf /var/lib/etcd/member && mv /var/lib/etcd-member /var/lib/etcd/member")
+	c.run(ctx, t, &victim,
+		"rm -rf /var/lib/etcd/member && mv /var/lib/etcd-member /var/lib/etcd/member")
 	c.await(ctx, t)
 }
 
+// awaitCondition waits until a condition of the control plane is as it should be, and logs it.
+func (c *realCluster) awaitCondition(
+	ctx context.Context, t *testing.T, kind string, check func(*metav1.Condition) bool,
+) {
+	t.Helper()
+	await(ctx, t, c.plane, &controlplanev1.KubeadmControlPlaneList{}, c.Name, c.Name,
+		func(cp *controlplanev1.KubeadmControlPlane) string {
+			is := meta.FindStatusCondition(cp.Status.Conditions, kind)
+			if is == nil || !check(is) {
+				return fmt.Sprintf("%s is %+v", kind, is)
+			}
+			t.Logf("%s is %s, %s: %s", kind, is.Status, is.Reason, is.Message)
+			return ""
+		})
+}
+
 // awaitEvent waits for an Event of the control plane that was seen since a time.
-func (c *realCluster) awaitEvent(ctx context.Context, t *testing.T, since time.Time, reason, part string) {
+func (c *realCluster) awaitEvent(
+	ctx context.Context, t *testing.T, since time.Time, reason, part string,
+) {
 	t.Helper()
 	event, err := setup.Await(ctx, c.client, &corev1.EventList{}, func(e *corev1.Event) string {
-		seen := max(e.LastTimestamp.Unix(), e.EventTime.Unix())
-		if e.Series != nil {
-			seen = max(seen, e.Series.LastObservedTime.Unix())
-		}
-		if seen < since.Unix() || e.Reason != reason || e.InvolvedObject.Name != c.Name || !strings.Contains(e.Message, part) {
+		old := e.LastTimestamp.Unix() < since.Unix()
+		if old || e.Reason != reason || !strings.Contains(e.Message, part) {
 			return fmt.Sprintf("no Event of reason %s has %q", reason, part)
 		}
 		return ""
-	}, client.InNamespace(c.Name))
+	}, client.InNamespace(c.Name), client.MatchingFields{"involvedObject.name": c.Name})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -225,7 +244,8 @@ func (c *realCluster) awaitEvent(ctx context.Context, t *testing.T, since time.T
 // annotate asks for an upgrade of the control plane by annotation.
 func (c *realCluster) annotate(ctx context.Context, t *testing.T, option string) {
 	t.Helper()
-	c.patch(ctx, t, c.controlPlane(), `{"metadata":{"annotations":{%q:%q}}}`, windlassv1.DefaultInPlaceUpgradePrefix+"to", option)
+	const key = windlassv1.DefaultInPlaceUpgradePrefix + "to"
+	c.patch(ctx, t, c.controlPlane(), `{"metadata":{"annotations":{%q:%q}}}`, key, option)
 }
 
 // checkUntouched sees that no Node was cordoned, and that all are at a version.
@@ -237,7 +257,8 @@ func (c *realCluster) checkUntouched(ctx context.Context, t *testing.T, version 
 	}
 	for _, node := range nodes.Items {
 		if node.Spec.Unschedulable || node.Status.NodeInfo.KubeletVersion != version {
-			t.Errorf("Node %s: unschedulable: %t, kubelet %s", node.Name, node.Spec.Unschedulable, node.Status.NodeInfo.KubeletVersion)
+			t.Errorf("Node %s: unschedulable: %t, kubelet %s",
+				node.Name, node.Spec.Unschedulable, node.Status.NodeInfo.KubeletVersion)
 		}
 	}
 }

@@ -22,12 +22,14 @@ import (
 	"github.com/windlass-dev/windlass/lab/provider/api/v1alpha1"
 )
 
-// testSingle upgrades the only control plane machine of a cluster in place, by annotation. Meanwhile the API server that
-// knows its Node restarts.
+// testSingle upgrades the only control plane machine of a cluster in place, by annotation.
+// Meanwhile the API server that knows its Node restarts.
 func (u *upgrade) testSingle(t *testing.T) {
 	t.Helper()
 	ctx := u.ctx
-	c := u.createReal(ctx, t, clusterManifest, shape{Name: "single", Version: u.from.Version.String(), ControlPlanes: 1})
+	c := u.createReal(ctx, t, clusterManifest, shape{
+		Name: "single", Version: u.from.Version.String(), ControlPlanes: 1,
+	})
 	c.await(ctx, t)
 	c.checkNodes(ctx, t)
 	c.checkVersions(ctx, t, u.from)
@@ -36,7 +38,8 @@ func (u *upgrade) testSingle(t *testing.T) {
 		t.Fatal(err)
 	}
 	for machine := range before {
-		c.windlass(ctx, t, "upgrade", "machine", machine, "-n", c.Name, "--to", "version="+u.to.Version.String())
+		c.windlass(ctx, t, "upgrade", "machine", machine, "-n", c.Name,
+			"--to", "version="+u.to.Version.String())
 	}
 	// The version of the KubeadmControlPlane stays: Cluster API would replace its only machine.
 	c.Version, c.outdated = u.to.Version.String(), true
@@ -49,12 +52,15 @@ func (u *upgrade) testSingle(t *testing.T) {
 	c.delete(ctx, t)
 }
 
-// testSeveral has stock Cluster API create 3 control plane machines, a worker and a MachinePool, and remove two of the
-// machines. Then the engine upgrades all that is left, and scales the control plane to 3 machines again.
+// testSeveral has stock Cluster API create 3 control plane machines, a worker and a MachinePool,
+// and remove two of the machines. Then the engine upgrades all that is left, and scales the control
+// plane to 3 machines again.
 func (u *upgrade) testSeveral(t *testing.T) {
 	t.Helper()
 	ctx := u.ctx
-	c := u.createReal(ctx, t, classManifest, shape{Name: "several", Version: u.from.Version.String(), ControlPlanes: 3, Workers: 1, Pool: 2})
+	c := u.createReal(ctx, t, classManifest, shape{
+		Name: "several", Version: u.from.Version.String(), ControlPlanes: 3, Workers: 1, Pool: 2,
+	})
 	c.await(ctx, t)
 	c.checkNodes(ctx, t)
 	c.checkVersions(ctx, t, u.from)
@@ -76,16 +82,17 @@ func (u *upgrade) testSeveral(t *testing.T) {
 	c.delete(ctx, t)
 }
 
-// awaitPoolLast waits until the MachinePool is sent to the Cluster's version, and sees that all other machines are there
-// already.
+// awaitPoolLast waits until the MachinePool is sent to the Cluster's version, and sees that all
+// other machines are there already.
 func (c *realCluster) awaitPoolLast(ctx context.Context, t *testing.T) {
 	t.Helper()
-	await(ctx, t, c.plane, &clusterv1.MachinePoolList{}, c.Name, c.Name+"-pool", func(pool *clusterv1.MachinePool) string {
+	check := func(pool *clusterv1.MachinePool) string {
 		if at := pool.Spec.Template.Spec.Version; at != c.Version {
 			return "it is at " + at
 		}
 		return ""
-	})
+	}
+	await(ctx, t, c.plane, &clusterv1.MachinePoolList{}, c.Name, c.Name+"-pool", check)
 	others := 0
 	for _, machine := range c.machines(ctx, t) {
 		if machine.Labels[clusterv1.MachinePoolNameLabel] != "" {
@@ -93,7 +100,8 @@ func (c *realCluster) awaitPoolLast(ctx context.Context, t *testing.T) {
 		}
 		others++
 		if info := machine.Status.NodeInfo; info == nil || info.KubeletVersion != c.Version {
-			t.Errorf("the MachinePool was sent to %s before Machine %s was there: %+v", c.Version, machine.Name, info)
+			t.Errorf("the MachinePool was sent to %s before Machine %s was there: %+v",
+				c.Version, machine.Name, info)
 		}
 	}
 	if want := c.ControlPlanes + c.Workers; others != want {
@@ -126,7 +134,8 @@ func (c *realCluster) identities(ctx context.Context, t *testing.T) map[string]i
 	}
 	found := map[string]identity{}
 	for _, machine := range c.machines(ctx, t) {
-		found[machine.Name] = identity{Machine: machine.UID, Node: uids[machine.Status.NodeRef.Name]}
+		node := uids[machine.Status.NodeRef.Name]
+		found[machine.Name] = identity{Machine: machine.UID, Node: node}
 	}
 	return found
 }
@@ -145,9 +154,11 @@ func (p *plane) windlass(ctx context.Context, t *testing.T, args ...string) {
 // checkVersions asks the API server and etcd on each control plane host which version they are.
 func (c *realCluster) checkVersions(ctx context.Context, t *testing.T, release kube.Release) {
 	t.Helper()
-	const script = `set -e; kubectl --kubeconfig /etc/kubernetes/admin.conf --server "https://$(hostname -I | cut -d' ' -f1):6443" get --raw /version
-cd /etc/kubernetes/pki/etcd
-etcdctl --cacert ca.crt --cert healthcheck-client.crt --key healthcheck-client.key endpoint status --write-out json`
+	const script = `set -e; cd /etc/kubernetes/pki/etcd
+kubectl --kubeconfig /etc/kubernetes/admin.conf \
+  --server "https://$(hostname -I | cut -d' ' -f1):6443" get --raw /version
+etcdctl --cacert ca.crt --cert healthcheck-client.crt --key healthcheck-client.key \
+  endpoint status --write-out json`
 	hosts := c.controlPlaneHosts(ctx, t)
 	if len(hosts) != c.ControlPlanes {
 		t.Errorf("%d control plane hosts, want %d", len(hosts), c.ControlPlanes)
@@ -174,7 +185,8 @@ etcdctl --cacert ca.crt --cert healthcheck-client.crt --key healthcheck-client.k
 func (c *realCluster) controlPlaneHosts(ctx context.Context, t *testing.T) []v1alpha1.HostMachine {
 	t.Helper()
 	found := &v1alpha1.HostMachineList{}
-	err := c.client.List(ctx, found, client.InNamespace(c.Name), client.HasLabels{clusterv1.MachineControlPlaneLabel})
+	err := c.client.List(ctx, found, client.InNamespace(c.Name),
+		client.HasLabels{clusterv1.MachineControlPlaneLabel})
 	if err != nil {
 		t.Fatal(fmt.Errorf("listing the hosts of %s: %w", c.Name, err))
 	}
