@@ -52,7 +52,7 @@ func TestClusters(t *testing.T) {
 // updater of kind Kubeadm.
 type upgrade struct {
 	*plane
-	ctx      context.Context //nolint:containedctx // it ends with the test's time
+	ctx      context.Context // it ends with the test's time
 	from, to kube.Release
 }
 

@@ -60,7 +60,7 @@ func (u *upgrade) createKept(t *testing.T, name string) *realCluster {
 func (u *upgrade) testInPlace(t *testing.T) {
 	c := u.createKept(t, "kept")
 	before := c.identities(u.ctx, t)
-	c.upgrade(u, t)
+	c.upgrade(t, u)
 	if diff := cmp.Diff(before, c.identities(u.ctx, t)); diff != "" {
 		t.Errorf("Machines or their Nodes are others (-before +after):\n%s", diff)
 	}
@@ -74,7 +74,7 @@ func (u *upgrade) testReplaced(t *testing.T) {
 	})
 	c.await(u.ctx, t)
 	before := c.identities(u.ctx, t)
-	c.upgrade(u, t)
+	c.upgrade(t, u)
 	for name := range c.identities(u.ctx, t) {
 		if _, kept := before[name]; kept {
 			t.Errorf("Machine %s was not replaced", name)
@@ -85,7 +85,7 @@ func (u *upgrade) testReplaced(t *testing.T) {
 
 // upgrade sends the control plane to the next release, and waits until it is there, while a client
 // writes. It logs how long it took, and what the client saw.
-func (c *realCluster) upgrade(u *upgrade, t *testing.T) {
+func (c *realCluster) upgrade(t *testing.T, u *upgrade) {
 	t.Helper()
 	w := c.startWriter(u.ctx, t)
 	began := time.Now()
@@ -115,7 +115,7 @@ func (c *realCluster) controlPlane() *controlplanev1.KubeadmControlPlane {
 func (u *upgrade) testFaults(t *testing.T) {
 	c := u.createKept(t, "faults")
 	before := c.identities(u.ctx, t)
-	c.checkDeadMember(u, t)
+	c.checkDeadMember(t, u)
 	w := c.startWriter(u.ctx, t)
 	began := time.Now()
 	c.send(u.ctx, t, u.to.Version.String())
@@ -182,7 +182,7 @@ func (c *realCluster) host(ctx context.Context, t *testing.T, name string) *v1al
 // checkDeadMember takes the data of one member of etcd away and asks for the upgrade, by annotation
 // and by the version of the KubeadmControlPlane. Both must wait, with the reason, and drain
 // nothing. Then it gives the data back.
-func (c *realCluster) checkDeadMember(u *upgrade, t *testing.T) {
+func (c *realCluster) checkDeadMember(t *testing.T, u *upgrade) {
 	t.Helper()
 	ctx := u.ctx
 	victim := c.controlPlaneHosts(ctx, t)[1] // not the first one to be upgraded
