@@ -138,8 +138,8 @@ endef
 LINT_JOBS := lint-root lint-lab lint-rest
 UNIT_JOBS := unit-root unit-lab unit-parts unit-house unit-release unit-rules differential upstream
 E2E_JOBS := e2e-chain e2e-inplace e2e-engine e2e-pools e2e-small e2e-seeds e2e-annotated \
-	e2e-devplane e2e-hosts e2e-processes trust kubelets
-.PHONY: $(LINT_JOBS) $(UNIT_JOBS) $(E2E_JOBS) e2e-kubeadm e2e-real
+	e2e-devplane e2e-hosts e2e-real e2e-processes trust kubelets
+.PHONY: $(LINT_JOBS) $(UNIT_JOBS) $(E2E_JOBS) e2e-kubeadm
 ifdef IN_ORDER
 after = $(filter $(1),$(MAKECMDGOALS))
 # Linters come first, because they fail fast. Then two tests that compare durations, and mostly wait,
@@ -150,14 +150,15 @@ unit-root: $(call after,kubelets $(LINT_JOBS))
 trust: $(call after,e2e-chain e2e-inplace unit-root $(LINT_JOBS))
 unit-lab: $(call after,e2e-chain e2e-inplace unit-root trust $(LINT_JOBS))
 unit-parts unit-house unit-release unit-rules differential upstream: $(call after,unit-lab)
-# Then two planes at a time. Those of devplane, hosts and trust/guard may take the same ports of
-# this machine.
+# Then two planes at a time. Those of devplane, hosts, real and trust/guard may take the same ports
+# of this machine.
 e2e-engine e2e-seeds: $(call after,e2e-chain e2e-inplace)
 e2e-pools: $(call after,e2e-engine)
 e2e-small: $(call after,e2e-pools)
 e2e-annotated: $(call after,e2e-seeds)
 e2e-devplane: $(call after,e2e-annotated trust)
 e2e-hosts: $(call after,e2e-devplane kubelets)
+e2e-real: $(call after,e2e-hosts)
 e2e-processes: $(call after,trust kubelets)
 endif
 
@@ -232,7 +233,7 @@ e2e-kubeadm:
 	@$(JOB) $(E2E) -v ./test/e2e/kubeadm
 e2e-processes:
 	@$(JOB) $(E2E) -v ./test/e2e/processruntime
-# Stock Cluster API on the lab's infrastructure provider, whose machines are hosts.
+# The lab's infrastructure provider, whose machines are hosts: real control planes.
 e2e-real:
 	@$(JOB) $(E2E) -v ./test/e2e/real
 # The product as a process beside a real API server, without controllers: each package has a small plane of its own, and no test

@@ -69,13 +69,7 @@ func testBuild(t *testing.T, minor version.Minor) {
 // testHostPrograms compares what programs for hosts report with the release.
 func testHostPrograms(t *testing.T, store kube.Store, release kube.Release) {
 	t.Helper()
-	etcd := ""
-	for _, image := range release.Images {
-		if image.Name() == "etcd" {
-			etcd = numbers(image.Tag)
-		}
-	}
-	own := numbers(release.Version.String())
+	etcd, own := release.EtcdVersion(), numbers(release.Version.String())
 	for _, c := range []struct {
 		program, args, want string
 	}{
@@ -89,6 +83,10 @@ func testHostPrograms(t *testing.T, store kube.Store, release kube.Release) {
 		if got != c.want {
 			t.Errorf("%s reports %q, want %q", c.program, got, c.want)
 		}
+	}
+	// Windlass runs a new kubectl under a name of its own before it replaces the old one.
+	if got := reported(t, release.Hyperkube, "version", "--client"); got != own {
+		t.Errorf("kubectl under another name reports %q, want %q", got, own)
 	}
 	got := reported(t, store.Program(release.Version, "crictl"), "--version")
 	if !strings.HasPrefix(got, "1.") {

@@ -120,6 +120,7 @@ func (c coverage) coveredConfig(from, to configSpec) (paths, notes []string) {
 	add("/spec/"+configuration+"/nodeRegistration/kubeletExtraArgs", len(argsTo) > 0 && ok && okTo && coversArgs(argsFrom, argsTo))
 	add("/spec/"+configuration+"/patches/directory", knownFolder && hasPatches(folder, filesTo))
 	add("/spec/clusterConfiguration/featureGates", coversGates(from, to))
+	add("/spec/clusterConfiguration", dropsLocalMode(from, to))
 	return paths, notes
 }
 
@@ -144,6 +145,18 @@ func coversGates(from, to configSpec) bool {
 		return left
 	}
 	return maps.Equal(without(gatesFrom), without(gatesTo))
+}
+
+// dropsLocalMode reports whether desired has no cluster's configuration, and the current one has
+// nothing but the local mode of kubelets: from v1.36 on, that is what KubeadmControlPlane makes of a
+// configuration that is empty.
+func dropsLocalMode(from, to configSpec) bool {
+	gates, ok := decodeField[map[string]bool](from, "clusterConfiguration", "featureGates")
+	if _, local := gates[localModeGate]; !ok || !local || len(gates) > 1 {
+		return false
+	}
+	configuration, _ := from["clusterConfiguration"].(map[string]any)
+	return len(configuration) == 1 && to["clusterConfiguration"] == nil
 }
 
 // checkFiles returns nil where all that differs between two lists of files can be done: files that are added or changed, one entry for each path. The error

@@ -82,6 +82,15 @@ func withGates(name string, on bool, more ...any) fields {
 	return fields{"clusterConfiguration": fields{"dns": fields{}, "featureGates": gates}}
 }
 
+// onlyGates is a configuration with nothing but feature gates, which are on.
+func onlyGates(names ...string) fields {
+	gates := fields{}
+	for _, name := range names {
+		gates[name] = true
+	}
+	return fields{"clusterConfiguration": fields{"featureGates": gates}}
+}
+
 func withPatches(folder string, files ...any) fields {
 	spec := withFiles(files...)
 	if folder != "" {
@@ -158,6 +167,10 @@ func TestCoverage(t *testing.T) {
 		"kubelets' local mode":        {from: withGates("A", true), to: withGates("A", true, "ControlPlaneKubeletLocalMode", true)},
 		"local mode, the first gate":  {from: fields{"clusterConfiguration": fields{"dns": fields{}}}, to: withGates("ControlPlaneKubeletLocalMode", true)},
 		"local mode is taken away":    {from: withGates("ControlPlaneKubeletLocalMode", true), to: fields{"clusterConfiguration": fields{"dns": fields{}}}},
+		"local mode was all":          {from: onlyGates("ControlPlaneKubeletLocalMode"), to: fields{}},
+		"another gate was all":        {from: onlyGates("A"), to: fields{}, left: []string{"/spec/clusterConfiguration/featureGates/A"}},
+		"local mode was not all":      {from: onlyGates("ControlPlaneKubeletLocalMode", "A"), to: fields{}, left: []string{"/spec/clusterConfiguration/featureGates/A", "/spec/clusterConfiguration/featureGates/ControlPlaneKubeletLocalMode"}},
+		"nor was it beside dns":       {from: withGates("ControlPlaneKubeletLocalMode", true), to: fields{}, left: []string{"/spec/clusterConfiguration/dns", "/spec/clusterConfiguration/featureGates/ControlPlaneKubeletLocalMode"}},
 		"local mode is switched off":  {from: withGates("ControlPlaneKubeletLocalMode", true), to: withGates("ControlPlaneKubeletLocalMode", false), left: []string{"/spec/clusterConfiguration/featureGates/ControlPlaneKubeletLocalMode"}},
 		"local mode and another gate": {from: withGates("A", true), to: withGates("A", false, "ControlPlaneKubeletLocalMode", true), left: []string{"/spec/clusterConfiguration/featureGates/A", "/spec/clusterConfiguration/featureGates/ControlPlaneKubeletLocalMode"}},
 		"taints beside an argument":   {from: withArgs("v", "1"), to: fields{"joinConfiguration": fields{"nodeRegistration": fields{"taints": list{}, "kubeletExtraArgs": list{fields{"name": "v", "value": "2"}}}}}, left: []string{"/spec/joinConfiguration/nodeRegistration/taints"}},

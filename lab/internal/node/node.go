@@ -12,6 +12,8 @@ import (
 	_ "embed"
 	"fmt"
 	"os"
+	"strconv"
+	"strings"
 
 	"github.com/windlass-dev/windlass/lab/internal/hosts"
 	"github.com/windlass-dev/windlass/lab/kube"
@@ -106,11 +108,26 @@ func (o Options) Host() hosts.Options {
 	}
 }
 
-// Connect lets the hosts of this machine reach each other: the machine forwards packets between
-// them. Nothing undoes it.
+// watchers is how many watches of files there may be on the machine: each kubelet, API server and
+// controller manager has some. Linux allows 128, which a dozen nodes use up.
+const watchers = 1024
+
+// Connect prepares the machine for nodes: it forwards packets between hosts, and allows more watches
+// of files. Nothing undoes it.
 func Connect() error {
 	if err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1\n"), 0); err != nil {
 		return fmt.Errorf("forwarding packets between hosts: %w", err)
+	}
+	const limit = "/proc/sys/fs/inotify/max_user_instances"
+	text, err := os.ReadFile(limit)
+	if err != nil {
+		return fmt.Errorf("reading the limit of watches of files: %w", err)
+	}
+	if allowed, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil && allowed >= watchers {
+		return nil
+	}
+	if err := os.WriteFile(limit, fmt.Appendln(nil, watchers), 0); err != nil {
+		return fmt.Errorf("allowing more watches of files: %w", err)
 	}
 	return nil
 }

@@ -13,11 +13,13 @@ import (
 	"path/filepath"
 	"testing"
 	"text/template"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -30,42 +32,49 @@ import (
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
-// TestClusters has stock Cluster API create real clusters on hosts.
+// TestClusters has stock Cluster API create real clusters on hosts, and Windlass upgrade them: one in
+// place, and one by its engine in the place of the stock core manager.
 func TestClusters(t *testing.T) {
-	release := build(t, version.Minor{Major: 1, Minor: 36})
-	ctx, p := start(t, nil, prepare(t, release)...)
+	u := startUpgrade(t)
 	t.Run("clusters", func(t *testing.T) {
 		t.Run("single", func(t *testing.T) {
 			t.Parallel()
-			p.testSingle(ctx, t, release)
+			u.testSingle(t)
 		})
 		t.Run("several", func(t *testing.T) {
 			t.Parallel()
-			p.testSeveral(ctx, t, release)
+			u.testSeveral(t)
 		})
 	})
 }
 
-func (p *plane) testSingle(ctx context.Context, t *testing.T, release kube.Release) {
-	t.Helper()
-	c := p.createReal(ctx, t, clusterManifest, shape{Name: "single", Version: release.Version.String(), ControlPlanes: 1})
-	c.await(ctx, t)
-	c.checkNodes(ctx, t)
-	c.delete(ctx, t)
+// upgrade is a plane for upgrades from one release to the next. The extension runs on it, with the
+// updater of kind Kubeadm.
+type upgrade struct {
+	*plane
+	ctx      context.Context // it ends with the test's time
+	from, to kube.Release
 }
 
-// testSeveral creates 3 control plane machines, a worker and a MachinePool, and scales them.
-func (p *plane) testSeveral(ctx context.Context, t *testing.T, release kube.Release) {
+func startUpgrade(t *testing.T) *upgrade {
 	t.Helper()
-	c := p.createReal(ctx, t, clusterManifest, shape{Name: "several", Version: release.Version.String(), ControlPlanes: 3, Workers: 1, Pool: 2})
-	c.await(ctx, t)
-	c.checkNodes(ctx, t)
-	for _, replicas := range []int{1, 3} {
-		c.scale(ctx, t, replicas)
-		c.await(ctx, t)
-		c.checkNodes(ctx, t)
+	u := &upgrade{
+		from: build(t, version.Minor{Major: 1, Minor: 35}),
+		to:   build(t, version.Minor{Major: 1, Minor: 36}),
 	}
-	c.delete(ctx, t)
+	store, arguments := prepare(t, u.from, u.to)
+	mirror, err := store.Mirror(u.to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.ctx, u.plane = start(t, nil, arguments...)
+	if err := setup.Register(u.ctx, u.Plane, u.Windlass); err != nil {
+		t.Fatal(err)
+	}
+	if err := setup.AddHostUpdater(u.ctx, u.Plane, mirror); err != nil {
+		t.Fatal(err)
+	}
+	return u
 }
 
 func build(t *testing.T, minor version.Minor) kube.Release {
@@ -81,7 +90,7 @@ func build(t *testing.T, minor version.Minor) kube.Release {
 }
 
 // prepare lays out what hosts run, and returns the arguments with which the site finds it.
-func prepare(t *testing.T, releases ...kube.Release) []string {
+func prepare(t *testing.T, releases ...kube.Release) (store kube.Store, arguments []string) {
 	t.Helper()
 	// Hosts have a /tmp of their own.
 	dir, err := os.MkdirTemp("/var/tmp", "windlass-real-") //nolint:usetesting // for the reason above
@@ -92,7 +101,7 @@ func prepare(t *testing.T, releases ...kube.Release) []string {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	store, err := kube.NewStore(dir, releases...)
+	store, err = kube.NewStore(dir, releases...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +109,7 @@ func prepare(t *testing.T, releases ...kube.Release) []string {
 	if err := programs.Compile(t.Context(), "../../..", runtime, "./cmd/windlass-cri"); err != nil {
 		t.Fatal(err)
 	}
-	return []string{"--store", store.Dir, "--runtime", runtime}
+	return store, []string{"--store", store.Dir, "--runtime", runtime}
 }
 
 var (
@@ -114,12 +123,17 @@ var (
 type shape struct {
 	Name, Version                string
 	ControlPlanes, Workers, Pool int
+	// NoSurge has KubeadmControlPlane add no machine to those that there are.
+	NoSurge bool
 }
 
 // realCluster is a Cluster in the namespace of its name.
 type realCluster struct {
 	*plane
 	shape
+	// outdated reports that the spec of the control plane asks for an older version than its
+	// machines have. Cluster API then calls none of them up to date.
+	outdated bool
 }
 
 func (p *plane) createReal(ctx context.Context, t *testing.T, manifest string, s shape) *realCluster {
@@ -146,9 +160,16 @@ func (p *plane) createReal(ctx context.Context, t *testing.T, manifest string, s
 	return &realCluster{plane: p, shape: s}
 }
 
-// await waits until Cluster API calls everything available.
+// await waits until Cluster API calls everything available, and all Machines are at the Cluster's
+// version.
 func (c *realCluster) await(ctx context.Context, t *testing.T) {
 	t.Helper()
+	began := time.Now()
+	defer func() {
+		t.Logf("%d control plane machines, %d workers and a pool of %d are at %s after %s",
+			c.ControlPlanes, c.Workers, c.Pool, c.Version, time.Since(began).Round(time.Second))
+	}()
+	c.awaitMachines(ctx, t)
 	await(ctx, t, c.plane, &controlplanev1.KubeadmControlPlaneList{}, c.Name, c.Name, func(cp *controlplanev1.KubeadmControlPlane) string {
 		for _, condition := range []string{
 			controlplanev1.KubeadmControlPlaneAvailableCondition, controlplanev1.KubeadmControlPlaneEtcdClusterHealthyCondition,
@@ -158,11 +179,20 @@ func (c *realCluster) await(ctx context.Context, t *testing.T) {
 				return missing
 			}
 		}
-		for name, n := range map[string]*int32{
-			"existing": cp.Status.Replicas, "up-to-date": cp.Status.UpToDateReplicas, "available": cp.Status.AvailableReplicas,
+		upToDate := c.ControlPlanes
+		if c.outdated {
+			upToDate = 0
+		}
+		for name, n := range map[string]struct {
+			is   *int32
+			want int
+		}{
+			"existing":   {cp.Status.Replicas, c.ControlPlanes},
+			"up-to-date": {cp.Status.UpToDateReplicas, upToDate},
+			"available":  {cp.Status.AvailableReplicas, c.ControlPlanes},
 		} {
-			if n == nil || int(*n) != c.ControlPlanes {
-				return fmt.Sprintf("not %d replicas are %s", c.ControlPlanes, name)
+			if n.is == nil || int(*n.is) != n.want {
+				return fmt.Sprintf("not %d replicas are %s", n.want, name)
 			}
 		}
 		return ""
@@ -182,6 +212,13 @@ func (c *realCluster) await(ctx context.Context, t *testing.T) {
 		if missing := setup.NotTrue(cluster.Status.Conditions, clusterv1.ClusterAvailableCondition); missing != "" {
 			return missing
 		}
+		if cluster.Spec.Topology.IsDefined() {
+			missing := setup.NotTrue(
+				cluster.Status.Conditions, clusterv1.ClusterTopologyReconciledCondition)
+			if missing != "" {
+				return missing
+			}
+		}
 		want := c.Workers + c.Pool
 		if want == 0 {
 			return ""
@@ -193,10 +230,42 @@ func (c *realCluster) await(ctx context.Context, t *testing.T) {
 	})
 }
 
-// connect returns a client of the Cluster, through its load balancer.
-func (c *realCluster) connect(ctx context.Context, t *testing.T) client.WithWatch {
+// awaitMachines waits until the Cluster has the right number of Machines, each with a Node at its
+// version.
+func (c *realCluster) awaitMachines(ctx context.Context, t *testing.T) {
 	t.Helper()
-	data, err := kubeconfig.FromSecret(ctx, c.client, client.ObjectKey{Namespace: c.Name, Name: c.Name})
+	w, err := c.client.Watch(ctx, &clusterv1.MachineList{}, client.InNamespace(c.Name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Stop()
+	for {
+		missing := c.missing(c.machines(ctx, t))
+		if missing == "" {
+			return
+		}
+		if _, ok := <-w.ResultChan(); !ok {
+			t.Fatalf("waiting for the Machines of %s: %s: %v", c.Name, missing, context.Cause(ctx))
+		}
+	}
+}
+
+func (c *realCluster) missing(machines []clusterv1.Machine) string {
+	if want := c.ControlPlanes + c.Workers + c.Pool; len(machines) != want {
+		return fmt.Sprintf("there are %d, want %d", len(machines), want)
+	}
+	for _, m := range machines {
+		if info := m.Status.NodeInfo; info == nil || info.KubeletVersion != c.Version {
+			return fmt.Sprintf("%s is not at %s: %+v", m.Name, c.Version, info)
+		}
+	}
+	return ""
+}
+
+// config returns what leads to the Cluster, through its load balancer.
+func (c *realCluster) config(ctx context.Context, t *testing.T) *rest.Config {
+	t.Helper()
+	data, err := kubeconfig.FromSecret(ctx, c.client, c.key())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -204,7 +273,13 @@ func (c *realCluster) connect(ctx context.Context, t *testing.T) client.WithWatc
 	if err != nil {
 		t.Fatal(err)
 	}
-	workload, err := client.NewWithWatch(config, client.Options{Scheme: c.client.Scheme()})
+	return config
+}
+
+// connect returns a client of the Cluster.
+func (c *realCluster) connect(ctx context.Context, t *testing.T) client.Client {
+	t.Helper()
+	workload, err := client.New(c.config(ctx, t), client.Options{Scheme: c.client.Scheme()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -232,18 +307,25 @@ func (c *realCluster) checkNodes(ctx context.Context, t *testing.T) {
 	}
 }
 
-// scale sets the number of control plane machines.
+// scale sets the number of control plane machines in the Cluster's topology.
 func (c *realCluster) scale(ctx context.Context, t *testing.T, replicas int) {
 	t.Helper()
 	c.ControlPlanes = replicas
-	cp := &controlplanev1.KubeadmControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: c.Name, Name: c.Name}}
-	c.patch(ctx, t, cp, `{"spec":{"replicas":%d}}`, replicas)
+	c.patch(ctx, t, c.cluster(), `{"spec":{"topology":{"controlPlane":{"replicas":%d}}}}`, replicas)
+}
+
+func (c *realCluster) cluster() *clusterv1.Cluster {
+	return &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: c.Name, Name: c.Name}}
+}
+
+func (c *realCluster) key() client.ObjectKey {
+	return client.ObjectKey{Namespace: c.Name, Name: c.Name}
 }
 
 // delete deletes the Cluster, and waits until it is gone with its hosts.
 func (c *realCluster) delete(ctx context.Context, t *testing.T) {
 	t.Helper()
-	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: c.Name, Name: c.Name}}
+	cluster := c.cluster()
 	if err := c.client.Delete(ctx, cluster); err != nil {
 		t.Fatal(err)
 	}

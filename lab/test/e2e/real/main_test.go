@@ -46,6 +46,7 @@ func TestMain(m *testing.M) {
 // plane is a management cluster with the infrastructure provider. Its site has the hosts.
 type plane struct {
 	*devplane.Plane
+	programs.Paths
 	client client.WithWatch
 	site   *site.Client
 }
@@ -64,10 +65,14 @@ func start(t *testing.T, without []string, siteArguments ...string) (context.Con
 	if err := devplane.Build(t.Context(), devplane.BuildOptions{SourceDir: repository}); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeoutCause(t.Context(), timeout, fmt.Errorf("it took longer than %s", timeout))
+	limit := timeout
+	if long() {
+		limit = longTimeout
+	}
+	ctx, cancel := context.WithTimeoutCause(t.Context(), limit, fmt.Errorf("it took longer than %s", limit))
 	t.Cleanup(cancel)
 	state := filepath.Join(t.TempDir(), "state")
-	p := &plane{}
+	p := &plane{Paths: paths}
 	p.Plane, err = devplane.Start(ctx, devplane.Config{
 		StateDir: state, AssetsDir: devplane.DefaultOutDir(repository), SupervisorPath: paths.Lab,
 		// The managers connect to the hosts, to which this machine's network leads, and not a plane's own.
@@ -78,7 +83,7 @@ func start(t *testing.T, without []string, siteArguments ...string) (context.Con
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { rig.Stop(t, p.Plane, state) })
-	rig.LogFailure(t, state, setup.SiteName, setup.HostProviderName)
+	rig.LogFailure(t, state, setup.SiteName, setup.HostProviderName, setup.ExtensionName, setup.ManagerName)
 	if p.client, err = setup.Connect(p.Plane); err != nil {
 		t.Fatal(err)
 	}
