@@ -138,8 +138,8 @@ endef
 LINT_JOBS := lint-root lint-lab lint-rest
 UNIT_JOBS := unit-root unit-lab unit-parts unit-house unit-release unit-rules differential upstream
 E2E_JOBS := e2e-chain e2e-inplace e2e-engine e2e-pools e2e-small e2e-seeds e2e-annotated \
-	e2e-devplane e2e-hosts e2e-real e2e-processes trust kubelets
-.PHONY: $(LINT_JOBS) $(UNIT_JOBS) $(E2E_JOBS) e2e-kubeadm
+	e2e-devplane e2e-hosts e2e-real e2e-kubeadm e2e-processes trust kubelets
+.PHONY: $(LINT_JOBS) $(UNIT_JOBS) $(E2E_JOBS)
 ifdef IN_ORDER
 after = $(filter $(1),$(MAKECMDGOALS))
 # Linters come first, because they fail fast. Then two tests that compare durations, and mostly wait,
@@ -159,6 +159,7 @@ e2e-annotated: $(call after,e2e-seeds)
 e2e-devplane: $(call after,e2e-annotated trust)
 e2e-hosts: $(call after,e2e-devplane kubelets)
 e2e-real: $(call after,e2e-hosts)
+e2e-kubeadm: $(call after,e2e-small kubelets)
 e2e-processes: $(call after,trust kubelets)
 endif
 
@@ -229,6 +230,7 @@ e2e-devplane:
 	@$(JOB) $(E2E) -v ./test/e2e/devplane
 e2e-hosts:
 	@$(JOB) $(E2E) -v ./test/e2e/hosts
+# Real kubeadm on hosts, without a plane.
 e2e-kubeadm:
 	@$(JOB) $(E2E) -v ./test/e2e/kubeadm
 e2e-processes:
