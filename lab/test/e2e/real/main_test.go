@@ -33,7 +33,7 @@ import (
 const (
 	repository = "../../../.."
 	// timeout is for everything after the builds; far beyond what a busy machine needs.
-	timeout = 12 * time.Minute
+	timeout = 20 * time.Minute
 )
 
 func TestMain(m *testing.M) {
