@@ -27,6 +27,17 @@ type Release struct {
 	Images []Image
 }
 
+// EtcdVersion is the version of etcd that Kubeadm installs, as its members report it.
+func (r Release) EtcdVersion() string {
+	for _, image := range r.Images {
+		if image.Name() == "etcd" {
+			v, _, _ := strings.Cut(image.Tag, "-")
+			return v
+		}
+	}
+	return ""
+}
+
 // BuildRelease builds what [Build] builds, and the rest of a cluster's programs, in the same way.
 func BuildRelease(ctx context.Context, repository string, minor version.Minor) (Release, error) {
 	m, err := minorModule(ctx, repository, minor)

@@ -27,6 +27,8 @@ type Options struct {
 	Links map[string]string
 	// Enable are units to be started at boot, besides ssh. Their files must be among Files, or on the machine.
 	Enable []string
+	// RootKey is the key with which root logs in. Without one, the host makes one.
+	RootKey *Key
 	// Off leaves the power off: Start does not boot.
 	Off bool
 	// Behind is a bastion: the host's only cable leads to that host, and not to the machine. The bastion must be on whenever
@@ -41,8 +43,8 @@ type Host struct {
 	options Options
 	machine *machine
 	pid     atomic.Int64 // of PID 1; 0 while the power is off
-	keys    map[string]key
-	hostKey key
+	keys    map[string]Key
+	hostKey Key
 
 	readOnly []string
 	delay    time.Duration // of synchronous writes

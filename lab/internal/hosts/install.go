@@ -120,14 +120,17 @@ func (h *Host) installSudo() error {
 }
 
 func (h *Host) installSSH() error {
-	h.keys = map[string]key{}
+	h.keys = map[string]Key{}
 	errs := []error{
 		h.write("/etc/ssh/sshd_config", []byte(sshdConfig), 0o644),
 		h.write("/etc/systemd/system/ssh.service", []byte(sshUnit), 0o644),
 		h.newHostKey(),
 	}
 	for _, user := range []string{"root", Ops, NoSudo} {
-		k, err := newKey()
+		k, err := NewKey()
+		if user == "root" && h.options.RootKey != nil {
+			k = *h.options.RootKey
+		}
 		h.keys[user] = k
 		errs = append(errs, err, h.write("/etc/ssh/keys/"+user, k.authorized, 0o644))
 	}

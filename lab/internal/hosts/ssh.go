@@ -14,29 +14,30 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// key is a pair of keys as files.
-type key struct {
+// Key is a pair of keys as files.
+type Key struct {
 	private, authorized []byte
 }
 
-func newKey() (key, error) {
+// NewKey makes a pair of keys.
+func NewKey() (Key, error) {
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
-		return key{}, fmt.Errorf("making a key: %w", err)
+		return Key{}, fmt.Errorf("making a key: %w", err)
 	}
 	block, err := ssh.MarshalPrivateKey(private, "")
 	if err != nil {
-		return key{}, fmt.Errorf("writing a key: %w", err)
+		return Key{}, fmt.Errorf("writing a key: %w", err)
 	}
 	sshPublic, err := ssh.NewPublicKey(public)
 	if err != nil {
-		return key{}, fmt.Errorf("writing a key: %w", err)
+		return Key{}, fmt.Errorf("writing a key: %w", err)
 	}
-	return key{private: pem.EncodeToMemory(block), authorized: ssh.MarshalAuthorizedKey(sshPublic)}, nil
+	return Key{private: pem.EncodeToMemory(block), authorized: ssh.MarshalAuthorizedKey(sshPublic)}, nil
 }
 
 func (h *Host) newHostKey() error {
-	k, err := newKey()
+	k, err := NewKey()
 	if err != nil {
 		return err
 	}

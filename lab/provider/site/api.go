@@ -40,7 +40,8 @@ type HostStatus struct {
 
 // Login is what connections to a host's sshd need, as root.
 type Login struct {
-	// Identity is the private key, KnownHosts the host's key in the form of known_hosts.
+	// Identity is the private key, the same for all hosts of a site. KnownHosts is the host's key in the form of
+	// known_hosts.
 	Identity, KnownHosts []byte
 }
 

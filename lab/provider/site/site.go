@@ -24,6 +24,8 @@ var errNotFound = errors.New("not found")
 // Site has hosts and load balancers by id. It is safe for concurrent use.
 type Site struct {
 	node Node
+	// key makes the key with which root logs in to all hosts, once.
+	key func() (hosts.Key, error)
 
 	mu        sync.Mutex
 	hosts     map[string]*host
@@ -56,7 +58,10 @@ type balancer struct {
 
 // New returns an empty site.
 func New(node Node) *Site {
-	return &Site{node: node, hosts: map[string]*host{}, balancers: map[string]*balancer{}, changed: make(chan struct{})}
+	return &Site{
+		node: node, key: sync.OnceValues(hosts.NewKey),
+		hosts: map[string]*host{}, balancers: map[string]*balancer{}, changed: make(chan struct{}),
+	}
 }
 
 // change tells those who wait that something is different.
@@ -115,7 +120,11 @@ func (s *Site) start(h *host) error {
 	if err != nil {
 		return err
 	}
-	options.Name, options.Off = h.spec.Name, true
+	key, err := s.key()
+	if err != nil {
+		return err
+	}
+	options.Name, options.Off, options.RootKey = h.spec.Name, true, &key
 	options.Size = cmp.Or(h.spec.DiskSize, options.Size)
 	files := maps.Clone(options.Files)
 	if files == nil {

@@ -3,12 +3,14 @@
 package site_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io/fs"
 	"net"
 	"net/http"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -58,6 +60,28 @@ Type=oneshot
 ExecStart=/bin/bash -c 'echo boot >>/var/lib/boots'
 `
 
+// checkLogins sees that the identity of host 1 is that of another host, and that the host's key is its own.
+func checkLogins(ctx context.Context, t *testing.T, c *site.Client, address string) {
+	t.Helper()
+	if _, err := c.Ensure(ctx, "2", site.Host{Name: "second"}); err != nil {
+		t.Fatal(err)
+	}
+	first, err := c.Login(ctx, "1")
+	second, errSecond := c.Login(ctx, "2")
+	if err := errors.Join(err, errSecond); err != nil {
+		t.Fatal(err)
+	}
+	if len(first.Identity) == 0 || !bytes.Equal(first.Identity, second.Identity) {
+		t.Error("two hosts have different identities to log in with")
+	}
+	if !strings.HasPrefix(string(first.KnownHosts), address+" ") || bytes.Equal(first.KnownHosts, second.KnownHosts) {
+		t.Errorf("the keys of hosts: %s%s", first.KnownHosts, second.KnownHosts)
+	}
+	if err := c.Delete(ctx, "2"); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestAHostIsAsAsked(t *testing.T) {
 	c := start(t, plain)
 	ctx := t.Context()
@@ -83,9 +107,7 @@ func TestAHostIsAsAsked(t *testing.T) {
 	if got, err := c.Run(ctx, "1", "hostname; exit 3"); err != nil || got != (site.Script{Output: "worker\n", Code: 3}) {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if login, err := c.Login(ctx, "1"); err != nil || len(login.Identity) == 0 || len(login.KnownHosts) == 0 {
-		t.Errorf("%+v, %v", login, err)
-	}
+	checkLogins(ctx, t, c, made.Address)
 	for _, condition := range []site.Condition{
 		{DiskFull: true}, {Disconnected: true, SyncDelay: 1}, {PowerOff: true, DiskFull: true}, {PowerOff: true, DiskFull: true}, {Disconnected: true}, {},
 	} {

@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -123,7 +122,7 @@ func (m *machine) checkVersions(
 		t.Errorf("etcd has %d members, want %d", len(statuses), members)
 	}
 	for _, s := range statuses {
-		if want := etcdVersion(release); s.Status.Version != want {
+		if want := release.EtcdVersion(); s.Status.Version != want {
 			t.Errorf("a member of etcd reports %s, want %s", s.Status.Version, want)
 		}
 	}
@@ -138,17 +137,6 @@ func (m *machine) decode(ctx context.Context, t *testing.T, script string, into 
 	if err := json.Unmarshal([]byte(output), into); err != nil {
 		t.Fatalf("%s: %v\n%s", script, err, output)
 	}
-}
-
-// etcdVersion is the version of etcd that a release's kubeadm installs.
-func etcdVersion(release kube.Release) string {
-	for _, image := range release.Images {
-		if image.Name() == "etcd" {
-			v, _, _ := strings.Cut(image.Tag, "-")
-			return v
-		}
-	}
-	return ""
 }
 
 // cluster is what a client sees through the first host's API server.
