@@ -1,10 +1,10 @@
-// Command hyperkube is one program that is kube-apiserver, kube-controller-manager, kube-scheduler,
-// kube-proxy or kubectl, by the name under which it is called. Each is what Kubernetes releases.
-// One program is linked faster than five, and takes less room.
+// Command hyperkube is one program that is kube-apiserver, kube-controller-manager, kube-scheduler or
+// kube-proxy, by the name under which it is called, and kubectl under any other name: people call a
+// copy of kubectl what they want. Each is what Kubernetes releases. One program is linked faster than
+// five, and takes less room.
 package main
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 
@@ -29,17 +29,10 @@ var servers = map[string]func() *cobra.Command{
 }
 
 func main() {
-	name := filepath.Base(os.Args[0])
-	if name == "kubectl" {
-		if err := cli.RunNoErrOutput(kubectl.NewDefaultKubectlCommand()); err != nil {
-			kubectlutil.CheckErr(err)
-		}
-		return
+	if newCommand, known := servers[filepath.Base(os.Args[0])]; known {
+		os.Exit(cli.Run(newCommand()))
 	}
-	newCommand, known := servers[name]
-	if !known {
-		fmt.Fprintf(os.Stderr, "%s: unknown name. Fix: call it kube-apiserver, for example\n", name)
-		os.Exit(2)
+	if err := cli.RunNoErrOutput(kubectl.NewDefaultKubectlCommand()); err != nil {
+		kubectlutil.CheckErr(err)
 	}
-	os.Exit(cli.Run(newCommand()))
 }
