@@ -97,6 +97,10 @@ func KeepHosts(
 		ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: HostUpdaterName},
 		Spec: v1alpha1.UpdatePolicySpec{
 			Strategy: v1alpha1.ExternalUpdate, Fallback: v1alpha1.FallbackNone, Drain: true,
+			// KubeadmControlPlane sets a feature gate of kubeadm up to v1.35, and removes it from v1.36 on.
+			IgnorePaths: []v1alpha1.IgnorePath{
+				{Object: v1alpha1.IgnoreBootstrap, Path: "/spec/clusterConfiguration/featureGates"},
+			},
 		},
 	}
 	for _, target := range only {
