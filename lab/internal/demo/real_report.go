@@ -1,0 +1,169 @@
+package demo
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/windlass-dev/windlass/lab/internal/journal"
+)
+
+// Errors of ReportReal, for an upgrade of a real cluster.
+var (
+	// ErrIdentity says that a machine or a node is another one than before.
+	ErrIdentity = errors.New("machines or nodes are not those that were planned")
+	// ErrVersions says that a part does not report the version of the target.
+	ErrVersions = errors.New("not everything is at the target")
+	// ErrLost says that a member of etcd lacks acknowledged writes, or that a read missed one.
+	ErrLost = errors.New("acknowledged writes are lost")
+	// ErrUnavailable says that the API did not answer any more when the client stopped.
+	ErrUnavailable = errors.New("the API is unavailable")
+)
+
+// ReportReal writes what was planned beside what happened, and what the parts of the cluster returned. It
+// returns ErrDiffers, ErrIdentity, ErrVersions, ErrLost and ErrUnavailable where reality is not what was
+// promised.
+func ReportReal(w io.Writer, r Result) error {
+	var text strings.Builder
+	same, err := writeOperations(&text, r)
+	if err != nil {
+		return err
+	}
+	checks := []struct {
+		holds bool
+		err   error
+	}{
+		{same, ErrDiffers},
+		{writeIdentities(&text, r.Real), ErrIdentity},
+		{writeVersions(&text, r.Real), ErrVersions},
+		{writeLosses(&text, r.Real), ErrLost},
+		{writeAvailability(&text, r.Real.Attempts), ErrUnavailable},
+	}
+	fmt.Fprintf(&text, "\nThe upgrade took %s.\n", r.Duration.Round(time.Second))
+	if _, err := io.WriteString(w, text.String()); err != nil {
+		return fmt.Errorf("writing the report: %w", err)
+	}
+	var problems []error
+	for _, check := range checks {
+		if !check.holds {
+			problems = append(problems, check.err)
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// writeIdentities writes a line for each machine, and reports whether exactly the machines of replaced
+// groups are others than before.
+func writeIdentities(text *strings.Builder, r *RealResult) bool {
+	text.WriteString("\nMachines and nodes before and after:\n\n")
+	table := tabwriter.NewWriter(text, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(table, "GROUP\tMACHINE\tMACHINE UID\tNODE UID\tAFTER")
+	holds, kept := len(r.Before) > 0 && len(r.Before) == len(r.After), 0
+	for _, before := range r.Before {
+		after := find(r.After, before.Name)
+		state := "the same"
+		switch {
+		case before.Kept && before.unchanged(after):
+			kept++
+		case before.Kept && after.UID == "":
+			state, holds = "GONE", false
+		case before.Kept:
+			state, holds = fmt.Sprintf("CHANGED: %s, %s", short(string(after.UID)), short(string(after.Node))), false
+		case after.UID == "":
+			state = "replaced"
+		default:
+			state, holds = "NOT REPLACED", false
+		}
+		_, _ = fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", partName(before.Group), before.Name, short(string(before.UID)), short(string(before.Node)), state)
+	}
+	for _, after := range r.After {
+		if find(r.Before, after.Name).Name != "" {
+			continue
+		}
+		state := "new"
+		if after.Kept {
+			state, holds = "CREATED", false
+		}
+		_, _ = fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", partName(after.Group), after.Name, short(string(after.UID)), short(string(after.Node)), state)
+	}
+	_ = table.Flush() // It writes to a strings.Builder.
+	verdict := fmt.Sprintf("%d machines kept the UIDs of their Machine and their Node; the others were replaced, as planned.", kept)
+	if !holds {
+		verdict = "The machines are NOT those that were planned."
+	}
+	fmt.Fprintf(text, "\n%s\n", verdict)
+	return holds
+}
+
+// writeVersions writes what each part reports, and reports whether it is the target everywhere.
+func writeVersions(text *strings.Builder, r *RealResult) bool {
+	text.WriteString("\nVersions, as each part reports its own:\n\n")
+	table := tabwriter.NewWriter(text, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(table, "MACHINE\tKUBELET\tAPI SERVER\tETCD")
+	target := r.Target.String()
+	holds := len(r.After) > 0
+	for _, m := range r.After {
+		apiServer, etcd := "-", "-"
+		if m.Group == controlPlaneName {
+			member := findMember(r.Members, m.Name)
+			apiServer, etcd = member.APIServer, member.Version
+			holds = holds && apiServer == target && etcd == r.Etcd
+		}
+		holds = holds && m.Kubelet == target
+		_, _ = fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", m.Name, m.Kubelet, apiServer, etcd)
+	}
+	_ = table.Flush() // It writes to a strings.Builder.
+	verdict := fmt.Sprintf("All are at the target: Kubernetes %s with etcd %s.", target, r.Etcd)
+	if !holds {
+		verdict = fmt.Sprintf("NOT all are at the target: Kubernetes %s with etcd %s.", target, r.Etcd)
+	}
+	fmt.Fprintf(text, "\n%s\n", verdict)
+	return holds
+}
+
+func findMember(members []RealMember, machine string) RealMember {
+	if i := slices.IndexFunc(members, func(m RealMember) bool { return m.Machine == machine }); i >= 0 {
+		return members[i]
+	}
+	return RealMember{}
+}
+
+// writeLosses writes what members of etcd lack, and reports whether each has every acknowledged write.
+func writeLosses(text *strings.Builder, r *RealResult) bool {
+	members := make([]journal.Member, 0, len(r.Members))
+	for _, m := range r.Members {
+		members = append(members, m.Member)
+	}
+	if problems := journal.Verify(r.Attempts, members); len(problems) > 0 {
+		fmt.Fprintf(text, "\n%s\n", strings.Join(problems, "\n"))
+		return false
+	}
+	fmt.Fprintf(text, "\nEach of the %d members of etcd, asked alone, returns all %d acknowledged writes.\n",
+		len(members), len(journal.Acknowledged(r.Attempts)))
+	return true
+}
+
+// writeAvailability writes how the client fared, and reports whether its last attempts succeeded.
+func writeAvailability(text *strings.Builder, attempts []journal.Attempt) bool {
+	text.WriteString("\nThe API, as a client behind the load balancer saw it throughout:\n\n")
+	table := tabwriter.NewWriter(text, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(table, "\tSUCCEEDED\tFAILED\tOUTAGES\tUNAVAILABLE\tLONGEST\tSLOWEST ANSWER")
+	holds := true
+	for _, operation := range []journal.Operation{journal.Write, journal.Read} {
+		a := journal.Measure(attempts, operation)
+		holds = holds && a.Recovered()
+		_, _ = fmt.Fprintf(table, "%ss\t%d\t%d\t%d\t%s\t%s\t%s\n", operation, a.Succeeded, a.Failed, len(a.Outages),
+			seconds(a.Total()), seconds(a.Longest()), seconds(a.Slowest))
+	}
+	_ = table.Flush() // It writes to a strings.Builder.
+	if !holds {
+		text.WriteString("\nThe API did NOT answer when the client stopped.\n")
+	}
+	return holds
+}
+
+func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }
