@@ -33,7 +33,7 @@ func addHostCommand(root *cobra.Command) {
 // checkHosts reports what is missing on this machine to run hosts.
 func checkHosts(ctx context.Context) error {
 	session := hosts.NewSession(ctx)
-	return session.Do(func() error { hosts.Require(session); return nil }) //nolint:contextcheck // the session has it
+	return session.Do(func() error { hosts.Require(session); return nil })
 }
 
 func newHostCommand() *cobra.Command {

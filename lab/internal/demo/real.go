@@ -68,8 +68,3 @@ func find(machines []RealMachine, name string) RealMachine {
 	}
 	return RealMachine{}
 }
-
-// unchanged reports whether a machine is the same Machine with the same Node.
-func (m RealMachine) unchanged(after RealMachine) bool {
-	return after.UID == m.UID && m.Node != "" && after.Node == m.Node
-}

@@ -64,19 +64,10 @@ func writeIdentities(text *strings.Builder, r *RealResult) bool {
 	_, _ = fmt.Fprintln(table, "GROUP\tMACHINE\tMACHINE UID\tNODE UID\tAFTER")
 	holds, kept := len(r.Before) > 0 && len(r.Before) == len(r.After), 0
 	for _, before := range r.Before {
-		after := find(r.After, before.Name)
-		state := "the same"
-		switch {
-		case before.Kept && before.unchanged(after):
+		state, asPlanned := before.compare(find(r.After, before.Name))
+		holds = holds && asPlanned
+		if before.Kept && asPlanned {
 			kept++
-		case before.Kept && after.UID == "":
-			state, holds = "GONE", false
-		case before.Kept:
-			state, holds = fmt.Sprintf("CHANGED: %s, %s", short(string(after.UID)), short(string(after.Node))), false
-		case after.UID == "":
-			state = "replaced"
-		default:
-			state, holds = "NOT REPLACED", false
 		}
 		_, _ = fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", partName(before.Group), before.Name, short(string(before.UID)), short(string(before.Node)), state)
 	}
@@ -97,6 +88,21 @@ func writeIdentities(text *strings.Builder, r *RealResult) bool {
 	}
 	fmt.Fprintf(text, "\n%s\n", verdict)
 	return holds
+}
+
+// compare says what became of a machine, and whether that was planned.
+func (m RealMachine) compare(after RealMachine) (state string, asPlanned bool) {
+	switch {
+	case m.Kept && after.UID == "":
+		return "GONE", false
+	case m.Kept && (after.UID != m.UID || m.Node == "" || after.Node != m.Node):
+		return fmt.Sprintf("CHANGED: %s, %s", short(string(after.UID)), short(string(after.Node))), false
+	case m.Kept:
+		return "the same", true
+	case after.UID == "":
+		return "replaced", true
+	}
+	return "NOT REPLACED", false
 }
 
 // writeVersions writes what each part reports, and reports whether it is the target everywhere.

@@ -203,7 +203,7 @@ func (w *realRun) askAPIServer(m clusterv1.Machine) (string, error) {
 		}
 		return info.GitVersion, nil
 	}
-	return "", fmt.Errorf("Machine %s has no address", m.Name)
+	return "", fmt.Errorf("asking the API server of %s: the Machine has no address", m.Name)
 }
 
 // ShellOf runs scripts on the host of a Machine.

@@ -115,18 +115,8 @@ func create(ctx context.Context, o Options, s Scenario) (*runner, error) {
 	if err := setup.Register(ctx, o.Plane, o.Programs.Windlass); err != nil {
 		return nil, err
 	}
-	if s.InPlace != nil {
-		if err := r.prepareInPlace(ctx); err != nil {
-			return nil, err
-		}
-	}
-	if err := setup.ApplyAll(ctx, r.client, r.scenario.Namespace, r.scenario.Objects); err != nil {
+	if err := r.prepare(ctx); err != nil {
 		return nil, err
-	}
-	if s.Real != nil {
-		if err := r.prepareReal(ctx); err != nil {
-			return nil, err
-		}
 	}
 	if r.history, err = history.Follow(ctx, r.config, r.client.Scheme()); err != nil {
 		return nil, err
@@ -145,6 +135,22 @@ func create(ctx context.Context, o Options, s Scenario) (*runner, error) {
 		err = setup.WriteHostLogins(ctx, r.Plane, r.Hosts.Site, r.key())
 	}
 	return r, err
+}
+
+// prepare registers updaters, and applies all objects but the Cluster.
+func (r *runner) prepare(ctx context.Context) error {
+	if r.scenario.InPlace != nil {
+		if err := r.prepareInPlace(ctx); err != nil {
+			return err
+		}
+	}
+	if err := setup.ApplyAll(ctx, r.client, r.scenario.Namespace, r.scenario.Objects); err != nil {
+		return err
+	}
+	if r.scenario.Real != nil {
+		return r.prepareReal(ctx)
+	}
+	return nil
 }
 
 type runner struct {
