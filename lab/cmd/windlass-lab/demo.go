@@ -76,13 +76,18 @@ func newRehearseCommand(lab *labOptions) *cobra.Command {
 		Use:   "rehearse -f FILE... --to VERSION",
 		Short: "Upgrade your own ClusterClass and Cluster with simulated machines",
 		Long: `Do what "windlass-lab demo" does, with your own ClusterClass, its templates and your Cluster. In-memory machines replace
-their infrastructure. The command lists what it changes or omits for that.`,
-		Example: `  windlass-lab rehearse -f clusterclass.yaml -f cluster.yaml --to v1.33.6`,
-		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
+their infrastructure. The command lists what it changes or omits for that.
+
+With --real, Linux hosts on this machine replace the infrastructure, and kubeadm makes real control planes and workers of them, as
+"windlass-lab demo --real" does. All machines are replaced. The Cluster must begin at a version that the lab builds.`,
+		Example: `  windlass-lab rehearse -f clusterclass.yaml -f cluster.yaml --to v1.33.6
+  windlass-lab rehearse --real -f clusterclass.yaml -f cluster.yaml --to v1.36.3`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
 	cmd.Flags().StringArrayVarP(&o.files, "filename", "f", nil, "file or folder with the ClusterClass, its templates, the Cluster, "+
 		`and an UpgradeGraph if the class needs one; "-" for stdin`)
+	cmd.Flags().BoolVar(&o.real, "real", false, "use Linux hosts of this machine in place of in-memory machines")
 	o.addFlags(cmd.Flags(), "version to upgrade to")
 	for _, name := range []string{"filename", "to"} {
 		if err := cmd.MarkFlagRequired(name); err != nil {
@@ -142,6 +147,9 @@ func (o *demoOptions) scenario(stdin io.Reader) (demo.Scenario, error) {
 		objects, err := manifest.ReadObjects(o.files, stdin)
 		if err != nil {
 			return demo.Scenario{}, err
+		}
+		if o.real {
+			return demo.FromObjectsOnHosts(objects, target)
 		}
 		return demo.FromObjects(objects, target)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/windlass-dev/windlass/lab/internal/devplane"
 	"github.com/windlass-dev/windlass/lab/internal/programs"
 	"github.com/windlass-dev/windlass/lab/internal/setup"
+	"github.com/windlass-dev/windlass/pkg/plan"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
@@ -61,7 +62,7 @@ func removeReal(stateDir string) error {
 	return nil
 }
 
-// buildReal builds what hosts run: the version at which the scenario's Cluster begins, and its target.
+// buildReal builds what hosts run: the versions of the scenario's plan, the target last.
 func (o *labOptions) buildReal(ctx context.Context, s demo.Scenario, progress *progress) (realLab, error) {
 	lab := realLab{labOptions: o, scenario: s}
 	if err := checkHosts(ctx); err != nil {
@@ -81,10 +82,15 @@ func (o *labOptions) buildReal(ctx context.Context, s demo.Scenario, progress *p
 	if _, err := os.Stat(runtime); err != nil {
 		return lab, fmt.Errorf("the program %s is missing: %w. Fix: run \"make build\"", programs.Runtime, err)
 	}
-	start, err := version.Parse(s.Cluster.Spec.Topology.Version)
+	request, err := s.Request()
 	if err != nil {
-		return lab, fmt.Errorf("reading the Cluster's spec.topology.version: %w", err)
+		return lab, err
 	}
+	planned, err := plan.Compute(request)
+	if err != nil {
+		return lab, err
+	}
+	versions := append([]version.Version{request.Inventory.ControlPlane}, planned.ControlPlane...)
 	folder, err := hostsFolder(o.stateDir)
 	if err != nil {
 		return lab, err
@@ -94,7 +100,7 @@ func (o *labOptions) buildReal(ctx context.Context, s demo.Scenario, progress *p
 		return lab, err
 	}
 	began := time.Now()
-	lab.programs, err = setup.BuildHostPrograms(ctx, o.source, folder, runtime, []version.Version{start, s.Target}, func(v version.Version) {
+	lab.programs, err = setup.BuildHostPrograms(ctx, o.source, folder, runtime, versions, func(v version.Version) {
 		progress.report(devplane.Event{Step: v.String(), Message: "building Kubernetes " + v.String(), Elapsed: time.Since(began)})
 	})
 	return lab, err

@@ -11,7 +11,8 @@ import (
 
 // Real is what a Scenario adds where machines are hosts that run Kubernetes.
 type Real struct {
-	// Replaced are the MachineDeployment topologies whose machines are replaced. All others stay.
+	// Replaced are the MachineDeployment topologies whose machines are replaced; the control plane's name is
+	// empty. All others stay.
 	Replaced []string
 }
 

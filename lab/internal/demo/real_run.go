@@ -41,15 +41,18 @@ type HostOptions struct {
 
 // prepareReal registers the updater of hosts, and has it keep all machines but those of replaced groups.
 func (r *runner) prepareReal(ctx context.Context) error {
-	r.Show.Phase("Registering the updater of hosts")
-	if err := setup.AddHostUpdater(ctx, r.Plane, r.Hosts.Mirror); err != nil {
-		return err
-	}
-	kept := v1alpha1.UpdateTarget{ControlPlane: true}
+	kept := v1alpha1.UpdateTarget{ControlPlane: !slices.Contains(r.scenario.Real.Replaced, controlPlaneName)}
 	for _, md := range r.scenario.Cluster.Spec.Topology.Workers.MachineDeployments {
 		if !slices.Contains(r.scenario.Real.Replaced, md.Name) {
 			kept.MachineDeployments = append(kept.MachineDeployments, v1alpha1.MachineDeploymentName(md.Name))
 		}
+	}
+	if !kept.ControlPlane && len(kept.MachineDeployments) == 0 {
+		return nil
+	}
+	r.Show.Phase("Registering the updater of hosts")
+	if err := setup.AddHostUpdater(ctx, r.Plane, r.Hosts.Mirror); err != nil {
+		return err
 	}
 	return setup.KeepHosts(ctx, r.Plane, r.key(), kept)
 }
