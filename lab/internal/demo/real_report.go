@@ -83,8 +83,13 @@ func writeIdentities(text *strings.Builder, r *RealResult) bool {
 	}
 	_ = table.Flush() // It writes to a strings.Builder.
 	verdict := fmt.Sprintf("%d machines kept the UIDs of their Machine and their Node; the others were replaced, as planned.", kept)
-	if !holds {
+	switch {
+	case !holds:
 		verdict = "The machines are NOT those that were planned."
+	case kept == 0:
+		verdict = "All machines were replaced, as planned."
+	case kept == len(r.Before):
+		verdict = fmt.Sprintf("All %d machines kept the UIDs of their Machine and their Node.", kept)
 	}
 	fmt.Fprintf(text, "\n%s\n", verdict)
 	return holds
@@ -148,8 +153,11 @@ func writeLosses(text *strings.Builder, r *RealResult) bool {
 		fmt.Fprintf(text, "\n%s\n", strings.Join(problems, "\n"))
 		return false
 	}
-	fmt.Fprintf(text, "\nEach of the %d members of etcd, asked alone, returns all %d acknowledged writes.\n",
-		len(members), len(journal.Acknowledged(r.Attempts)))
+	who := fmt.Sprintf("Each of the %d members of etcd, asked alone,", len(members))
+	if len(members) == 1 {
+		who = "The only member of etcd"
+	}
+	fmt.Fprintf(text, "\n%s returns all %d acknowledged writes.\n", who, len(journal.Acknowledged(r.Attempts)))
 	return true
 }
 
