@@ -167,17 +167,41 @@ func writeAvailability(text *strings.Builder, attempts []journal.Attempt) bool {
 	table := tabwriter.NewWriter(text, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintln(table, "\tSUCCEEDED\tFAILED\tOUTAGES\tUNAVAILABLE\tLONGEST\tSLOWEST ANSWER")
 	holds := true
-	for _, operation := range []journal.Operation{journal.Write, journal.Read} {
+	for _, operation := range operations {
 		a := journal.Measure(attempts, operation)
 		holds = holds && a.Recovered()
 		_, _ = fmt.Fprintf(table, "%ss\t%d\t%d\t%d\t%s\t%s\t%s\n", operation, a.Succeeded, a.Failed, len(a.Outages),
 			seconds(a.Total()), seconds(a.Longest()), seconds(a.Slowest))
 	}
 	_ = table.Flush() // It writes to a strings.Builder.
+	writeOutages(text, attempts)
 	if !holds {
 		text.WriteString("\nThe API did NOT answer when the client stopped.\n")
 	}
 	return holds
+}
+
+var operations = []journal.Operation{journal.Write, journal.Read}
+
+// shownError is how much of an error a line has, in bytes.
+const shownError = 160
+
+// writeOutages writes when outages were, since the client began.
+func writeOutages(text *strings.Builder, attempts []journal.Attempt) {
+	var lines []string
+	for _, operation := range operations {
+		for _, o := range journal.Measure(attempts, operation).Outages {
+			lines = append(lines, fmt.Sprintf("%s\t%ss\t%s\t%.*s", clock(o.From.Sub(attempts[0].Began)), operation, seconds(o.Duration()), shownError, o.Error))
+		}
+	}
+	if len(lines) == 0 {
+		return
+	}
+	slices.Sort(lines)
+	text.WriteString("\n")
+	table := tabwriter.NewWriter(text, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintf(table, "AFTER\tOUTAGE OF\tLASTED\tFIRST ERROR\n%s\n", strings.Join(lines, "\n"))
+	_ = table.Flush() // It writes to a strings.Builder.
 }
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }

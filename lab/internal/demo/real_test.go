@@ -80,6 +80,7 @@ func TestReportReal(t *testing.T) {
 			"Each of the 2 members of etcd, asked alone, returns all 2 acknowledged writes.",
 			"writes  2          1       1        2.1 s        2.1 s    0.1 s",
 			"reads   2          0       0        0.0 s        0.0 s    0.1 s",
+			"00:02  writes     2.1 s   reset",
 			"The upgrade took 1m0s.",
 		}},
 		{"another operation", func(r *Result) { r.Observed = r.Observed[:1] }, ErrDiffers, []string{"NOT the planned ones"}},
