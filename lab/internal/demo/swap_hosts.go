@@ -64,13 +64,16 @@ func adaptToHosts(spec any, notice func(format string, args ...any)) any {
 	switch typed := spec.(type) {
 	case map[string]any:
 		for _, key := range slices.Sorted(maps.Keys(typed)) {
-			reason, missing := missingOnHosts[key]
-			if !missing || typed[key] == "cloud-config" {
-				typed[key] = adaptToHosts(typed[key], notice)
+			if reason, missing := missingOnHosts[key]; missing && typed[key] != "cloud-config" {
+				notice("%s of a kubeadm config is left out: %s", key, reason)
+				delete(typed, key)
 				continue
 			}
-			notice("%s of a kubeadm config is left out: %s", key, reason)
-			delete(typed, key)
+			wasEmpty := isEmpty(typed[key])
+			typed[key] = adaptToHosts(typed[key], notice)
+			if !wasEmpty && isEmpty(typed[key]) {
+				setEmptied(typed, key)
+			}
 		}
 	case []any:
 		typed = slices.DeleteFunc(typed, func(item any) bool {
@@ -87,4 +90,24 @@ func adaptToHosts(spec any, notice func(format string, args ...any)) any {
 		return typed
 	}
 	return spec
+}
+
+func isEmpty(value any) bool {
+	switch typed := value.(type) {
+	case map[string]any:
+		return len(typed) == 0
+	case []any:
+		return len(typed) == 0
+	}
+	return false
+}
+
+// setEmptied removes a field that has lost its content, because Cluster API refuses empty ones. It gives a
+// whole kubeadm config the default format.
+func setEmptied(object map[string]any, key string) {
+	if key == "spec" || key == "kubeadmConfigSpec" {
+		object[key] = map[string]any{"format": "cloud-config"}
+		return
+	}
+	delete(object, key)
 }

@@ -121,6 +121,28 @@ func TestFromObjectsOnHosts(t *testing.T) {
 	}
 }
 
+func TestAdaptToHostsLeavesNothingEmpty(t *testing.T) {
+	cloud := map[string]any{"nodeRegistration": map[string]any{"kubeletExtraArgs": []any{map[string]any{"name": "cloud-provider"}}}}
+	for name, c := range map[string]struct{ spec, want map[string]any }{
+		"a worker": {
+			map[string]any{"template": map[string]any{"spec": map[string]any{"joinConfiguration": cloud}}},
+			map[string]any{"template": map[string]any{"spec": map[string]any{"format": "cloud-config"}}},
+		},
+		"a control plane": {
+			map[string]any{"kubeadmConfigSpec": map[string]any{"ntp": map[string]any{}, "joinConfiguration": cloud, "verbosity": int64(4)}},
+			map[string]any{"kubeadmConfigSpec": map[string]any{"verbosity": int64(4)}},
+		},
+		"what was empty stays": {
+			map[string]any{"files": []any{}, "format": "cloud-config"}, map[string]any{"files": []any{}, "format": "cloud-config"},
+		},
+	} {
+		spec := (&unstructured.Unstructured{Object: c.spec}).DeepCopy().Object
+		if diff := cmp.Diff(any(c.want), adaptToHosts(spec, func(string, ...any) {})); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
 func TestFromObjectsRefuses(t *testing.T) {
 	without := func(kind string) func(*testing.T, []*unstructured.Unstructured) []*unstructured.Unstructured {
 		return func(_ *testing.T, objects []*unstructured.Unstructured) []*unstructured.Unstructured {
