@@ -27,15 +27,15 @@ type realLab struct {
 	programs setup.HostPrograms
 }
 
-// configureReal has a plane start without simulated infrastructure, and without a network of its own: its
-// managers connect to the hosts.
+// configureReal has a plane start without simulated infrastructure, and without a network of its
+// own: its managers connect to the hosts.
 func configureReal(config *devplane.Config) {
 	config.Isolation = devplane.IsolationNone
 	config.Without = append(config.Without, devplane.InMemoryManager)
 }
 
-// hostsFolder is the folder of the programs that the hosts of a state directory run. It is not in the
-// state directory, because users of hosts that are not root read it.
+// hostsFolder is the folder of the programs that the hosts of a state directory run. It is not in
+// the state directory, because users of hosts that are not root read it.
 func hostsFolder(stateDir string) (string, error) {
 	path, err := filepath.Abs(stateDir)
 	if err != nil {
@@ -49,8 +49,8 @@ func hostsFolder(stateDir string) (string, error) {
 // client's journal.
 func workloadFolder(stateDir string) string { return filepath.Join(stateDir, "workload") }
 
-// removeReal removes what belongs to a real cluster of a state directory, apart from the plane. The plane
-// must not run.
+// removeReal removes what belongs to a real cluster of a state directory, apart from the plane. The
+// plane must not run.
 func removeReal(stateDir string) error {
 	hosts, err := hostsFolder(stateDir)
 	if err != nil {
@@ -63,16 +63,22 @@ func removeReal(stateDir string) error {
 }
 
 // buildReal builds what hosts run: the versions of the scenario's plan, the target last.
-func (o *labOptions) buildReal(ctx context.Context, s demo.Scenario, progress *progress) (realLab, error) {
+func (o *labOptions) buildReal(
+	ctx context.Context, s demo.Scenario, progress *progress,
+) (realLab, error) {
 	lab := realLab{labOptions: o, scenario: s}
 	if err := checkHosts(ctx); err != nil {
 		return lab, err
 	}
 	if _, err := devplane.Connect(ctx, o.stateDir); err == nil {
-		return lab, fmt.Errorf(`a cluster is running already; "windlass-lab down --state-dir %s" stops it`, o.stateDir)
+		return lab, fmt.Errorf(
+			`a cluster is running already; "windlass-lab down --state-dir %s" stops it`, o.stateDir,
+		)
 	}
 	if o.source == "" {
-		return lab, errors.New("there is no clone of the repository here to build Kubernetes from. Fix: name one with --source")
+		return lab, errors.New(
+			"there is no clone of the repository here to build from. Fix: name one with --source",
+		)
 	}
 	paths, err := o.programs()
 	if err != nil {
@@ -80,7 +86,9 @@ func (o *labOptions) buildReal(ctx context.Context, s demo.Scenario, progress *p
 	}
 	runtime := filepath.Join(filepath.Dir(paths.Lab), programs.Runtime)
 	if _, err := os.Stat(runtime); err != nil {
-		return lab, fmt.Errorf("the program %s is missing: %w. Fix: run \"make build\"", programs.Runtime, err)
+		return lab, fmt.Errorf(
+			"the program %s is missing: %w. Fix: run \"make build\"", programs.Runtime, err,
+		)
 	}
 	request, err := s.Request()
 	if err != nil {
@@ -100,9 +108,11 @@ func (o *labOptions) buildReal(ctx context.Context, s demo.Scenario, progress *p
 		return lab, err
 	}
 	began := time.Now()
-	lab.programs, err = setup.BuildHostPrograms(ctx, o.source, folder, runtime, versions, func(v version.Version) {
-		progress.report(devplane.Event{Step: v.String(), Message: "building Kubernetes " + v.String(), Elapsed: time.Since(began)})
-	})
+	report := func(v version.Version) {
+		what := "building Kubernetes " + v.String()
+		progress.report(devplane.Event{Step: what, Message: what, Elapsed: time.Since(began)})
+	}
+	lab.programs, err = setup.BuildHostPrograms(ctx, o.source, folder, runtime, versions, report)
 	return lab, err
 }
 
@@ -116,14 +126,18 @@ func (l realLab) addHosts(ctx context.Context, plane *devplane.Plane) (demo.Host
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return demo.HostOptions{}, fmt.Errorf("making the folder of the real cluster: %w", err)
 	}
-	hosts, err := setup.AddHostProvider(ctx, plane, l.stateDir, paths.Lab, l.programs.Arguments()...)
+	hosts, err := setup.AddHostProvider(
+		ctx, plane, l.stateDir, paths.Lab, l.programs.Arguments()...,
+	)
 	target := l.programs.Releases[len(l.programs.Releases)-1]
 	return demo.HostOptions{
-		Site: hosts, Mirror: l.programs.Mirror, Journal: filepath.Join(folder, "journal.jsonl"), Etcd: target.EtcdVersion(),
+		Site: hosts, Mirror: l.programs.Mirror,
+		Journal: filepath.Join(folder, "journal.jsonl"), Etcd: target.EtcdVersion(),
 	}, err
 }
 
-// writeKubeconfig writes the kubeconfig of the scenario's Cluster to its folder, and returns the path.
+// writeKubeconfig writes the kubeconfig of the scenario's Cluster to its folder, and returns the
+// path.
 func (l realLab) writeKubeconfig(ctx context.Context, plane *devplane.Plane) (string, error) {
 	c, err := setup.Connect(plane)
 	if err != nil {
@@ -146,7 +160,9 @@ func (l realLab) showKubeconfig(ctx context.Context, out io.Writer, plane *devpl
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(out, "\nThe cluster is still running:\n\n  kubectl --kubeconfig %s get nodes\n", path)
+	_, err = fmt.Fprintf(
+		out, "\nThe cluster is still running:\n\n  kubectl --kubeconfig %s get nodes\n", path,
+	)
 	return err
 }
 
@@ -179,9 +195,14 @@ func runUpReal(cmd *cobra.Command, opts *labOptions, config devplane.Config) err
 	path, err := lab.create(cmd, plane)
 	if err != nil {
 		// The cluster itself is up, and useful for finding out what is wrong.
-		return fmt.Errorf("%w\nThe management cluster is running. To stop it: %s down", err, labCommand(cmd))
+		return fmt.Errorf(
+			"%w\nThe management cluster is running. To stop it: %s down", err, labCommand(cmd),
+		)
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), realUsage, plane.KubeconfigPath(), path, labCommand(cmd), scenario.Namespace, scenario.Cluster.Name, scenario.Target)
+	_, err = fmt.Fprintf(
+		cmd.OutOrStdout(), realUsage, plane.KubeconfigPath(), path, labCommand(cmd),
+		scenario.Namespace, scenario.Cluster.Name, scenario.Target,
+	)
 	return err
 }
 
@@ -221,7 +242,9 @@ func (l realLab) create(cmd *cobra.Command, plane *devplane.Plane) (string, erro
 	}
 	watched, stopWatching := watchPlane(ctx, plane)
 	defer stopWatching()
-	if err := demo.Create(watched, demo.Options{Plane: plane, Programs: paths, Show: viewer, Now: time.Now, Hosts: hosts}, l.scenario); err != nil {
+	if err := demo.Create(watched, demo.Options{
+		Plane: plane, Programs: paths, Show: viewer, Now: time.Now, Hosts: hosts,
+	}, l.scenario); err != nil {
 		return "", err
 	}
 	return l.writeKubeconfig(ctx, plane)

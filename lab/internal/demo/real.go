@@ -11,8 +11,8 @@ import (
 
 // Real is what a Scenario adds where machines are hosts that run Kubernetes.
 type Real struct {
-	// Replaced are the MachineDeployment topologies whose machines are replaced; the control plane's name is
-	// empty. All others stay.
+	// Replaced are the MachineDeployment topologies whose machines are replaced; the control
+	// plane's name is empty. All others stay.
 	Replaced []string
 }
 
@@ -42,8 +42,8 @@ type RealMachine struct {
 	Kubelet string
 }
 
-// RealMember is a control plane machine: what its member of etcd and its API server returned when they
-// were asked directly.
+// RealMember is a control plane machine: what its member of etcd and its API server returned when
+// they were asked directly.
 type RealMember struct {
 	journal.Member
 	// APIServer is the version that the API server reports.

@@ -24,9 +24,9 @@ var (
 	ErrUnavailable = errors.New("the API is unavailable")
 )
 
-// ReportReal writes what was planned beside what happened, and what the parts of the cluster returned. It
-// returns ErrDiffers, ErrIdentity, ErrVersions, ErrLost and ErrUnavailable where reality is not what was
-// promised.
+// ReportReal writes what was planned beside what happened, and what the parts of the cluster
+// returned. It returns ErrDiffers, ErrIdentity, ErrVersions, ErrLost and ErrUnavailable where
+// reality is not what was promised.
 func ReportReal(w io.Writer, r Result) error {
 	var text strings.Builder
 	same, err := writeOperations(&text, r)
@@ -56,20 +56,24 @@ func ReportReal(w io.Writer, r Result) error {
 	return errors.Join(problems...)
 }
 
-// writeIdentities writes a line for each machine, and reports whether exactly the machines of replaced
-// groups are others than before.
+// writeIdentities writes a line for each machine, and reports whether exactly the machines of
+// replaced groups are others than before.
 func writeIdentities(text *strings.Builder, r *RealResult) bool {
 	text.WriteString("\nMachines and nodes before and after:\n\n")
 	table := tabwriter.NewWriter(text, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintln(table, "GROUP\tMACHINE\tMACHINE UID\tNODE UID\tAFTER")
 	holds, kept := len(r.Before) > 0 && len(r.Before) == len(r.After), 0
+	write := func(m RealMachine, state string) {
+		_, _ = fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n",
+			partName(m.Group), m.Name, short(string(m.UID)), short(string(m.Node)), state)
+	}
 	for _, before := range r.Before {
 		state, asPlanned := before.compare(find(r.After, before.Name))
 		holds = holds && asPlanned
 		if before.Kept && asPlanned {
 			kept++
 		}
-		_, _ = fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", partName(before.Group), before.Name, short(string(before.UID)), short(string(before.Node)), state)
+		write(before, state)
 	}
 	for _, after := range r.After {
 		if find(r.Before, after.Name).Name != "" {
@@ -79,17 +83,20 @@ func writeIdentities(text *strings.Builder, r *RealResult) bool {
 		if after.Kept {
 			state, holds = "CREATED", false
 		}
-		_, _ = fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", partName(after.Group), after.Name, short(string(after.UID)), short(string(after.Node)), state)
+		write(after, state)
 	}
 	_ = table.Flush() // It writes to a strings.Builder.
-	verdict := fmt.Sprintf("%d machines kept the UIDs of their Machine and their Node; the others were replaced, as planned.", kept)
+	verdict := fmt.Sprintf("%d machines kept the UIDs of their Machine and their Node; "+
+		"the others were replaced, as planned.", kept)
 	switch {
 	case !holds:
 		verdict = "The machines are NOT those that were planned."
 	case kept == 0:
 		verdict = "All machines were replaced, as planned."
 	case kept == len(r.Before):
-		verdict = fmt.Sprintf("All %d machines kept the UIDs of their Machine and their Node.", kept)
+		verdict = fmt.Sprintf(
+			"All %d machines kept the UIDs of their Machine and their Node.", kept,
+		)
 	}
 	fmt.Fprintf(text, "\n%s\n", verdict)
 	return holds
@@ -101,7 +108,9 @@ func (m RealMachine) compare(after RealMachine) (state string, asPlanned bool) {
 	case m.Kept && after.UID == "":
 		return "GONE", false
 	case m.Kept && (after.UID != m.UID || m.Node == "" || after.Node != m.Node):
-		return fmt.Sprintf("CHANGED: %s, %s", short(string(after.UID)), short(string(after.Node))), false
+		return fmt.Sprintf(
+			"CHANGED: %s, %s", short(string(after.UID)), short(string(after.Node)),
+		), false
 	case m.Kept:
 		return "the same", true
 	case after.UID == "":
@@ -130,20 +139,25 @@ func writeVersions(text *strings.Builder, r *RealResult) bool {
 	_ = table.Flush() // It writes to a strings.Builder.
 	verdict := fmt.Sprintf("All are at the target: Kubernetes %s with etcd %s.", target, r.Etcd)
 	if !holds {
-		verdict = fmt.Sprintf("NOT all are at the target: Kubernetes %s with etcd %s.", target, r.Etcd)
+		verdict = fmt.Sprintf(
+			"NOT all are at the target: Kubernetes %s with etcd %s.", target, r.Etcd,
+		)
 	}
 	fmt.Fprintf(text, "\n%s\n", verdict)
 	return holds
 }
 
 func findMember(members []RealMember, machine string) RealMember {
-	if i := slices.IndexFunc(members, func(m RealMember) bool { return m.Machine == machine }); i >= 0 {
-		return members[i]
+	for _, m := range members {
+		if m.Machine == machine {
+			return m
+		}
 	}
 	return RealMember{}
 }
 
-// writeLosses writes what members of etcd lack, and reports whether each has every acknowledged write.
+// writeLosses writes what members of etcd lack, and reports whether each has every acknowledged
+// write.
 func writeLosses(text *strings.Builder, r *RealResult) bool {
 	members := make([]journal.Member, 0, len(r.Members))
 	for _, m := range r.Members {
@@ -157,7 +171,8 @@ func writeLosses(text *strings.Builder, r *RealResult) bool {
 	if len(members) == 1 {
 		who = "The only member of etcd"
 	}
-	fmt.Fprintf(text, "\n%s returns all %d acknowledged writes.\n", who, len(journal.Acknowledged(r.Attempts)))
+	acknowledged := len(journal.Acknowledged(r.Attempts))
+	fmt.Fprintf(text, "\n%s returns all %d acknowledged writes.\n", who, acknowledged)
 	return true
 }
 
@@ -170,8 +185,8 @@ func writeAvailability(text *strings.Builder, attempts []journal.Attempt) bool {
 	for _, operation := range operations {
 		a := journal.Measure(attempts, operation)
 		holds = holds && a.Recovered()
-		_, _ = fmt.Fprintf(table, "%ss\t%d\t%d\t%d\t%s\t%s\t%s\n", operation, a.Succeeded, a.Failed, len(a.Outages),
-			seconds(a.Total()), seconds(a.Longest()), seconds(a.Slowest))
+		_, _ = fmt.Fprintf(table, "%ss\t%d\t%d\t%d\t%s\t%s\t%s\n",
+			operation, a.Succeeded, a.Failed, len(a.Outages), seconds(a.Total()), seconds(a.Longest()), seconds(a.Slowest))
 	}
 	_ = table.Flush() // It writes to a strings.Builder.
 	writeOutages(text, attempts)
@@ -191,7 +206,9 @@ func writeOutages(text *strings.Builder, attempts []journal.Attempt) {
 	var lines []string
 	for _, operation := range operations {
 		for _, o := range journal.Measure(attempts, operation).Outages {
-			lines = append(lines, fmt.Sprintf("%s\t%ss\t%s\t%.*s", clock(o.From.Sub(attempts[0].Began)), operation, seconds(o.Duration()), shownError, o.Error))
+			after := clock(o.From.Sub(attempts[0].Began))
+			lines = append(lines, fmt.Sprintf("%s\t%ss\t%s\t%.*s",
+				after, operation, seconds(o.Duration()), shownError, o.Error))
 		}
 	}
 	if len(lines) == 0 {
@@ -200,7 +217,9 @@ func writeOutages(text *strings.Builder, attempts []journal.Attempt) {
 	slices.Sort(lines)
 	text.WriteString("\n")
 	table := tabwriter.NewWriter(text, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintf(table, "AFTER\tOUTAGE OF\tLASTED\tFIRST ERROR\n%s\n", strings.Join(lines, "\n"))
+	_, _ = fmt.Fprintf(
+		table, "AFTER\tOUTAGE OF\tLASTED\tFIRST ERROR\n%s\n", strings.Join(lines, "\n"),
+	)
 	_ = table.Flush() // It writes to a strings.Builder.
 }
 

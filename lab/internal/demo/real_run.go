@@ -39,12 +39,17 @@ type HostOptions struct {
 	Etcd string
 }
 
-// prepareReal registers the updater of hosts, and has it keep all machines but those of replaced groups.
+// prepareReal registers the updater of hosts, and has it keep all machines but those of replaced
+// groups.
 func (r *runner) prepareReal(ctx context.Context) error {
-	kept := v1alpha1.UpdateTarget{ControlPlane: !slices.Contains(r.scenario.Real.Replaced, controlPlaneName)}
+	kept := v1alpha1.UpdateTarget{
+		ControlPlane: !slices.Contains(r.scenario.Real.Replaced, controlPlaneName),
+	}
 	for _, md := range r.scenario.Cluster.Spec.Topology.Workers.MachineDeployments {
 		if !slices.Contains(r.scenario.Real.Replaced, md.Name) {
-			kept.MachineDeployments = append(kept.MachineDeployments, v1alpha1.MachineDeploymentName(md.Name))
+			kept.MachineDeployments = append(
+				kept.MachineDeployments, v1alpha1.MachineDeploymentName(md.Name),
+			)
 		}
 	}
 	if !kept.ControlPlane && len(kept.MachineDeployments) == 0 {
@@ -96,15 +101,17 @@ func (r *runner) watchReal(ctx context.Context) (*realRun, error) {
 
 // Kubeconfig returns the kubeconfig of a scenario's Cluster. Its server is the load balancer.
 func Kubeconfig(ctx context.Context, c client.Client, s Scenario) ([]byte, error) {
-	data, err := kubeconfig.FromSecret(ctx, c, client.ObjectKey{Namespace: s.Namespace, Name: s.Cluster.Name})
+	data, err := kubeconfig.FromSecret(
+		ctx, c, client.ObjectKey{Namespace: s.Namespace, Name: s.Cluster.Name},
+	)
 	if err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig of Cluster %s: %w", s.Cluster.Name, err)
 	}
 	return data, nil
 }
 
-// finish stops the client. If the upgrade ended without an error, it reads the journal and asks each part
-// of the cluster.
+// finish stops the client. If the upgrade ended without an error, it reads the journal and asks
+// each part of the cluster.
 func (w *realRun) finish(ctx context.Context, upgradeErr error) error {
 	if err := errors.Join(upgradeErr, w.recorder.Stop(), w.file.Close()); err != nil {
 		return err
@@ -143,7 +150,8 @@ func (w *realRun) readMachines(ctx context.Context) ([]RealMachine, error) {
 		group := m.Labels[clusterv1.ClusterTopologyMachineDeploymentNameLabel]
 		node := byName[m.Status.NodeRef.Name]
 		list = append(list, RealMachine{
-			Identity: Identity{Group: group, Name: m.Name, UID: m.UID}, Kept: !slices.Contains(w.scenario.Real.Replaced, group),
+			Identity: Identity{Group: group, Name: m.Name, UID: m.UID},
+			Kept:     !slices.Contains(w.scenario.Real.Replaced, group),
 			Node: node.UID, Kubelet: node.Status.NodeInfo.KubeletVersion,
 		})
 	}
@@ -158,7 +166,9 @@ func (w *realRun) listMachines(ctx context.Context) ([]clusterv1.Machine, error)
 	}
 	slices.SortFunc(machines.Items, func(a, b clusterv1.Machine) int {
 		const group = clusterv1.ClusterTopologyMachineDeploymentNameLabel
-		return cmp.Or(strings.Compare(a.Labels[group], b.Labels[group]), strings.Compare(a.Name, b.Name))
+		return cmp.Or(
+			strings.Compare(a.Labels[group], b.Labels[group]), strings.Compare(a.Name, b.Name),
+		)
 	})
 	return machines.Items, nil
 }
@@ -217,7 +227,9 @@ func ShellOf(hosts *site.Client, m clusterv1.Machine) recorder.Shell {
 			return "", fmt.Errorf("asking the host of %s: %w", m.Name, err)
 		}
 		if result.Code != 0 {
-			return "", fmt.Errorf("asking the host of %s: exit status %d: %.300s", m.Name, result.Code, result.Output)
+			return "", fmt.Errorf(
+				"asking the host of %s: exit status %d: %.300s", m.Name, result.Code, result.Output,
+			)
 		}
 		return result.Output, nil
 	}

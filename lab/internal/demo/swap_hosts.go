@@ -14,9 +14,11 @@ import (
 // hostTemplate is the name of the templates of hosts that stand for the user's infrastructure.
 const hostTemplate = "hosts"
 
-// FromObjectsOnHosts is FromObjects with hosts in the place of the infrastructure, on which kubeadm makes a real
-// cluster. All machines are replaced.
-func FromObjectsOnHosts(objects []*unstructured.Unstructured, target version.Version) (Scenario, error) {
+// FromObjectsOnHosts is FromObjects with hosts in the place of the infrastructure, on which kubeadm
+// makes a real cluster. All machines are replaced.
+func FromObjectsOnHosts(
+	objects []*unstructured.Unstructured, target version.Version,
+) (Scenario, error) {
 	s, err := swap(objects, target, hostInfrastructure())
 	if err != nil {
 		return Scenario{}, err
@@ -30,7 +32,9 @@ func FromObjectsOnHosts(objects []*unstructured.Unstructured, target version.Ver
 
 func hostInfrastructure() infrastructure {
 	refer := func(kind string) clusterv1.ClusterClassTemplateReference {
-		return clusterv1.ClusterClassTemplateReference{APIVersion: hostsv1.GroupVersion.String(), Kind: kind, Name: hostTemplate}
+		return clusterv1.ClusterClassTemplateReference{
+			APIVersion: hostsv1.GroupVersion.String(), Kind: kind, Name: hostTemplate,
+		}
 	}
 	ofHosts := func(kind string) *unstructured.Unstructured {
 		t := template(hostsv1.GroupVersion.Group, kind, hostTemplate, map[string]any{})
@@ -38,10 +42,13 @@ func hostInfrastructure() infrastructure {
 		return t
 	}
 	return infrastructure{
-		what:    "infrastructure is on this machine: HostCluster and HostMachine",
-		cluster: refer("HostClusterTemplate"), controlPlane: refer("HostMachineTemplate"), worker: refer("HostMachineTemplate"),
-		templates: []*unstructured.Unstructured{ofHosts("HostClusterTemplate"), ofHosts("HostMachineTemplate"), plainTemplate()},
-		adapt:     adaptToHosts,
+		what: "infrastructure is on this machine: HostCluster and HostMachine",
+		cluster: refer("HostClusterTemplate"),
+		controlPlane: refer("HostMachineTemplate"), worker: refer("HostMachineTemplate"),
+		templates: []*unstructured.Unstructured{
+			ofHosts("HostClusterTemplate"), ofHosts("HostMachineTemplate"), plainTemplate(),
+		},
+		adapt: adaptToHosts,
 	}
 }
 
@@ -78,9 +85,10 @@ func adaptToHosts(spec any, notice func(format string, args ...any)) any {
 	case []any:
 		typed = slices.DeleteFunc(typed, func(item any) bool {
 			argument, _ := item.(map[string]any)
-			needsCloud := argument["name"] != nil && slices.Contains(cloudArguments, argument["name"])
+			name := argument["name"]
+			needsCloud := name != nil && slices.Contains(cloudArguments, name)
 			if needsCloud {
-				notice("the argument %v is left out: hosts are in no cloud", argument["name"])
+				notice("the argument %v is left out: hosts are in no cloud", name)
 			}
 			return needsCloud
 		})
@@ -102,8 +110,8 @@ func isEmpty(value any) bool {
 	return false
 }
 
-// setEmptied removes a field that has lost its content, because Cluster API refuses empty ones. It gives a
-// whole kubeadm config the default format.
+// setEmptied removes a field that has lost its content, because Cluster API refuses empty ones. It
+// gives a whole kubeadm config the default format.
 func setEmptied(object map[string]any, key string) {
 	if key == "spec" || key == "kubeadmConfigSpec" {
 		object[key] = map[string]any{"format": "cloud-config"}

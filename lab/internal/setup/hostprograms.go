@@ -21,11 +21,12 @@ type HostPrograms struct {
 	Runtime string
 }
 
-// BuildHostPrograms builds releases of Kubernetes in a clone of the repository, which takes minutes for
-// the first time, and lays them out in a folder, which must be on the machine's root file system.
-// runtime is the windlass-cri binary. building is called before each build.
+// BuildHostPrograms builds releases of Kubernetes in a clone of the repository, which takes minutes
+// for the first time, and lays them out in a folder, which must be on the machine's root file
+// system. runtime is the windlass-cri binary. building is called before each build.
 func BuildHostPrograms(
-	ctx context.Context, repository, folder, runtime string, versions []version.Version, building func(version.Version),
+	ctx context.Context, repository, folder, runtime string, versions []version.Version,
+	building func(version.Version),
 ) (HostPrograms, error) {
 	var p HostPrograms
 	for _, v := range versions {
@@ -69,7 +70,9 @@ func makeShared(folder string) error {
 		return fmt.Errorf("reading the file system of %s: %w", folder, err)
 	}
 	if root.Dev != is.Dev {
-		return fmt.Errorf("hosts do not see %s, because another file system is mounted there. Fix: unmount it", folder)
+		return fmt.Errorf(
+			"hosts do not see %s, because it is on another file system than /. Fix: unmount it", folder,
+		)
 	}
 	return nil
 }

@@ -1,5 +1,6 @@
-// Command forget removes keys from the database of an etcd member that does not run, as a faulty disk
-// could. Neither this member nor the others notice when it starts again, unless they compare themselves.
+// Command forget removes keys from the database of an etcd member that does not run, as a faulty
+// disk could. Neither this member nor the others notice when it starts again, unless they compare
+// themselves.
 //
 //	forget DATABASE PREFIX
 package main

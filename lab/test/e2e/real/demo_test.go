@@ -27,7 +27,9 @@ func TestDemo(t *testing.T) {
 	if n := len(regexp.MustCompile(`(?m)the same$`).FindAllString(output, -1)); n != 5 {
 		t.Errorf("%d machines are the same, want 5", n)
 	}
-	if n := len(regexp.MustCompile(`(?m)^\S+ +v1\.36\.3 +v1\.36\.3 +3\.`).FindAllString(output, -1)); n != 3 {
+	if n := len(
+		regexp.MustCompile(`(?m)^\S+ +v1\.36\.3 +v1\.36\.3 +3\.`).FindAllString(output, -1),
+	); n != 3 {
 		t.Errorf("%d control plane machines report the target, want 3", n)
 	}
 }
@@ -47,7 +49,8 @@ func TestRehearse(t *testing.T) {
 	)
 }
 
-// runLab runs windlass-lab, which must succeed and leave nothing running, and returns what it prints.
+// runLab runs windlass-lab, which must succeed and leave nothing running, and returns what it
+// prints.
 func runLab(t *testing.T, verb string, args ...string) string {
 	t.Helper()
 	if os.Getenv("WINDLASS_E2E") != "1" || os.Getenv("WINDLASS_LONG") != "1" {
@@ -61,7 +64,9 @@ func runLab(t *testing.T, verb string, args ...string) string {
 	if os.Getenv(programs.FolderVariable) == "" {
 		// windlass-lab looks for it in its own folder.
 		runtime := filepath.Join(filepath.Dir(paths.Lab), programs.Runtime)
-		if err := programs.Compile(t.Context(), "../../..", runtime, "./cmd/"+programs.Runtime); err != nil {
+		if err := programs.Compile(
+			t.Context(), "../../..", runtime, "./cmd/"+programs.Runtime,
+		); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -69,12 +74,16 @@ func runLab(t *testing.T, verb string, args ...string) string {
 	common := []string{"--windlass", paths.Windlass, "--source", repository, "--state-dir", state}
 	t.Cleanup(func() {
 		// Something runs only if the command was killed.
-		down := exec.CommandContext(context.WithoutCancel(t.Context()), paths.Lab, append([]string{"down"}, common...)...)
+		down := exec.CommandContext(
+			context.WithoutCancel(t.Context()), paths.Lab, append([]string{"down"}, common...)...,
+		)
 		if output, err := down.CombinedOutput(); err != nil {
 			t.Errorf("windlass-lab down: %v\n%s", err, output)
 		}
 	})
-	output, err := exec.CommandContext(t.Context(), paths.Lab, append(append([]string{verb}, common...), args...)...).CombinedOutput()
+	output, err := exec.CommandContext(
+		t.Context(), paths.Lab, append(append([]string{verb}, common...), args...)...,
+	).CombinedOutput()
 	t.Logf("windlass-lab %s %s\n%s", verb, strings.Join(args, " "), output)
 	if err != nil {
 		t.Fatal(err)

@@ -23,8 +23,8 @@ import (
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
-// TestJournal wipes one of three members of etcd without a trace, and expects the client's journal to show which
-// member lacks which writes.
+// TestJournal wipes one of three members of etcd without a trace, and expects the client's journal
+// to show which member lacks which writes.
 func TestJournal(t *testing.T) {
 	if os.Getenv("WINDLASS_LONG") != "1" {
 		t.Skip("set WINDLASS_LONG=1 to create a control plane of three machines for this test")
@@ -36,7 +36,9 @@ func TestJournal(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, p := start(t, nil, arguments...)
-	c := p.createReal(ctx, t, clusterManifest, shape{Name: "journal", Version: release.Version.String(), ControlPlanes: 3})
+	c := p.createReal(ctx, t, clusterManifest, shape{
+		Name: "journal", Version: release.Version.String(), ControlPlanes: 3,
+	})
 	c.await(ctx, t)
 	attempts := c.record(ctx, t)
 	members := c.askMembers(ctx, t)
@@ -47,14 +49,17 @@ func TestJournal(t *testing.T) {
 	c.wipe(ctx, t, wiped, forget)
 	members = c.askMembers(ctx, t)
 	problems := journal.Verify(attempts, members)
-	if len(problems) != 1 || !strings.Contains(problems[0], wiped) || !strings.Contains(problems[0], "missing (1 to ") {
+	found := strings.Join(problems, "\n")
+	if len(problems) != 1 || !strings.Contains(found, wiped) || !strings.Contains(found, "missing (1 to ") {
 		t.Errorf("after the member on %s was wiped: %q", wiped, problems)
 	}
 	var all []int
 	for _, write := range journal.Acknowledged(attempts) {
 		all = append(all, write.Number)
 	}
-	if diff := cmp.Diff(journal.Loss{Missing: all}, journal.Compare(attempts, members[1].Stored)); diff != "" {
+	if diff := cmp.Diff(
+		journal.Loss{Missing: all}, journal.Compare(attempts, members[1].Stored),
+	); diff != "" {
 		t.Errorf("the loss (-want +got):\n%s", diff)
 	}
 	c.delete(ctx, t)
@@ -63,7 +68,9 @@ func TestJournal(t *testing.T) {
 // record has a client write and read until there are enough writes, and returns its journal.
 func (c *realCluster) record(ctx context.Context, t *testing.T) []journal.Attempt {
 	t.Helper()
-	data, err := kubeconfig.FromSecret(ctx, c.client, client.ObjectKey{Namespace: c.Name, Name: c.Name})
+	data, err := kubeconfig.FromSecret(
+		ctx, c.client, client.ObjectKey{Namespace: c.Name, Name: c.Name},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +84,9 @@ func (c *realCluster) record(ctx context.Context, t *testing.T) []journal.Attemp
 	}
 	var file notifier
 	file.enough = make(chan struct{})
-	r := recorder.Start(ctx, recorder.Options{API: api, Journal: &file, Interval: 50 * time.Millisecond})
+	r := recorder.Start(
+		ctx, recorder.Options{API: api, Journal: &file, Interval: 50 * time.Millisecond},
+	)
 	select {
 	case <-file.enough:
 	case <-ctx.Done():
@@ -127,12 +136,15 @@ func (c *realCluster) askMembers(ctx context.Context, t *testing.T) []journal.Me
 	return members
 }
 
-// wipe removes the client's objects from the member of etcd on a machine. etcd compares itself with the other
-// members when it starts, as kubeadm configures it, and would not start; the script turns that off.
+// wipe removes the client's objects from the member of etcd on a machine. etcd compares itself with
+// the other members when it starts, as kubeadm configures it, and would not start; the script turns
+// that off.
 func (c *realCluster) wipe(ctx context.Context, t *testing.T, machine, forget string) {
 	t.Helper()
 	var wiped clusterv1.Machine
-	if err := c.client.Get(ctx, client.ObjectKey{Namespace: c.Name, Name: machine}, &wiped); err != nil {
+	if err := c.client.Get(
+		ctx, client.ObjectKey{Namespace: c.Name, Name: machine}, &wiped,
+	); err != nil {
 		t.Fatal(err)
 	}
 	script := `set -euo pipefail
