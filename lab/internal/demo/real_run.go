@@ -152,7 +152,7 @@ func (w *realRun) readMachines(ctx context.Context) ([]RealMachine, error) {
 		list = append(list, RealMachine{
 			Identity: Identity{Group: group, Name: m.Name, UID: m.UID},
 			Kept:     !slices.Contains(w.scenario.Real.Replaced, group),
-			Node: node.UID, Kubelet: node.Status.NodeInfo.KubeletVersion,
+			Node:     node.UID, Kubelet: node.Status.NodeInfo.KubeletVersion,
 		})
 	}
 	return list, nil

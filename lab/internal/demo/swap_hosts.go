@@ -42,8 +42,8 @@ func hostInfrastructure() infrastructure {
 		return t
 	}
 	return infrastructure{
-		what: "infrastructure is on this machine: HostCluster and HostMachine",
-		cluster: refer("HostClusterTemplate"),
+		what:         "infrastructure is on this machine: HostCluster and HostMachine",
+		cluster:      refer("HostClusterTemplate"),
 		controlPlane: refer("HostMachineTemplate"), worker: refer("HostMachineTemplate"),
 		templates: []*unstructured.Unstructured{
 			ofHosts("HostClusterTemplate"), ofHosts("HostMachineTemplate"), plainTemplate(),
