@@ -49,6 +49,10 @@ demo: build ## Build, start a management cluster on this machine, and upgrade a 
 demo-in-place: build ## The same upgrade with machines that stay: two updaters change them in place.
 	bin/windlass-lab demo --in-place --engine $(ENGINE)
 
+.PHONY: demo-real
+demo-real: build host-tools ## Upgrade a real cluster in place on Linux hosts of this machine: kubeadm, etcd, API servers (needs root).
+	bin/windlass-lab demo --real --engine $(ENGINE)
+
 .PHONY: host
 host: build host-tools ## Start a Linux host with sshd on this machine, to try `windlass updater kubeadm run` on (needs root). It runs until ^C.
 	bin/windlass-lab host

@@ -30,6 +30,7 @@ type demoOptions struct {
 	files   []string
 	target  string
 	inPlace bool
+	real    bool
 	engine  engineFlag
 	keep    bool
 	timeout time.Duration
@@ -48,15 +49,23 @@ The cluster begins at v1.29, with 3 control plane machines and three MachineDepl
 others. It goes to ` + demo.DefaultTarget().String() + `. With --in-place no machine is replaced: two simulated updaters each change a part of the
 machines where they run. Then the demo tries a change that no updater covers, and the deletion of a machine. Both are refused.
 
+With --real the cluster is real: kubeadm makes 3 control plane machines with etcd and two MachineDeployments of Linux hosts on this
+machine, at v1.35. The demo upgrades the control plane and one MachineDeployment in place to ` + demo.DefaultRealTarget().String() + `, and replaces the
+other one. A client reads and writes meanwhile. At the end, each member of etcd is asked for every write that was acknowledged. This
+needs root and Linux.
+
 With --engine windlass, "windlass manager" replaces Cluster API's core manager.`,
 		Example: `  windlass-lab demo
   windlass-lab demo --in-place
+  windlass-lab demo --real
   windlass-lab demo --engine windlass
   windlass-lab demo --keep   # and look at it afterwards with kubectl`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
 	cmd.Flags().BoolVar(&o.inPlace, "in-place", false, "update machines in place instead of replacing them")
+	cmd.Flags().BoolVar(&o.real, "real", false, "upgrade a real cluster on Linux hosts of this machine")
+	cmd.MarkFlagsMutuallyExclusive("in-place", "real")
 	o.addFlags(cmd.Flags(), "version to upgrade to (default: "+demo.DefaultTarget().String()+")")
 	return cmd
 }
@@ -67,13 +76,18 @@ func newRehearseCommand(lab *labOptions) *cobra.Command {
 		Use:   "rehearse -f FILE... --to VERSION",
 		Short: "Upgrade your own ClusterClass and Cluster with simulated machines",
 		Long: `Do what "windlass-lab demo" does, with your own ClusterClass, its templates and your Cluster. In-memory machines replace
-their infrastructure. The command lists what it changes or omits for that.`,
-		Example: `  windlass-lab rehearse -f clusterclass.yaml -f cluster.yaml --to v1.33.6`,
-		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
+their infrastructure. The command lists what it changes or omits for that.
+
+With --real, Linux hosts on this machine replace the infrastructure, and kubeadm makes real control planes and workers of them, as
+"windlass-lab demo --real" does. All machines are replaced. The Cluster must begin at a version that the lab builds.`,
+		Example: `  windlass-lab rehearse -f clusterclass.yaml -f cluster.yaml --to v1.33.6
+  windlass-lab rehearse --real -f clusterclass.yaml -f cluster.yaml --to v1.36.3`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
 	cmd.Flags().StringArrayVarP(&o.files, "filename", "f", nil, "file or folder with the ClusterClass, its templates, the Cluster, "+
 		`and an UpgradeGraph if the class needs one; "-" for stdin`)
+	cmd.Flags().BoolVar(&o.real, "real", false, "use Linux hosts of this machine in place of in-memory machines")
 	o.addFlags(cmd.Flags(), "version to upgrade to")
 	for _, name := range []string{"filename", "to"} {
 		if err := cmd.MarkFlagRequired(name); err != nil {
@@ -112,11 +126,11 @@ func (o *demoOptions) run(cmd *cobra.Command) error {
 			return err
 		}
 	}
-	plane, err := o.startPlane(cmd)
+	plane, lab, err := o.startPlane(cmd, scenario)
 	if err != nil {
 		return err
 	}
-	return o.finish(cmd, plane, o.upgrade(cmd.Context(), out, plane, scenario))
+	return o.finish(cmd, plane, lab, o.upgrade(cmd.Context(), out, plane, lab))
 }
 
 // scenario reads everything that can be wrong with the input before anything is started.
@@ -134,11 +148,17 @@ func (o *demoOptions) scenario(stdin io.Reader) (demo.Scenario, error) {
 		if err != nil {
 			return demo.Scenario{}, err
 		}
+		if o.real {
+			return demo.FromObjectsOnHosts(objects, target)
+		}
 		return demo.FromObjects(objects, target)
 	}
 	read := demo.Default
-	if o.inPlace {
+	switch {
+	case o.inPlace:
 		read = demo.DefaultInPlace
+	case o.real:
+		read = demo.DefaultReal
 	}
 	scenario, err := read()
 	if err != nil {
@@ -166,25 +186,34 @@ func checkScenario(s demo.Scenario) error {
 	return err
 }
 
-func (o *demoOptions) startPlane(cmd *cobra.Command) (*devplane.Plane, error) {
+// startPlane builds what the scenario needs, and starts the management cluster.
+func (o *demoOptions) startPlane(cmd *cobra.Command, scenario demo.Scenario) (*devplane.Plane, realLab, error) {
 	progress := newProgress(cmd.ErrOrStderr())
 	defer progress.close()
 	config := devplane.Config{StateDir: o.lab.stateDir, AssetsDir: o.lab.assetsDir, Detached: o.keep, Progress: progress.report}
+	lab := realLab{labOptions: o.lab, scenario: scenario}
 	if err := o.engine.configure(&config, o.lab); err != nil {
-		return nil, err
+		return nil, lab, err
+	}
+	if o.real {
+		configureReal(&config)
+		var err error
+		if lab, err = o.lab.buildReal(cmd.Context(), scenario, progress); err != nil {
+			return nil, lab, err
+		}
 	}
 	if err := buildPlane(cmd.Context(), o.lab, progress); err != nil {
-		return nil, err
+		return nil, lab, err
 	}
 	plane, err := devplane.Start(cmd.Context(), config)
 	if running := (*devplane.RunningError)(nil); errors.As(err, &running) {
-		return nil, fmt.Errorf(`%w; "windlass-lab down --state-dir %s" stops it`, err, o.lab.stateDir)
+		err = fmt.Errorf(`%w; "windlass-lab down --state-dir %s" stops it`, err, o.lab.stateDir)
 	}
-	return plane, err
+	return plane, lab, err
 }
 
 // upgrade runs the scenario and reports.
-func (o *demoOptions) upgrade(ctx context.Context, out io.Writer, plane *devplane.Plane, scenario demo.Scenario) error {
+func (o *demoOptions) upgrade(ctx context.Context, out io.Writer, plane *devplane.Plane, lab realLab) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("it took longer than --timeout %s", o.timeout))
 	defer cancel()
 	paths, err := o.lab.programs()
@@ -195,7 +224,14 @@ func (o *demoOptions) upgrade(ctx context.Context, out io.Writer, plane *devplan
 	defer closeViewer()
 	failed, stopWatching := watchPlane(ctx, plane)
 	defer stopWatching()
-	result, err := demo.Run(failed, demo.Options{Plane: plane, Programs: paths, Plan: o.plan, Show: viewer, Now: time.Now}, scenario)
+	options := demo.Options{Plane: plane, Programs: paths, Plan: o.plan, Show: viewer, Now: time.Now}
+	if o.real {
+		viewer.Phase("Starting the infrastructure provider")
+		if options.Hosts, err = lab.addHosts(failed, plane); err != nil {
+			return err
+		}
+	}
+	result, err := demo.Run(failed, options, lab.scenario)
 	closeViewer()
 	if err == nil {
 		return report(out, result)
@@ -215,7 +251,10 @@ func (o *demoOptions) upgrade(ctx context.Context, out io.Writer, plane *devplan
 
 // report writes what an upgrade that ended has shown.
 func report(out io.Writer, result demo.Result) error {
-	if result.InPlace != nil {
+	switch {
+	case result.Real != nil:
+		return demo.ReportReal(out, result)
+	case result.InPlace != nil:
 		return demo.ReportInPlace(out, result)
 	}
 	return demo.Report(out, result)
@@ -232,8 +271,11 @@ func watchPlane(ctx context.Context, plane *devplane.Plane) (context.Context, co
 }
 
 // finish stops the plane, or says where it is. Logs stay when something went wrong.
-func (o *demoOptions) finish(cmd *cobra.Command, plane *devplane.Plane, err error) error {
+func (o *demoOptions) finish(cmd *cobra.Command, plane *devplane.Plane, lab realLab, err error) error {
 	out := cmd.OutOrStdout()
+	if o.keep && o.real {
+		err = errors.Join(err, lab.showKubeconfig(context.WithoutCancel(cmd.Context()), out, plane))
+	}
 	if o.keep {
 		_, printErr := fmt.Fprintf(out, "\nThe management cluster is still running:\n\n  export KUBECONFIG=%s\n  kubectl get clusters,machines -A\n  windlass-lab down --state-dir %s\n",
 			plane.KubeconfigPath(), o.lab.stateDir)
@@ -244,10 +286,10 @@ func (o *demoOptions) finish(cmd *cobra.Command, plane *devplane.Plane, err erro
 		return errors.Join(err, stopErr)
 	}
 	if err == nil {
-		return devplane.RemoveState(o.lab.stateDir)
+		return removeAll(o.lab.stateDir)
 	}
 	if cmd.Context().Err() != nil {
-		return errors.Join(errors.New("stopped; nothing is left running"), devplane.RemoveState(o.lab.stateDir))
+		return errors.Join(errors.New("stopped; nothing is left running"), removeAll(o.lab.stateDir))
 	}
 	return fmt.Errorf("%w\nThe logs of all parts are in %s", err, filepath.Join(o.lab.stateDir, "logs"))
 }

@@ -30,6 +30,12 @@ func addHostCommand(root *cobra.Command) {
 	root.AddCommand(newHostCommand(), newSiteCommand(), newProviderCommand())
 }
 
+// checkHosts reports what is missing on this machine to run hosts.
+func checkHosts(ctx context.Context) error {
+	session := hosts.NewSession(ctx)
+	return session.Do(func() error { hosts.Require(session); return nil })
+}
+
 func newHostCommand() *cobra.Command {
 	var o hostOptions
 	cmd := &cobra.Command{

@@ -111,15 +111,19 @@ func buildPlane(ctx context.Context, opts *labOptions, progress *progress) error
 
 func newUpCommand(opts *labOptions) *cobra.Command {
 	var config devplane.Config
-	var extension bool
+	var extension, withHosts bool
 	var engine engineFlag
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Build and start the cluster",
 		Long: `Build what is out of date and start the cluster. It runs until "windlass-lab down".
 
-Every "up" begins with an empty cluster; "up" while it runs changes nothing.`,
+Every "up" begins with an empty cluster; "up" while it runs changes nothing.
+
+With --real it also creates a workload cluster with real control planes: kubeadm, etcd and API servers run on Linux hosts on this
+machine. This needs root and Linux. The first start compiles two minors of Kubernetes.`,
 		Example: `  windlass-lab up
+  windlass-lab up --real
   export KUBECONFIG=$PWD/.windlass/lab/kubeconfig
   kubectl get clusters -A`,
 		Args: cobra.NoArgs,
@@ -134,16 +138,22 @@ Every "up" begins with an empty cluster; "up" while it runs changes nothing.`,
 			if err := engine.configure(&config, opts); err != nil {
 				return err
 			}
+			if withHosts {
+				return runUpReal(cmd, opts, config)
+			}
 			return runUp(cmd, opts, config, extension)
 		},
 	}
 	fs := cmd.Flags()
+	fs.BoolVar(&withHosts, "real", false, "use Linux hosts in place of in-memory infrastructure, and create a real cluster on them")
 	fs.BoolVar(&extension, "extension", true, "run the extension in the cluster's network, register it with Cluster API, and its guard with the API server")
 	engine.add(fs)
 	fs.Uint16Var(&config.Port, "port", 0, "port on 127.0.0.1 for the API server (default: any free one)")
 	fs.IntVar(&config.LogLevel, "log-level", 2, "log level of the managers")
 	fs.DurationVar(&config.StartTimeout, "timeout", devplane.DefaultStartTimeout, "how long the start may take, once built")
 	fs.StringSliceVar(&config.Without, "without", nil, "managers not to start: "+fmt.Sprint(devplane.StockManagers()))
+	cmd.MarkFlagsMutuallyExclusive("real", "extension")
+	cmd.MarkFlagsMutuallyExclusive("real", "without")
 	return cmd
 }
 
@@ -285,11 +295,16 @@ func runDown(ctx context.Context, stateDir string, out io.Writer) error {
 			return err
 		}
 	}
-	if err := devplane.RemoveState(stateDir); err != nil {
+	if err := removeAll(stateDir); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintln(out, message)
 	return err
+}
+
+// removeAll removes what a plane that does not run has left.
+func removeAll(stateDir string) error {
+	return errors.Join(removeReal(stateDir), devplane.RemoveState(stateDir))
 }
 
 // whatIsThere tells a path that was mistyped from a cluster that has been stopped.

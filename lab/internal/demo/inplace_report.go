@@ -22,16 +22,10 @@ var ErrUncounted = errors.New("the updates in place are not those that were plan
 // have cost. It returns ErrDiffers, ErrReplaced and ErrUncounted where reality is not what was promised.
 func ReportInPlace(w io.Writer, r Result) error {
 	var text strings.Builder
-	text.WriteString("\nPlanned, and observed on the API server's objects:\n\n")
-	same, err := view.WriteComparison(&text, screen, r.Planned.Operations, r.Observed)
+	same, err := writeOperations(&text, r)
 	if err != nil {
 		return err
 	}
-	verdict := "The observed operations are the planned ones."
-	if !same {
-		verdict = "The observed operations are NOT the planned ones."
-	}
-	fmt.Fprintf(&text, "\n%s\n", verdict)
 	kept := writeMachines(&text, *r.InPlace)
 	expected := machineUpdates(r.Observed, countGroup(r.InPlace.Before, controlPlaneName), r.WorkerReplicas)
 	counted := expected == len(r.InPlace.Updates)
@@ -50,6 +44,20 @@ func ReportInPlace(w io.Writer, r Result) error {
 		problems = append(problems, ErrUncounted)
 	}
 	return errors.Join(problems...)
+}
+
+// writeOperations writes what was planned beside what happened, and reports whether they are the same.
+func writeOperations(text *strings.Builder, r Result) (same bool, err error) {
+	text.WriteString("\nPlanned, and observed on the API server's objects:\n\n")
+	if same, err = view.WriteComparison(text, screen, r.Planned.Operations, r.Observed); err != nil {
+		return false, err
+	}
+	verdict := "The observed operations are the planned ones."
+	if !same {
+		verdict = "The observed operations are NOT the planned ones."
+	}
+	fmt.Fprintf(text, "\n%s\n", verdict)
+	return same, nil
 }
 
 func countGroup(machines []Identity, group string) int {

@@ -30,6 +30,8 @@ type Options struct {
 	Show Viewer
 	// Now is the clock by which durations are reported.
 	Now func() time.Time
+	// Hosts are what a real cluster needs; a Scenario without one ignores it.
+	Hosts HostOptions
 }
 
 // Viewer shows a run. Durations count from the beginning of Run.
@@ -60,6 +62,8 @@ type Result struct {
 	Finished bool
 	// InPlace is nil where machines were replaced.
 	InPlace *InPlaceResult
+	// Real is nil where machines were simulated.
+	Real *RealResult
 }
 
 // StuckError says that an upgrade did not get on.
@@ -81,41 +85,72 @@ func (e *StuckError) Error() string {
 
 func (e *StuckError) Unwrap() error { return e.Err }
 
-// Run registers the extension, brings the scenario's Cluster to where the upgrade begins, plans, upgrades, and returns
-// what it saw. ctx bounds it.
+// Run creates the scenario's Cluster as Create does, plans, upgrades, and returns what it saw. ctx bounds it.
 func Run(ctx context.Context, o Options, s Scenario) (Result, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	r, err := newRunner(o, s)
+	r, err := create(ctx, o, s)
 	if err != nil {
 		return Result{}, err
+	}
+	return r.upgrade(ctx)
+}
+
+// Create registers the extension, and brings the scenario's Cluster to where its upgrade begins. Options.Plan
+// is not used. ctx bounds it.
+func Create(ctx context.Context, o Options, s Scenario) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	_, err := create(ctx, o, s)
+	return err
+}
+
+// create returns a runner that follows the Cluster until ctx ends.
+func create(ctx context.Context, o Options, s Scenario) (*runner, error) {
+	r, err := newRunner(o, s)
+	if err != nil {
+		return nil, err
 	}
 	o.Show.Phase("Starting the extension")
 	if err := setup.Register(ctx, o.Plane, o.Programs.Windlass); err != nil {
-		return Result{}, err
+		return nil, err
 	}
-	if s.InPlace != nil {
-		if err := r.prepareInPlace(ctx); err != nil {
-			return Result{}, err
-		}
-	}
-	if err := setup.ApplyAll(ctx, r.client, r.scenario.Namespace, r.scenario.Objects); err != nil {
-		return Result{}, err
+	if err := r.prepare(ctx); err != nil {
+		return nil, err
 	}
 	if r.history, err = history.Follow(ctx, r.config, r.client.Scheme()); err != nil {
-		return Result{}, err
+		return nil, err
 	}
 	stages, err := s.computeStages()
 	if err != nil {
-		return Result{}, err
+		return nil, err
 	}
 	for _, stage := range stages {
 		o.Show.Phase(stage.what)
 		if err := r.reach(ctx, stage); err != nil {
-			return Result{}, err
+			return nil, err
 		}
 	}
-	return r.upgrade(ctx)
+	if s.Real != nil {
+		err = setup.WriteHostLogins(ctx, r.Plane, r.Hosts.Site, r.key())
+	}
+	return r, err
+}
+
+// prepare registers updaters, and applies all objects but the Cluster.
+func (r *runner) prepare(ctx context.Context) error {
+	if r.scenario.InPlace != nil {
+		if err := r.prepareInPlace(ctx); err != nil {
+			return err
+		}
+	}
+	if err := setup.ApplyAll(ctx, r.client, r.scenario.Namespace, r.scenario.Objects); err != nil {
+		return err
+	}
+	if r.scenario.Real != nil {
+		return r.prepareReal(ctx)
+	}
+	return nil
 }
 
 type runner struct {
@@ -205,6 +240,13 @@ func (r *runner) upgrade(ctx context.Context) (Result, error) {
 		kept = r.watchMachines(first, before)
 		result.InPlace = kept.result
 	}
+	var client *realRun
+	if r.scenario.Real != nil {
+		if client, err = r.watchReal(ctx); err != nil {
+			return result, err
+		}
+		result.Real = client.result
+	}
 	r.earlier = len(r.history.Changes(r.key()))
 	started := r.Now()
 	what := fmt.Sprintf("Upgrading Cluster %s to %s", r.scenario.Cluster.Name, r.scenario.Target)
@@ -219,6 +261,9 @@ func (r *runner) upgrade(ctx context.Context) (Result, error) {
 	result.Finished = err == nil
 	if result.Finished && kept != nil {
 		err = kept.keep(ctx)
+	}
+	if client != nil {
+		err = client.finish(ctx, err)
 	}
 	return result, err
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
-//go:embed manifests/*.yaml manifests/inplace/*.yaml
+//go:embed manifests/*.yaml manifests/inplace/*.yaml manifests/real/*.yaml
 var manifests embed.FS
 
 // Scenario is a cluster, and the upgrade that the demo puts it through.
@@ -40,6 +40,8 @@ type Scenario struct {
 	Notices []string
 	// InPlace is set where machines are updated in place; nil where they are replaced.
 	InPlace *InPlace
+	// Real is set where machines are hosts; nil where they are simulated.
+	Real *Real
 }
 
 // DefaultTarget is where the default scenario goes, four minors up.

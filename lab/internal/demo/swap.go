@@ -39,10 +39,32 @@ const (
 // FromObjects makes a scenario from a ClusterClass, its templates and a Cluster, and swaps their infrastructure for
 // in-memory machines. What had to be changed or left out for that is in Scenario.Notices. Objects are not changed.
 func FromObjects(objects []*unstructured.Unstructured, target version.Version) (Scenario, error) {
+	return swap(objects, target, simulatedInfrastructure())
+}
+
+// infrastructure is what takes the place of the user's.
+type infrastructure struct {
+	// what says so in a notice.
+	what                          string
+	cluster, controlPlane, worker clusterv1.ClusterClassTemplateReference
+	templates                     []*unstructured.Unstructured
+	// adapt changes the spec of a kubeadm template so that it works there; nil if every spec does.
+	adapt func(spec any, notice func(format string, args ...any)) any
+}
+
+func simulatedInfrastructure() infrastructure {
+	return infrastructure{
+		what:    "infrastructure is simulated: DevCluster and DevMachine",
+		cluster: reference(infrastructureGroup, "DevClusterTemplate", simulatedCluster), controlPlane: reference(infrastructureGroup, "DevMachineTemplate", simulatedControlPlane),
+		worker: reference(infrastructureGroup, "DevMachineTemplate", simulatedWorker), templates: simulatedTemplates(),
+	}
+}
+
+func swap(objects []*unstructured.Unstructured, target version.Version, to infrastructure) (Scenario, error) {
 	if target.IsZero() {
 		return Scenario{}, errors.New("the version to upgrade to is missing: say it with --to")
 	}
-	s := &swapper{scenario: Scenario{Target: target}}
+	s := &swapper{scenario: Scenario{Target: target}, to: to}
 	for _, read := range []func([]*unstructured.Unstructured) error{s.readCluster, s.readClass, s.readGraphs} {
 		if err := read(objects); err != nil {
 			return Scenario{}, err
@@ -61,6 +83,7 @@ func FromObjects(objects []*unstructured.Unstructured, target version.Version) (
 
 type swapper struct {
 	scenario Scenario
+	to       infrastructure
 	class    *clusterv1.ClusterClass
 	graphs   []*unstructured.Unstructured
 	// templates are the user's that are used as they are.
@@ -178,7 +201,7 @@ func (s *swapper) cleanCluster() {
 	}
 	c.Spec.Paused = nil
 	if n := len(c.Spec.Topology.Workers.MachinePools); n > 0 {
-		s.notice("MachinePools (%d of them) are left out: in-memory infrastructure has none", n)
+		s.notice("MachinePools (%d of them) are left out: the lab upgrades none here", n)
 		c.Spec.Topology.Workers.MachinePools = nil
 	}
 	s.class.Spec.Workers.MachinePools = nil
@@ -189,10 +212,10 @@ func (s *swapper) cleanCluster() {
 // swapTemplates points the class to in-memory infrastructure, and keeps the kubeadm templates.
 func (s *swapper) swapTemplates(objects []*unstructured.Unstructured) error {
 	spec := &s.class.Spec
-	s.notice("infrastructure is simulated: DevCluster and DevMachine stand for %s and %s",
+	s.notice("%s stand for %s and %s", s.to.what,
 		strings.TrimSuffix(spec.Infrastructure.TemplateRef.Kind, "Template"), strings.TrimSuffix(spec.ControlPlane.MachineInfrastructure.TemplateRef.Kind, "Template"))
-	spec.Infrastructure.TemplateRef = reference(infrastructureGroup, "DevClusterTemplate", simulatedCluster)
-	spec.ControlPlane.MachineInfrastructure.TemplateRef = reference(infrastructureGroup, "DevMachineTemplate", simulatedControlPlane)
+	spec.Infrastructure.TemplateRef = s.to.cluster
+	spec.ControlPlane.MachineInfrastructure.TemplateRef = s.to.controlPlane
 	if kind := spec.ControlPlane.TemplateRef.Kind; kind != "KubeadmControlPlaneTemplate" {
 		return fmt.Errorf("ClusterClass %s has control planes of kind %s: the demo runs KubeadmControlPlaneTemplate only", s.class.Name, kind)
 	}
@@ -202,7 +225,7 @@ func (s *swapper) swapTemplates(objects []*unstructured.Unstructured) error {
 	s.dropRemediation(&spec.ControlPlane.HealthCheck.Remediation.TemplateRef)
 	for i := range spec.Workers.MachineDeployments {
 		md := &spec.Workers.MachineDeployments[i]
-		md.Infrastructure.TemplateRef = reference(infrastructureGroup, "DevMachineTemplate", simulatedWorker)
+		md.Infrastructure.TemplateRef = s.to.worker
 		s.dropRemediation(&md.HealthCheck.Remediation.TemplateRef)
 		if ref := md.Bootstrap.TemplateRef; ref.Kind != "KubeadmConfigTemplate" {
 			s.notice("bootstrap by %s is replaced by kubeadm's", ref.Kind)
@@ -243,7 +266,11 @@ func (s *swapper) keepTemplate(objects []*unstructured.Unstructured, group, kind
 		kept.SetGroupVersionKind(o.GroupVersionKind())
 		kept.SetName(name)
 		if spec, found := o.DeepCopy().Object["spec"]; found {
-			kept.Object["spec"] = s.dropFilesFromSecrets(spec)
+			spec = s.dropFilesFromSecrets(spec)
+			if s.to.adapt != nil {
+				spec = s.to.adapt(spec, s.notice)
+			}
+			kept.Object["spec"] = spec
 		}
 		s.templates = append(s.templates, kept)
 		return nil
@@ -326,20 +353,27 @@ func (s *swapper) finish() error {
 		clean.SetName(g.GetName())
 		s.scenario.Objects = append(s.scenario.Objects, clean)
 	}
-	s.scenario.Objects = append(s.scenario.Objects, simulatedTemplates()...)
+	s.scenario.Objects = append(s.scenario.Objects, s.to.templates...)
 	s.scenario.Objects = append(s.scenario.Objects, s.templates...)
 	s.scenario.Objects = append(s.scenario.Objects, class)
 	return nil
 }
 
+// template is one of Cluster API's present version.
+func template(group, kind, name string, spec map[string]any) *unstructured.Unstructured {
+	t := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"template": map[string]any{"spec": spec}}}}
+	t.SetGroupVersionKind(schema.GroupVersionKind{Group: group, Version: clusterv1.GroupVersion.Version, Kind: kind})
+	t.SetName(name)
+	return t
+}
+
+// plainTemplate is the bootstrap of workers whose own does not use kubeadm.
+func plainTemplate() *unstructured.Unstructured {
+	return template(bootstrapGroup, "KubeadmConfigTemplate", plainBootstrap, map[string]any{"format": "cloud-config"})
+}
+
 // simulatedTemplates are in-memory machines that come up as fast as the provider can.
 func simulatedTemplates() []*unstructured.Unstructured {
-	template := func(group, kind, name string, spec map[string]any) *unstructured.Unstructured {
-		t := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"template": map[string]any{"spec": spec}}}}
-		t.SetGroupVersionKind(schema.GroupVersionKind{Group: group, Version: clusterv1.GroupVersion.Version, Kind: kind})
-		t.SetName(name)
-		return t
-	}
 	inMemory := func(parts ...string) map[string]any {
 		backend := map[string]any{}
 		for _, part := range parts {
@@ -351,6 +385,6 @@ func simulatedTemplates() []*unstructured.Unstructured {
 		template(infrastructureGroup, "DevClusterTemplate", simulatedCluster, inMemory()),
 		template(infrastructureGroup, "DevMachineTemplate", simulatedControlPlane, inMemory("vm", "node", "apiServer", "etcd")),
 		template(infrastructureGroup, "DevMachineTemplate", simulatedWorker, inMemory("vm", "node")),
-		template(bootstrapGroup, "KubeadmConfigTemplate", plainBootstrap, map[string]any{"format": "cloud-config"}),
+		plainTemplate(),
 	}
 }

@@ -68,6 +68,81 @@ func TestFromObjects(t *testing.T) {
 	}
 }
 
+func TestFromObjectsOnHosts(t *testing.T) {
+	objects := userObjects(t)
+	for _, o := range objects {
+		if o.GetKind() != "KubeadmConfigTemplate" {
+			continue
+		}
+		config := map[string]any{
+			"format": "ignition", "ntp": map[string]any{"enabled": true}, "preKubeadmCommands": []any{"apt-get update"},
+			"joinConfiguration": map[string]any{"nodeRegistration": map[string]any{"kubeletExtraArgs": []any{
+				map[string]any{"name": "cloud-provider", "value": "external"}, map[string]any{"name": "v", "value": "4"},
+			}}},
+		}
+		if err := unstructured.SetNestedMap(o.Object, config, "spec", "template", "spec"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, err := FromObjectsOnHosts(objects, version.MustParse("v1.33.6"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantNotices := []string{
+		`upgrade plans come from windlass and the UpgradeGraph, not from the extension "plans.acme"`,
+		"infrastructure is on this machine: HostCluster and HostMachine stand for AcmeCluster and AcmeMachine",
+		"file /etc/kubernetes/cloud.conf is left out: its content is in a Secret",
+		"format of a kubeadm config is left out: hosts read cloud-config",
+		"the argument cloud-provider is left out: hosts are in no cloud",
+		"ntp of a kubeadm config is left out: hosts have the clock of this machine",
+		"preKubeadmCommands of a kubeadm config is left out: commands for your image may not exist on hosts",
+		"patch machine-zone is left out where it is about infrastructure",
+	}
+	if diff := cmp.Diff(wantNotices, s.Notices); diff != "" {
+		t.Errorf("notices (-want +got):\n%s", diff)
+	}
+	for _, o := range s.Objects {
+		text, err := o.MarshalJSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if o.GetKind() == "KubeadmConfigTemplate" && o.GetName() == "standard-worker" {
+			const want = `{"joinConfiguration":{"nodeRegistration":{"kubeletExtraArgs":[{"name":"v","value":"4"}]}}}`
+			if !strings.Contains(string(text), want) {
+				t.Errorf("the workers' template is %s, want %s", text, want)
+			}
+		}
+		if strings.Contains(string(text), "Acme") || strings.Contains(string(text), "Dev") {
+			t.Errorf("%s needs other infrastructure: %s", o.GetName(), text)
+		}
+	}
+	if diff := cmp.Diff(&Real{Replaced: []string{"", "blue"}}, s.Real); diff != "" {
+		t.Errorf("what is replaced (-want +got):\n%s", diff)
+	}
+}
+
+func TestAdaptToHostsLeavesNothingEmpty(t *testing.T) {
+	cloud := map[string]any{"nodeRegistration": map[string]any{"kubeletExtraArgs": []any{map[string]any{"name": "cloud-provider"}}}}
+	for name, c := range map[string]struct{ spec, want map[string]any }{
+		"a worker": {
+			map[string]any{"template": map[string]any{"spec": map[string]any{"joinConfiguration": cloud}}},
+			map[string]any{"template": map[string]any{"spec": map[string]any{"format": "cloud-config"}}},
+		},
+		"a control plane": {
+			map[string]any{"kubeadmConfigSpec": map[string]any{"ntp": map[string]any{}, "joinConfiguration": cloud, "verbosity": int64(4)}},
+			map[string]any{"kubeadmConfigSpec": map[string]any{"verbosity": int64(4)}},
+		},
+		"what was empty stays": {
+			map[string]any{"files": []any{}, "format": "cloud-config"}, map[string]any{"files": []any{}, "format": "cloud-config"},
+		},
+	} {
+		spec := (&unstructured.Unstructured{Object: c.spec}).DeepCopy().Object
+		if diff := cmp.Diff(any(c.want), adaptToHosts(spec, func(string, ...any) {})); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
 func TestFromObjectsRefuses(t *testing.T) {
 	without := func(kind string) func(*testing.T, []*unstructured.Unstructured) []*unstructured.Unstructured {
 		return func(_ *testing.T, objects []*unstructured.Unstructured) []*unstructured.Unstructured {

@@ -44,7 +44,8 @@ func (a Availability) Longest() time.Duration {
 	return longest
 }
 
-// Recovered reports whether the last attempt succeeded. Without an attempt nobody knows, so it is false.
+// Recovered reports whether the last attempt succeeded. Without an attempt nobody knows, so it is
+// false.
 func (a Availability) Recovered() bool {
 	if n := len(a.Outages); n > 0 && a.Outages[n-1].Open {
 		return false

@@ -19,8 +19,8 @@ const (
 	Read  Operation = "read"
 )
 
-// Attempt is one request of the client. The attempts of one operation follow each other; they do not
-// overlap.
+// Attempt is one request of the client. The attempts of one operation follow each other; they do
+// not overlap.
 type Attempt struct {
 	Operation Operation `json:"operation"`
 	// Number is that of the write. It begins at 1, and each write has another one.

@@ -83,8 +83,8 @@ func TestMeasure(t *testing.T) {
 
 // drawAttempts are attempts of both operations, in the order in which they ended.
 func drawAttempts(t *rapid.T) []journal.Attempt {
-	now := map[journal.Operation]int{}
-	numbers := map[journal.Operation]int{}
+	now := map[journal.Operation]int{journal.Write: 0, journal.Read: 0}
+	numbers := map[journal.Operation]int{journal.Write: 0, journal.Read: 0}
 	return rapid.SliceOf(rapid.Custom(func(t *rapid.T) journal.Attempt {
 		operation := rapid.SampledFrom([]journal.Operation{journal.Write, journal.Read}).Draw(t, "operation")
 		began := now[operation] + rapid.IntRange(0, 500).Draw(t, "pause")

@@ -90,11 +90,13 @@ type Member struct {
 	Problem string
 }
 
-// Verify compares a journal with all members of etcd. It returns a sentence for each thing that is not as
-// acknowledged, and nothing if every member has every acknowledged write.
+// Verify compares a journal with all members of etcd. It returns a sentence for each thing that is
+// not as acknowledged, and nothing if every member has every acknowledged write.
 func Verify(attempts []Attempt, members []Member) []string {
 	var problems []string
-	report := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
+	report := func(format string, args ...any) {
+		problems = append(problems, fmt.Sprintf(format, args...))
+	}
 	if len(members) == 0 {
 		report("No member of etcd was asked.")
 	}
@@ -107,7 +109,8 @@ func Verify(attempts []Attempt, members []Member) []string {
 		case m.Problem != "":
 			report("The member of etcd on %s did not answer: %s", m.Machine, m.Problem)
 		case !loss.None():
-			report("The member of etcd on %s does not have all acknowledged writes: %s.", m.Machine, loss)
+			report("The member of etcd on %s does not have all acknowledged writes: %s.",
+				m.Machine, loss)
 		case len(m.Known) != len(members):
 			report("The member of etcd on %s knows %d members, and there are %d machines: %s.",
 				m.Machine, len(m.Known), len(members), strings.Join(m.Known, ", "))

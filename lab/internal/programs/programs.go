@@ -49,11 +49,13 @@ var Build = sync.OnceValues(func() (Paths, error) {
 	)
 })
 
+// Runtime is the name of the container runtime's program.
+const Runtime = "windlass-cri"
+
 // BuildRuntime builds windlass-cri, the container runtime of test hosts, as Build does the others.
 var BuildRuntime = sync.OnceValues(func() (string, error) {
-	const name = "windlass-cri"
 	if built := os.Getenv(FolderVariable); built != "" {
-		return filepath.Join(built, name), nil
+		return filepath.Join(built, Runtime), nil
 	}
 	source, err := devplane.FindSource(".")
 	if err != nil {
@@ -62,8 +64,8 @@ var BuildRuntime = sync.OnceValues(func() (string, error) {
 	if runtimeFolder, err = os.MkdirTemp("", "windlass-programs-"); err != nil {
 		return "", err
 	}
-	target := filepath.Join(runtimeFolder, name)
-	return target, Compile(context.Background(), filepath.Join(source, "lab"), target, "./cmd/"+name)
+	target := filepath.Join(runtimeFolder, Runtime)
+	return target, Compile(context.Background(), filepath.Join(source, "lab"), target, "./cmd/"+Runtime)
 })
 
 // Compile builds one program into a file. pkg is its package, as the module in the folder names it.

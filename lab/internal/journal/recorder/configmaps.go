@@ -42,7 +42,8 @@ func NewAPI(ctx context.Context, config *rest.Config) (API, error) {
 
 func (m configMaps) Write(ctx context.Context, number int, value string) (int64, error) {
 	object := &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: objectName(number)}, Data: map[string]string{valueKey: value},
+		ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: objectName(number)},
+		Data:       map[string]string{valueKey: value},
 	}
 	if err := m.client.Create(ctx, object); err != nil {
 		return 0, err
@@ -56,7 +57,9 @@ func (m configMaps) Write(ctx context.Context, number int, value string) (int64,
 
 func (m configMaps) Read(ctx context.Context, number int) (string, error) {
 	object := &corev1.ConfigMap{}
-	err := m.client.Get(ctx, client.ObjectKey{Namespace: Namespace, Name: objectName(number)}, object)
+	err := m.client.Get(
+		ctx, client.ObjectKey{Namespace: Namespace, Name: objectName(number)}, object,
+	)
 	if apierrors.IsNotFound(err) {
 		return "", ErrMissing
 	}

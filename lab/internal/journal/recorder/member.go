@@ -16,13 +16,13 @@ import (
 	"github.com/windlass-dev/windlass/lab/internal/journal"
 )
 
-// Shell runs a bash script as root on the machine of an etcd member, and returns its output. A script
-// that fails is an error.
+// Shell runs a bash script as root on the machine of an etcd member, and returns its output. A
+// script that fails is an error.
 type Shell func(ctx context.Context, script string) (output string, err error)
 
 // memberScript asks the member on its own machine. The linearizable read waits until the member has
-// applied all that the cluster had committed. The serializable one returns what this member has, and
-// asks nobody else. Each answer is one line.
+// applied all that the cluster had committed. The serializable one returns what this member has,
+// and asks nobody else. Each answer is one line.
 const memberScript = `set -euo pipefail
 export ETCDCTL_ENDPOINTS=https://127.0.0.1:2379 ETCDCTL_WRITE_OUT=json
 export ETCDCTL_CACERT=/etc/kubernetes/pki/etcd/ca.crt
@@ -77,11 +77,15 @@ func parseMember(output string) (journal.Member, error) {
 	lines := strings.Split(strings.TrimSpace(output), "\n")
 	answers := []any{&status, &list, &keys}
 	if len(lines) != len(answers) {
-		return journal.Member{}, fmt.Errorf("etcdctl printed %d lines, want %d: %.200s", len(lines), len(answers), output)
+		return journal.Member{}, fmt.Errorf(
+			"etcdctl printed %d lines, want %d: %.200s", len(lines), len(answers), output,
+		)
 	}
 	for i, answer := range answers {
 		if err := json.Unmarshal([]byte(lines[i]), answer); err != nil {
-			return journal.Member{}, fmt.Errorf("reading an answer of etcdctl: %w: %.200s", err, lines[i])
+			return journal.Member{}, fmt.Errorf(
+				"reading an answer of etcdctl: %w: %.200s", err, lines[i],
+			)
 		}
 	}
 	if len(status) != 1 {

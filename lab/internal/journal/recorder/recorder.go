@@ -68,8 +68,8 @@ func (r *Recorder) Stop() error {
 	return r.err
 }
 
-// repeat makes attempts until ctx ends. An attempt that has begun is not cut short, because it would
-// count as failed.
+// repeat makes attempts until ctx ends. An attempt that has begun is not cut short, because it
+// would count as failed.
 func (r *Recorder) repeat(ctx context.Context, attempt func(ctx context.Context, n int) (journal.Attempt, bool)) {
 	ticker := time.NewTicker(r.options.Interval)
 	defer ticker.Stop()

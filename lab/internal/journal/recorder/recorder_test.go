@@ -83,7 +83,7 @@ func TestRecorder(t *testing.T) {
 			refuses: [2]time.Duration{time.Second, 2 * time.Second}, hangs: [2]time.Duration{5 * time.Second, 6 * time.Second},
 		})
 		// An attempt begins each 250 ms. The one that hangs ends after 2 s.
-		at := func(d time.Duration) time.Time { return began.Add(d) }
+		at := began.Add
 		want := journal.Availability{
 			Succeeded: 29, Failed: 5, Slowest: 10 * time.Millisecond,
 			Outages: []journal.Outage{
