@@ -227,10 +227,8 @@ func lacks(g Goal, steps []Step, s Seen) *Failure {
 		return &Failure{Reason: ToolMissing, Step: KubeadmUpgrade, Message: "the host has no kubectl in " + g.folder() +
 			" to read the version in the ConfigMap kubeadm-config with; add kubectl to the manifest of digests, and it is brought along"}
 	}
-	if lacksEtcdClient(g, steps, s) {
-		return newFailure(ToolMissing, EtcdSnapshot, "the host has neither etcdctl nor crictl to save "+
-			"etcd with. Nothing was changed. Fix: install one of them, or save etcd in another way and "+
-			"set etcdSnapshot: Skip (--skip-etcd-snapshot)")
+	if refused := lacksEtcd(g, steps, s); refused != nil {
+		return refused
 	}
 	// A binary of the next version is somewhat larger than the installed one, and the installed ones are about of one size.
 	room := f.NeedKB * 6 / 5 / max(left.all, 1)
@@ -257,11 +255,25 @@ func lacksKubectl(steps []Step, s Seen) bool {
 	return slices.ContainsFunc(steps, asks) && !slices.ContainsFunc(steps, brings)
 }
 
-// lacksEtcdClient reports whether etcd is to be saved, and the host has no program for that. RKE2 and
-// K3s are their own.
-func lacksEtcdClient(g Goal, steps []Step, s Seen) bool {
-	saves := func(step Step) bool { return step.Name == EtcdSnapshot && !s.Checks[EtcdSnapshot].Done }
-	return g.Distribution == Kubeadm && !s.Facts.EtcdClient && slices.ContainsFunc(steps, saves)
+// lacksEtcd returns why etcd cannot be saved, or would not survive that the host's member is
+// restarted. RKE2 and K3s see to that themselves.
+func lacksEtcd(g Goal, steps []Step, s Seen) *Failure {
+	left := func(name Name) bool {
+		isLeft := func(step Step) bool { return step.Name == name && !s.Checks[name].Done }
+		return slices.ContainsFunc(steps, isLeft)
+	}
+	switch {
+	case g.Distribution != Kubeadm || !s.Facts.Member:
+		return nil
+	case !s.Facts.EtcdClient && left(EtcdSnapshot):
+		return newFailure(ToolMissing, EtcdSnapshot, "the host has neither etcdctl nor crictl to save "+
+			"etcd with. Nothing was changed. Fix: install one of them, or save etcd in another way and "+
+			"set etcdSnapshot: Skip (--skip-etcd-snapshot)")
+	case s.Facts.EtcdProblem != "" && left(KubeadmUpgrade):
+		return newFailure(EtcdUnhealthy, KubeadmUpgrade, "not all members of etcd are healthy: %s. "+
+			"Nothing was changed. Fix: repair the member, or remove it from etcd", s.Facts.EtcdProblem)
+	}
+	return nil
 }
 
 func decideStep(g Goal, step Step, s Seen) Progress {

@@ -313,9 +313,9 @@ func TestControlPlaneReady(t *testing.T) {
 	}
 }
 
-// TestLackingEtcdClient: a host whose etcd cannot be saved is refused before anything is brought to
-// it, and only if its etcd is still to be saved.
-func TestLackingEtcdClient(t *testing.T) {
+// TestLackingEtcd: a host whose etcd cannot be saved, or has a dead member, is refused before
+// anything is brought to it, and only if etcd is still to be saved or restarted.
+func TestLackingEtcd(t *testing.T) {
 	t.Parallel()
 	const begins = "start fetch-kubeadm"
 	for name, test := range map[string]struct {
@@ -330,6 +330,14 @@ func TestLackingEtcdClient(t *testing.T) {
 		"saved": {func(_ *linuxhost.Goal, s *linuxhost.Seen) {
 			s.Checks = make(linuxhost.Checks)
 			s.Checks[linuxhost.EtcdSnapshot] = linuxhost.CheckResult{Done: true}
+		}, begins},
+		"a dead member": {func(g *linuxhost.Goal, s *linuxhost.Seen) {
+			g.Snapshot, s.Facts.EtcdClient, s.Facts.EtcdProblem = false, true, "refused"
+		}, "fail: EtcdUnhealthy: step kubeadm-upgrade: not all members of etcd are healthy: refused. " +
+			"Nothing was changed. Fix: "},
+		"a dead member when kubeadm has run": {func(_ *linuxhost.Goal, s *linuxhost.Seen) {
+			s.Facts.EtcdClient, s.Facts.EtcdProblem = true, "refused"
+			s.Checks = linuxhost.Checks{linuxhost.KubeadmUpgrade: {Done: true}}
 		}, begins},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -45,6 +45,9 @@ type Facts struct {
 	// EtcdClient says that a host with a member of etcd has a program to save it with: etcdctl, or
 	// crictl, by which that of the member's container is run.
 	EtcdClient bool
+	// EtcdProblem says which member of etcd is not healthy, before an operation has begun; empty if all
+	// are.
+	EtcdProblem string
 	// Cleaned says that the operation was seen to be done, and left no binaries behind.
 	Cleaned bool
 	// Verb is the verb of kubeadm upgrade that the change to the version began with; empty for none.
@@ -105,7 +108,7 @@ func ParseFacts(output string) (Facts, error) {
 		LocalServer: r.server("local-server"), KubeletFlags: values["kubelet-flags"],
 		Service: values["service"], Writable: r.yes("writable"), Why: values["writable-why"],
 		FreeKB: r.number("free-kb"), FreeStateKB: r.number("free-state-kb"), NeedKB: r.number("need-kb"),
-		Verb: values["verb"], Kubectl: r.yes("kubectl"), EtcdClient: r.yes("etcd-client"), Cleaned: r.yes("cleaned"), Drained: r.yes("drained"), Cordoned: r.yes("cordoned"),
+		Verb: values["verb"], Kubectl: r.yes("kubectl"), EtcdClient: r.yes("etcd-client"), EtcdProblem: values["etcd-problem"], Cleaned: r.yes("cleaned"), Drained: r.yes("drained"), Cordoned: r.yes("cordoned"),
 	}
 	for line := range strings.SplitSeq(values["patches"], "\n") {
 		if line != "" {

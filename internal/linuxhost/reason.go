@@ -29,6 +29,8 @@ const (
 	FolderReadOnly Reason = "FolderReadOnly"
 	// ToolMissing: the host lacks a program that a step needs.
 	ToolMissing Reason = "ToolMissing"
+	// EtcdUnhealthy: a member of etcd is not healthy, so nothing was changed.
+	EtcdUnhealthy Reason = "EtcdUnhealthy"
 	// SnapshotFailed: etcd could not be saved, so nothing was changed.
 	SnapshotFailed Reason = "SnapshotFailed"
 	// FileRefused: a file cannot be written safely: its path is not allowed, leads elsewhere on the

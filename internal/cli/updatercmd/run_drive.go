@@ -278,7 +278,7 @@ func isForPeople(r linuxhost.Reason) bool {
 	case linuxhost.NotThisDistribution, linuxhost.VersionRefused, linuxhost.NoDigest, linuxhost.WrongDigest, linuxhost.WrongVersion, linuxhost.DownloadFailed, linuxhost.DiskFull,
 		linuxhost.FolderReadOnly, linuxhost.ToolMissing, linuxhost.FileRefused, linuxhost.WrongHost:
 		return true
-	case linuxhost.SnapshotFailed, linuxhost.StepFailed, linuxhost.StepTimedOut, linuxhost.StepHadNoEffect,
+	case linuxhost.EtcdUnhealthy, linuxhost.SnapshotFailed, linuxhost.StepFailed, linuxhost.StepTimedOut, linuxhost.StepHadNoEffect,
 		linuxhost.ControlPlaneNotReady, linuxhost.NodeNotReady:
 	}
 	return false

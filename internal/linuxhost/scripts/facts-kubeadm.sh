@@ -2,6 +2,7 @@
 # may be the one that is away because it is upgraded.
 source lib-facts.sh
 source lib-kubectl.sh
+source lib-etcd.sh
 kubernetes=/etc/kubernetes
 fact service kubelet
 fact installed "$("$BIN/kubelet" --version 2>/dev/null)"
@@ -25,11 +26,15 @@ if [ -f $apiserver ] || [ -f $kubernetes/pki/apiserver.crt ]; then
       --output 'jsonpath={.data.ClusterConfiguration}' 2>/dev/null |
       sed -n 's/^kubernetesVersion: *//p')"
 fi
-if [ -f $kubernetes/manifests/etcd.yaml ]; then
+if [ -f $manifest ]; then
   fact member yes
-  # The folders are those that wrap.sh adds for jobs.
-  [ -n "$(PATH="$PATH:/usr/local/sbin:/usr/local/bin" type -P etcdctl crictl)" ] &&
+  if has_client; then
     fact etcd-client yes
+    # An upgrade that has begun restarts the host's member itself. A cluster that lacks another
+    # member as well would lose its quorum by that.
+    [ -d "$OP" ] || problem=$(ETCDCTL_COMMAND_TIMEOUT=3s client endpoint --cluster health 2>&1) ||
+      fact etcd-problem "$(grep 'is unhealthy' <<<"$problem" | head -n 1 | grep . || tail -n 1 <<<"$problem")"
+  fi
 fi
 [ -z "$PATCHES_FOLDER" ] ||
   fact patches "$(find -H "$PATCHES_FOLDER" ! -type d \( -name '*.json' -o -name '*.yaml' \) \

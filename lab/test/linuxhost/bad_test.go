@@ -103,6 +103,24 @@ func TestHostWithoutEtcdClient(t *testing.T) {
 	w.mustBeWhole(t)
 }
 
+// TestHostWithDeadMember: nothing is brought to a host while a member of etcd is not healthy, and its
+// node is not drained. Once all are, the same attempt continues.
+func TestHostWithDeadMember(t *testing.T) {
+	t.Parallel()
+	testhosts.Require(t)
+	w := newWorld(t, linuxhost.Kubeadm, true)
+	w.host.MustRun("mv /usr/bin/etcdctl /usr/bin/etcdctl-of-a-member")
+	w.host.Write("/usr/bin/etcdctl", []byte("#!/bin/sh\necho '{\"level\":\"warn\"}' >&2\necho https://10.0.0.9:2379 is unhealthy: refused >&2; echo Error: unhealthy cluster >&2\nexit 1\n"))
+	const want = "EtcdUnhealthy: step kubeadm-upgrade: not all members of etcd are healthy: https://10.0.0.9:2379 is unhealthy: refused"
+	p := w.until(t, false, nil)
+	if p.Failure == nil || !strings.HasPrefix(p.Failure.String(), want) || p.Job.State != linuxhost.NoJob {
+		t.Fatalf("%+v, want %s, and no job", p, want)
+	}
+	w.host.MustRun("mv /usr/bin/etcdctl-of-a-member /usr/bin/etcdctl")
+	w.mustFinish(t)
+	w.mustBeWhole(t)
+}
+
 // replace puts another program in the place of a binary that the host is to have, and pins it.
 func (w *world) replace(t *testing.T, name string, content []byte) {
 	t.Helper()

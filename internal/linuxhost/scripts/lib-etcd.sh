@@ -1,0 +1,23 @@
+# The member of etcd beside the kubelet of a host that kubeadm made.
+manifest=/etc/kubernetes/manifests/etcd.yaml
+endpoint=$(sed -n 's/^.*--listen-client-urls=\([^,]*\).*$/\1/p' $manifest 2>/dev/null | head -n 1)
+data=$(sed -n 's/^.*--data-dir=//p' $manifest 2>/dev/null | head -n 1)
+data=${data:-/var/lib/etcd}
+
+# has_client reports whether there is an etcdctl, or crictl for the one in the member's container.
+has_client() { [ -n "$(PATH="$PATH:/usr/local/sbin:/usr/local/bin" type -P etcdctl crictl)" ]; }
+
+# client ARGUMENT... runs etcdctl against the member. It is that of the host, or of the container,
+# which has the folder of etcd's data at the same path.
+client() {
+  local login member pki=/etc/kubernetes/pki/etcd PATH="$PATH:/usr/local/sbin:/usr/local/bin"
+  login=(--endpoints "${endpoint:-https://127.0.0.1:2379}" --cacert "$pki/ca.crt"
+    --cert "$pki/healthcheck-client.crt" --key "$pki/healthcheck-client.key")
+  if command -v etcdctl >/dev/null; then
+    ETCDCTL_API=3 etcdctl "${login[@]}" "$@"
+  else
+    member=$(crictl ps --quiet --state Running --name '^etcd$' | head -n 1)
+    [ -n "$member" ] || { echo 'there is no running container etcd on the host'; return 1; }
+    crictl exec "$member" etcdctl "${login[@]}" "$@"
+  fi
+}
