@@ -337,7 +337,8 @@ func TestLackingEtcd(t *testing.T) {
 			"Nothing was changed. Fix: "},
 		"a dead member when kubeadm has run": {func(_ *linuxhost.Goal, s *linuxhost.Seen) {
 			s.Facts.EtcdClient, s.Facts.EtcdProblem = true, "refused"
-			s.Checks = linuxhost.Checks{linuxhost.KubeadmUpgrade: {Done: true}}
+			s.Checks = make(linuxhost.Checks)
+			s.Checks[linuxhost.KubeadmUpgrade] = linuxhost.CheckResult{Done: true}
 		}, begins},
 	} {
 		t.Run(name, func(t *testing.T) {
