@@ -101,12 +101,12 @@ func (p *plane) checkClean(ctx context.Context, t *testing.T) {
 	})
 }
 
-// marks names the annotations of moves and updates. The blocked pools keep their own.
+// marks names the annotations of moves and updates. The blocked pool keeps its own.
 func (p *plane) marks(ctx context.Context, t *testing.T) (found []string) {
 	t.Helper()
 	for _, kind := range []string{kindSet, "Machine"} {
 		for _, o := range p.list(ctx, t, kind) {
-			if slices.Contains(blockedPools, o.GetLabels()[clusterv1.MachineDeploymentNameLabel]) {
+			if o.GetLabels()[clusterv1.MachineDeploymentNameLabel] == blockedPool {
 				continue
 			}
 			for _, key := range slices.Sorted(maps.Keys(o.GetAnnotations())) {
