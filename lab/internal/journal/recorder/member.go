@@ -106,7 +106,7 @@ func parseMember(output string) (journal.Member, error) {
 		if !isWrite || err != nil {
 			continue // such as kube-root-ca.crt
 		}
-		// What cannot be decoded is not what was written, and Compare reports it.
+		// Compare reports a value that cannot be decoded: it differs from what was written.
 		object := &corev1.ConfigMap{}
 		_, _, _ = decoder.Decode(kv.Value, nil, object)
 		m.Stored[n] = journal.Stored{Revision: kv.Revision, Value: object.Data[valueKey]}

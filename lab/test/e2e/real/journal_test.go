@@ -11,9 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"k8s.io/client-go/tools/clientcmd"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util/kubeconfig"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/lab/internal/demo"
@@ -68,17 +66,7 @@ func TestJournal(t *testing.T) {
 // record has a client write and read until there are enough writes, and returns its journal.
 func (c *realCluster) record(ctx context.Context, t *testing.T) []journal.Attempt {
 	t.Helper()
-	data, err := kubeconfig.FromSecret(
-		ctx, c.client, client.ObjectKey{Namespace: c.Name, Name: c.Name},
-	)
-	if err != nil {
-		t.Fatal(err)
-	}
-	config, err := clientcmd.RESTConfigFromKubeConfig(data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	api, err := recorder.NewAPI(ctx, config)
+	api, err := recorder.NewAPI(ctx, c.config(ctx, t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,11 +110,12 @@ func (n *notifier) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// askMembers asks each member of etcd, in the order of the Machines' names.
+// askMembers asks the member of etcd of each control plane machine, in the order of the Machines' names.
 func (c *realCluster) askMembers(ctx context.Context, t *testing.T) []journal.Member {
 	t.Helper()
 	machines := &clusterv1.MachineList{}
-	if err := c.client.List(ctx, machines, client.InNamespace(c.Name)); err != nil {
+	if err := c.client.List(ctx, machines, client.InNamespace(c.Name),
+		client.HasLabels{clusterv1.MachineControlPlaneLabel}); err != nil {
 		t.Fatal(err)
 	}
 	members := make([]journal.Member, 0, len(machines.Items))

@@ -5,7 +5,6 @@ package real_test
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"testing"
 	"time"
 
@@ -43,17 +42,7 @@ func (w *writer) check(ctx context.Context, t *testing.T, took time.Duration) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var members []journal.Member
-	for _, host := range w.cluster.controlPlaneHosts(ctx, t) {
-		shell := func(ctx context.Context, script string) (string, error) {
-			result, err := w.cluster.site.Run(ctx, string(host.UID), script)
-			if err == nil && result.Code != 0 {
-				err = fmt.Errorf("exit status %d: %s", result.Code, result.Output)
-			}
-			return result.Output, err
-		}
-		members = append(members, recorder.AskMember(ctx, host.Name, shell))
-	}
+	members := w.cluster.askMembers(ctx, t)
 	for _, problem := range journal.Verify(attempts, members) {
 		t.Error(problem)
 	}

@@ -199,7 +199,7 @@ func (p *plane) checkPoolsReport(ctx context.Context, t *testing.T) {
 			}
 			return facts[i].Seen
 		}
-		// What a watch shows may be late: an update may end before its beginning is seen.
+		// A watch may be late: an update can end before its beginning is seen.
 		began := at(func(o *clusterv1.Machine) bool {
 			return strings.Contains(o.Annotations[v1alpha1.UpdateProgressAnnotation], last.ID)
 		})
