@@ -189,8 +189,7 @@ func (u Upgrade) begin(ctx context.Context, p Progress) (Progress, error) {
 
 func (u Upgrade) start(ctx context.Context, job Run, p Progress) (Progress, error) {
 	result, err := u.Host.Exec(ctx, port.HostCommand{
-		Script: StartScript(u.Goal, p.Step, u.Attempt, u.Proof, job.Limit),
-		Stdin:  strings.NewReader(job.Script),
+		Script: StartScript(u.Goal, p.Step, u.Attempt, u.Proof, job),
 	})
 	if err != nil {
 		return p, fmt.Errorf("starting step %s: %w", p.Step, err)

@@ -33,7 +33,7 @@ func TestHostForm(t *testing.T) {
 			}},
 			Before: []string{"true"}, After: []string{"false"}, KubeletArgs: []Arg{{Name: "v", Value: "2"}},
 		}
-		start := StartScript(g, KubeadmUpgrade, "u1-1", "proof", commandLimit)
+		start := StartScript(g, KubeadmUpgrade, "u1-1", "proof", Run{Limit: commandLimit})
 		lines = append(lines, fmt.Sprintf("operation of %s: %s", d, g.Operation()),
 			fmt.Sprintf("job of %s: %s", d, id.FindStringSubmatch(start)[1]))
 	}

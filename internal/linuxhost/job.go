@@ -4,19 +4,20 @@ import (
 	"math"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // StartBusy is the exit code of StartScript where another job runs, another upgrade is at work, or the job does not begin at once.
 const StartBusy = 75
 
-// StartScript starts a step's script as a job, and returns at once. The script is what it reads from
-// stdin. It does nothing where the same job runs or has ended. proof is kept with the job.
-func StartScript(g Goal, step Name, attempt, proof string, limit time.Duration) string {
-	seconds := value{"LIMIT", strconv.FormatInt(int64(math.Ceil(limit.Seconds())), 10)}
+// StartScript starts a step's script as a job, and returns at once. It does nothing where the same
+// job runs or has ended. proof is kept with the job. The job's script is a value and not stdin: a
+// connection that ends cuts stdin off, and a script that is cut off must not run.
+func StartScript(g Goal, step Name, attempt, proof string, job Run) string {
+	seconds := value{"LIMIT", strconv.FormatInt(int64(math.Ceil(job.Limit.Seconds())), 10)}
 	return g.script("start", seconds, value{"PROOF", proof},
 		value{"ID", strings.Join([]string{g.Operation(), string(step), attempt, g.Manifest()}, " ")},
 		value{"OPERATION", g.Operation()},
+		value{"JOB", job.Script},
 		value{"WRAP", render("wrap", value{"STATE", StateFolder}, seconds)})
 }
 

@@ -15,8 +15,9 @@ import (
 
 // scriptedHost is a worker on which nothing is done. It records what it is asked.
 type scriptedHost struct {
-	goal  linuxhost.Goal
-	asked []string
+	goal    linuxhost.Goal
+	asked   []string
+	started port.HostCommand
 }
 
 func (h *scriptedHost) Exec(_ context.Context, c port.HostCommand) (port.HostResult, error) {
@@ -35,6 +36,7 @@ func (h *scriptedHost) Exec(_ context.Context, c port.HostCommand) (port.HostRes
 		return port.HostResult{Stdout: []byte("end\n")}, nil
 	}
 	h.asked = append(h.asked, "start")
+	h.started = c
 	return port.HostResult{}, nil
 }
 
@@ -61,6 +63,19 @@ func TestOneLook(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"facts", "checks", "start"}, host.asked); diff != "" {
 		t.Errorf("the host was asked (-want +got):\n%s", diff)
+	}
+}
+
+// TestNoHalfOfAJob: a connection that ends cuts stdin off, and never a script. So a job is a part of
+// the script that starts it.
+func TestNoHalfOfAJob(t *testing.T) {
+	t.Parallel()
+	host, upgrade := fresh(t)
+	if _, err := linuxhost.Advance(t.Context(), upgrade); err != nil {
+		t.Fatal(err)
+	}
+	if host.started.Stdin != nil || !strings.Contains(host.started.Script, "\nJOB='") {
+		t.Errorf("the job is read from stdin: %t; its start is\n%s", host.started.Stdin != nil, host.started.Script)
 	}
 }
 

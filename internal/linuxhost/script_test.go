@@ -37,7 +37,7 @@ func allScripts(tb testing.TB, g Goal, f Facts) map[string]string {
 		switch action := step.Action.(type) {
 		case Run:
 			scripts[string(step.Name)] = action.Script
-			scripts["start of "+string(step.Name)] = StartScript(g, step.Name, "1", "proof", action.Limit)
+			scripts["start of "+string(step.Name)] = StartScript(g, step.Name, "1", "proof", action)
 		case Send:
 			scripts[string(step.Name)] = SendScript(g, action, 1, 2, true)
 		case DrainNode, AwaitControlPlane, AwaitNode, UncordonNode:

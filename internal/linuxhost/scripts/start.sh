@@ -1,4 +1,4 @@
-# Starts the script on stdin as the job ID, and returns at once. It exits with 75 where another job
+# Starts the script JOB as the job ID, and returns at once. It exits with 75 where another job
 # runs, another upgrade is at work, or the job does not begin at once. It does nothing where the
 # same job runs or has ended.
 set -euo pipefail
@@ -38,7 +38,7 @@ for old in "$STATE"/binaries/*; do [ "$old" = "$STATE/binaries/$VERSION" ] || rm
 new="$STATE/job.new"
 rm -rf "$new"
 mkdir "$new"
-cat >"$new/run"
+printf %s "$JOB" >"$new/run"
 printf '%s\n' "$ID" >"$new/id"
 printf '%s\n' "$PROOF" >"$new/proof"
 date +%s >"$new/started"
