@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/pool"
 )
 
@@ -25,8 +26,11 @@ type eventManager struct {
 	rules eventRules
 }
 
-// eventRules say which updates a controller gets.
+// eventRules say which events a controller gets.
 type eventRules struct {
+	// settling is how much later an addition comes, unless an urgent update of the same object comes
+	// first; nil for at once.
+	settling func(added any) time.Duration
 	// urgency of an update.
 	urgency func(before, after any) urgency
 	// delay is how much later an update comes that is urgent soon. key names what it enqueues: an
@@ -58,8 +62,8 @@ func (c eventCache) GetInformer(
 	return eventInformer{informer, c.rules}, nil
 }
 
-// eventInformer is an informer whose handlers get updates by their urgency. Additions and deletions
-// are passed on. It has no store: the controllers of eventManagers wait for no writes.
+// eventInformer is an informer whose handlers get updates by their urgency. Additions may settle
+// first. Deletions are passed on. It has no store: the controllers of eventManagers wait for no writes.
 type eventInformer struct {
 	cache.Informer
 	rules eventRules
@@ -97,14 +101,34 @@ func (e eventRules) narrow(
 type eventHandler struct {
 	toolscache.ResourceEventHandler
 	rules eventRules
-	// waiting has the keys of updates that come later.
-	waiting sync.Map
+	// waiting has the keys of updates that come later, and settling those of additions.
+	waiting, settling sync.Map
+}
+
+// OnAdd passes an addition on at once, or later if no update was passed on until then.
+func (h *eventHandler) OnAdd(added any, initially bool) {
+	delay := time.Duration(0)
+	if h.rules.settling != nil && !initially {
+		delay = h.rules.settling(added)
+	}
+	if delay == 0 {
+		h.ResourceEventHandler.OnAdd(added, initially)
+		return
+	}
+	key := keyOf(added)
+	h.settling.Store(key, true)
+	h.rules.later(delay, func() {
+		if _, settles := h.settling.LoadAndDelete(key); settles {
+			h.ResourceEventHandler.OnAdd(added, initially)
+		}
+	})
 }
 
 // OnUpdate passes an update on at once, later, or never.
 func (h *eventHandler) OnUpdate(before, after any) {
 	switch h.rules.urgency(before, after) {
 	case now:
+		h.settling.Delete(keyOf(after))
 		h.ResourceEventHandler.OnUpdate(before, after)
 	case soon:
 		key := h.rules.key(after)
@@ -135,7 +159,10 @@ const (
 // square of the group. It also leaves a second between two reconciles of a Machine, so that an event
 // of a move keeps it from the update that follows.
 func machineEvents() eventRules {
-	return eventRules{urgency: machineUrgency, delay: machineDelay, key: keyOf, later: afterFunc}
+	return eventRules{
+		settling: machineSettling, urgency: machineUrgency, delay: machineDelay, key: keyOf,
+		later: afterFunc,
+	}
 }
 
 const (
@@ -143,9 +170,25 @@ const (
 	// update in place of a Machine. It is also how late an update may begin because the cache has
 	// shown the pending hook before the mark on the infrastructure.
 	rolloutDelay = 2 * time.Second
+	// pausedDelay is longer than the time from the creation of a Machine to its condition Paused.
+	pausedDelay = 500 * time.Millisecond
 	// moveDelay is longer than most moves. The pending hook, which ends a move, is urgent.
 	moveDelay = statusInterval
 )
+
+// machineSettling waits for the MachineSet to write the condition Paused of a new Machine: without
+// it the controller would only write it, and leave a second until it sets owners.
+func machineSettling(added any) time.Duration {
+	m, ok := added.(*clusterv1.Machine)
+	if !ok || meta.FindStatusCondition(m.Status.Conditions, clusterv1.PausedCondition) != nil {
+		return 0
+	}
+	owner := metav1.GetControllerOfNoCopy(m)
+	if owner == nil || owner.Kind != capi.MachineSetKind.Kind {
+		return 0
+	}
+	return pausedDelay
+}
 
 func machineDelay(after any) time.Duration {
 	if m, ok := after.(*clusterv1.Machine); ok && moves(m) {

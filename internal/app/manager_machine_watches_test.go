@@ -254,6 +254,68 @@ func TestMachineWatches(t *testing.T) {
 	}
 }
 
+// TestMachineSettles: the addition of a Machine waits for the condition Paused that its MachineSet
+// writes, and comes by itself where the MachineSet does not.
+func TestMachineSettles(t *testing.T) {
+	t.Parallel()
+	isOwned := new(true)
+	added := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ns", Name: "m", ResourceVersion: "1", OwnerReferences: []metav1.OwnerReference{
+			{Kind: "MachineSet", Name: "ms", Controller: isOwned},
+		},
+	}}
+	notPaused := added.DeepCopy()
+	notPaused.ResourceVersion = "2"
+	notPaused.Status.Conditions = []metav1.Condition{
+		{Type: clusterv1.PausedCondition, Status: metav1.ConditionFalse},
+	}
+	other := added.DeepCopy()
+	other.OwnerReferences[0].Kind = "KubeadmControlPlane"
+	for name, tt := range map[string]struct {
+		send func(h toolscache.ResourceEventHandler)
+		// at are the events that come at once; all includes those that come later.
+		at, all []string
+	}{
+		"the condition follows": {func(h toolscache.ResourceEventHandler) {
+			h.OnAdd(added, false)
+			h.OnUpdate(added, notPaused)
+		}, []string{"update"}, []string{"update"}},
+		"no condition follows": {func(h toolscache.ResourceEventHandler) {
+			h.OnAdd(added, false)
+		}, nil, []string{"addition"}},
+		"has the condition": {func(h toolscache.ResourceEventHandler) {
+			h.OnAdd(notPaused, false)
+		}, []string{"addition"}, []string{"addition"}},
+		"existed at the start": {func(h toolscache.ResourceEventHandler) {
+			h.OnAdd(added, true)
+		}, []string{"addition"}, []string{"addition"}},
+		"of a control plane": {func(h toolscache.ResourceEventHandler) {
+			h.OnAdd(other, false)
+		}, []string{"addition"}, []string{"addition"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var got []string
+			var late []func()
+			rules := machineEvents()
+			rules.later = func(_ time.Duration, pass func()) { late = append(late, pass) }
+			tt.send(rules.narrow(toolscache.ResourceEventHandlerFuncs{
+				AddFunc:    func(any) { got = append(got, "addition") },
+				UpdateFunc: func(any, any) { got = append(got, "update") },
+			}))
+			if diff := cmp.Diff(tt.at, got); diff != "" {
+				t.Errorf("at once (-want +got):\n%s", diff)
+			}
+			for _, pass := range late {
+				pass()
+			}
+			if diff := cmp.Diff(tt.all, got); diff != "" {
+				t.Errorf("in the end (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 // TestMachineWatchesPass has each change of a group that Cluster API's Machine controller reads enqueue all Machines.
 func TestMachineWatchesPass(t *testing.T) {
 	t.Parallel()

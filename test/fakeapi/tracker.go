@@ -1,6 +1,7 @@
 package fakeapi
 
 import (
+	"encoding/json"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -71,10 +72,40 @@ func (t *tracker) Apply(gvr schema.GroupVersionResource, intent runtime.Object, 
 	} else {
 		err = setGeneration(before, after)
 	}
+	if err == nil {
+		err = releaseStatus(after)
+	}
 	if err != nil {
 		return err
 	}
 	return t.ObjectTracker.Update(gvr, after, namespace)
+}
+
+// releaseStatus removes status from what was applied: it is not part of an intent, and the tracker
+// makes its manager own it.
+func releaseStatus(object runtime.Object) error {
+	accessor, err := meta.Accessor(object)
+	if err != nil {
+		return err
+	}
+	entries := accessor.GetManagedFields()
+	for i, entry := range entries {
+		if entry.Operation != metav1.ManagedFieldsOperationApply || entry.Subresource != "" {
+			continue
+		}
+		var fields map[string]json.RawMessage
+		if err := json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields); err != nil {
+			return err
+		}
+		delete(fields, "f:status")
+		raw, err := json.Marshal(fields)
+		if err != nil {
+			return err
+		}
+		entries[i].FieldsV1.SetRawBytes(raw)
+	}
+	accessor.SetManagedFields(entries)
+	return nil
 }
 
 func (t *tracker) born(object runtime.Object) error {

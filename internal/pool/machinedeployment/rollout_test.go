@@ -236,13 +236,13 @@ func (s scenario) check(w *world, after string) {
 func TestWrites(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]map[string]int{
-		"scale up": {"apply MachineSet": 2, "patch-status MachineDeployment": 2},
+		"scale up": {"apply MachineSet": 1, "patch-status MachineDeployment": 2},
 		"replace": {
-			"apply MachineSet": 12, "delete MachineSet": 1, "patch MachineDeployment": 1,
+			"apply MachineSet": 7, "delete MachineSet": 1, "patch MachineDeployment": 1,
 			"patch-status MachineDeployment": 7,
 		},
 		"in place": {
-			"apply MachineSet": 16, "delete MachineSet": 1, "patch MachineDeployment": 1,
+			"apply MachineSet": 9, "delete MachineSet": 1, "patch MachineDeployment": 1,
 			"patch-status MachineDeployment": 7,
 		},
 		"delete": {

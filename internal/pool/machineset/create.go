@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
+	"sigs.k8s.io/cluster-api/util/annotations"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	v1beta1conditions "sigs.k8s.io/cluster-api/util/conditions/deprecated/v1beta1"
 	capicontroller "sigs.k8s.io/cluster-api/util/controller"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -136,7 +138,23 @@ func (r *Run) createMachine(ctx context.Context, m *clusterv1.Machine) error {
 		return errors.Join(err, r.rollBackUnlessUsed(ctx, m, created))
 	}
 	r.awaitMachine(m)
+	r.setNotPaused(ctx, m)
 	return nil
+}
+
+// setNotPaused writes the condition Paused of a new Machine, which otherwise is all that the first
+// reconcile of the Machine controller does: its next one begins a second later. If this write fails,
+// the Machine controller makes it.
+func (r *Run) setNotPaused(ctx context.Context, m *clusterv1.Machine) {
+	if annotations.HasPaused(m) {
+		return
+	}
+	after := m.DeepCopy()
+	conditions.Set(after, notPaused(m))
+	if err := objects.SaveStatus(ctx, r.Client, m, after); err != nil {
+		ctrl.LoggerFrom(ctx).V(4).Info("The condition Paused was not written",
+			"Machine", client.ObjectKeyFromObject(m), "cause", err.Error())
+	}
 }
 
 // createObject creates one object of a new Machine. First manager owns all of it, and then releases

@@ -172,15 +172,19 @@ func pausedCondition(cluster *clusterv1.Cluster, set *clusterv1.MachineSet) meta
 	if annotations.HasPaused(set) {
 		causes = append(causes, "MachineSet has the cluster.x-k8s.io/paused annotation")
 	}
-	c := metav1.Condition{
-		Type: clusterv1.PausedCondition, Status: metav1.ConditionFalse,
-		Reason: clusterv1.NotPausedReason, ObservedGeneration: set.Generation,
-	}
+	c := notPaused(set)
 	if len(causes) > 0 {
 		c.Status, c.Reason = metav1.ConditionTrue, clusterv1.PausedReason
 		c.Message = strings.Join(causes, ", ")
 	}
 	return c
+}
+
+func notPaused(o client.Object) metav1.Condition {
+	return metav1.Condition{
+		Type: clusterv1.PausedCondition, Status: metav1.ConditionFalse,
+		Reason: clusterv1.NotPausedReason, ObservedGeneration: o.GetGeneration(),
+	}
 }
 
 // reconcile does the steps for the MachineSet. A step that fails does not keep later ones from

@@ -1,12 +1,14 @@
 package machineset
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/internal/pool"
@@ -103,6 +105,7 @@ func TestWrites(t *testing.T) {
 	t.Parallel()
 	one := []string{
 		"apply TestConfig", "patch TestConfig", "apply TestMachine", "patch TestMachine", "apply Machine",
+		"patch-status Machine",
 	}
 	metadata := []string{"apply TestMachine", "apply TestConfig"}
 	sync := append([]string{"apply Machine"}, metadata...)
@@ -138,6 +141,49 @@ func TestWrites(t *testing.T) {
 			}
 			if diff := cmp.Diff(want, w.settle(sets...)); diff != "" {
 				t.Errorf("writes (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestNotPausedAtOnce: a new Machine has the condition Paused before the Machine controller sees it.
+// That controller writes it where this one cannot, or must not.
+func TestNotPausedAtOnce(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		paused, fails bool
+		want          metav1.ConditionStatus
+	}{
+		"new":               {want: metav1.ConditionFalse},
+		"paused from birth": {paused: true},
+		"the write fails":   {fails: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.Put(set("a", "a", 1))
+			edit(w, w.set("a"), func(s *clusterv1.MachineSet) {
+				if tt.paused {
+					s.Spec.Template.Annotations[clusterv1.PausedAnnotation] = ""
+				}
+			})
+			w.Fail = func(verb, kind string) (error, bool) {
+				if tt.fails && verb == "patch-status" && kind == "Machine" {
+					return errors.New("no status for you"), false
+				}
+				return nil, false
+			}
+			w.settle("a")
+			machines := w.machines()
+			if len(machines) != 1 {
+				t.Fatalf("there are %d Machines", len(machines))
+			}
+			var got metav1.ConditionStatus
+			if c := conditions.Get(&machines[0], clusterv1.PausedCondition); c != nil {
+				got = c.Status
+			}
+			if got != tt.want {
+				t.Errorf("Paused is %q, want %q", got, tt.want)
 			}
 		})
 	}
