@@ -18,7 +18,7 @@ import (
 func clusterEvents() eventRules {
 	return eventRules{
 		urgency: clusterUrgency, key: clusterOf, later: afterFunc,
-		delay: func(any) time.Duration { return statusInterval },
+		delay: func(any, any) time.Duration { return statusInterval },
 	}
 }
 

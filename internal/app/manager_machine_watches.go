@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -34,8 +35,8 @@ type eventRules struct {
 	// urgency of an update.
 	urgency func(before, after any) urgency
 	// delay is how much later an update comes that is urgent soon. key names what it enqueues: an
-	// update with the same key that is urgent soon adds nothing meanwhile.
-	delay func(after any) time.Duration
+	// update with the same key and delay that is urgent soon adds nothing meanwhile.
+	delay func(before, after any) time.Duration
 	key   func(after any) string
 	// later calls a function after some time.
 	later func(time.Duration, func())
@@ -101,8 +102,13 @@ func (e eventRules) narrow(
 type eventHandler struct {
 	toolscache.ResourceEventHandler
 	rules eventRules
-	// waiting has the keys of updates that come later, and settling those of additions.
+	// waiting has the updates that come later, as delayed, and settling the keys of additions.
 	waiting, settling sync.Map
+}
+
+type delayed struct {
+	key   string
+	delay time.Duration
 }
 
 // OnAdd passes an addition on at once, or later if no update was passed on until then.
@@ -131,12 +137,13 @@ func (h *eventHandler) OnUpdate(before, after any) {
 		h.settling.Delete(keyOf(after))
 		h.ResourceEventHandler.OnUpdate(before, after)
 	case soon:
-		key := h.rules.key(after)
-		if _, waits := h.waiting.LoadOrStore(key, true); waits {
+		delay := h.rules.delay(before, after)
+		update := delayed{h.rules.key(after), delay}
+		if _, waits := h.waiting.LoadOrStore(update, true); waits {
 			return
 		}
-		h.rules.later(h.rules.delay(after), func() {
-			h.waiting.Delete(key)
+		h.rules.later(delay, func() {
+			h.waiting.Delete(update)
 			h.ResourceEventHandler.OnUpdate(before, after)
 		})
 	case never:
@@ -174,6 +181,9 @@ const (
 	pausedDelay = 500 * time.Millisecond
 	// moveDelay is longer than most moves. The pending hook, which ends a move, is urgent.
 	moveDelay = statusInterval
+	// ownDelay is for what the Machine controller wrote itself. It reads that only to find out that
+	// nothing is left to write.
+	ownDelay = statusInterval
 )
 
 // machineSettling waits for the MachineSet to write the condition Paused of a new Machine: without
@@ -190,11 +200,34 @@ func machineSettling(added any) time.Duration {
 	return pausedDelay
 }
 
-func machineDelay(after any) time.Duration {
-	if m, ok := after.(*clusterv1.Machine); ok && moves(m) {
+func machineDelay(before, after any) time.Duration {
+	b, ok := after.(*clusterv1.Machine)
+	if !ok {
+		return rolloutDelay
+	}
+	if moves(b) {
 		return moveDelay
 	}
+	a, ok := before.(*clusterv1.Machine)
+	if ok && equality.Semantic.DeepEqual(foreign(a.Status.Conditions), foreign(b.Status.Conditions)) {
+		return ownDelay
+	}
 	return rolloutDelay
+}
+
+// ownConditions are conditions of a Machine that nobody but the Machine controller writes.
+var ownConditions = []string{
+	clusterv1.MachineBootstrapConfigReadyCondition, clusterv1.MachineInfrastructureReadyCondition,
+	clusterv1.MachineNodeReadyCondition, clusterv1.MachineNodeHealthyCondition,
+	clusterv1.MachineDeletingCondition, clusterv1.MachineUpdatingCondition,
+	clusterv1.MachineReadyCondition, clusterv1.MachineAvailableCondition,
+}
+
+// foreign returns the conditions that others write, which Ready sums up.
+func foreign(conditions []metav1.Condition) []metav1.Condition {
+	return slices.DeleteFunc(slices.Clone(conditions), func(c metav1.Condition) bool {
+		return slices.Contains(ownConditions, c.Type)
+	})
 }
 
 func keyOf(o any) string {
@@ -234,9 +267,10 @@ func machineUrgency(before, after any) urgency {
 }
 
 // isExternalUrgent reports whether the update of an infrastructure machine or a bootstrap config can
-// change what the Machine controller does: labels and annotations cannot, and neither can the spec
-// of an object that is marked for an update in place, because that is part of a move. For an object
-// in deletion the controller waits until it is gone, which is no update.
+// change what the Machine controller does: labels, annotations and conditions other than Ready
+// cannot, and neither can the spec of an object that is marked for an update in place, because that
+// is part of a move. The words of the condition Ready are only mirrored. For an object in deletion
+// the controller waits until it is gone, which is no update.
 func isExternalUrgent(before, after map[string]any) bool {
 	changed := func(path ...string) bool {
 		return !equality.Semantic.DeepEqual(nested(before, path...), nested(after, path...))
@@ -245,7 +279,43 @@ func isExternalUrgent(before, after map[string]any) bool {
 		return false
 	}
 	mark := nested(after, "metadata", "annotations", clusterv1.UpdateInProgressAnnotation)
-	return changed("status") || changed("metadata", "ownerReferences") || mark == nil && changed("spec")
+	return changed("metadata", "ownerReferences") || mark == nil && changed("spec") ||
+		!equality.Semantic.DeepEqual(essential(before["status"]), essential(after["status"]))
+}
+
+// essential returns a status with nothing of its conditions but the status of Ready. The contracts
+// of Cluster API have conditions at three places.
+func essential(status any) any {
+	fields, ok := status.(map[string]any)
+	if !ok {
+		return status
+	}
+	out := make(map[string]any, len(fields))
+	for key, value := range fields {
+		switch key {
+		case "conditions":
+			value = readyStatus(value)
+		case "deprecated", "v1beta1", "v1beta2":
+			value = essential(value)
+		}
+		if value != nil {
+			out[key] = value
+		}
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	return out
+}
+
+func readyStatus(conditions any) any {
+	list, _ := conditions.([]any)
+	for _, c := range list {
+		if fields, ok := c.(map[string]any); ok && fields["type"] == clusterv1.ReadyCondition {
+			return fields["status"]
+		}
+	}
+	return nil
 }
 
 // nested returns a field of an object; nil if it has none.

@@ -433,8 +433,73 @@ func TestMachineWatchesMove(t *testing.T) {
 	}
 }
 
-// TestMachineControllerReads pins the functions of Cluster API's Machine controller that are given a MachineSet or MachineDeployment. When it fails
-// after an update of Cluster API, see what they read now, correct groupUrgency, and write the new digests here.
+// TestExternalConditions: of the conditions of an infrastructure machine or a bootstrap config, only
+// the status of Ready is urgent, in each contract of Cluster API.
+func TestExternalConditions(t *testing.T) {
+	t.Parallel()
+	object := func(path, kind, status, message string) *unstructured.Unstructured {
+		o := &unstructured.Unstructured{Object: map[string]any{
+			"status": map[string]any{"initialization": map[string]any{"provisioned": true}},
+		}}
+		all := []any{map[string]any{"type": kind, "status": status, "message": message}}
+		err := unstructured.SetNestedSlice(o.Object, all, strings.Split("status."+path, ".")...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return o
+	}
+	for _, path := range []string{"conditions", "v1beta2.conditions", "deprecated.v1beta1.conditions"} {
+		ready := object(path, "Ready", "False", "one")
+		without := ready.DeepCopy()
+		delete(without.Object, "status")
+		provisioning := ready.DeepCopy()
+		provisioning.Object["status"].(map[string]any)["initialization"] = nil //nolint:errcheck // It is made above.
+		for name, tt := range map[string]struct {
+			before, after *unstructured.Unstructured
+			want          urgency
+		}{
+			"Ready's status": {ready, object(path, "Ready", "True", "one"), now},
+			"Ready's words":  {ready, object(path, "Ready", "False", "two"), soon},
+			"another one": {
+				object(path, "Other", "False", "one"), object(path, "Other", "True", "two"), soon,
+			},
+			"the first status":    {without, ready, now},
+			"what it waits for":   {provisioning, ready, now},
+			"nothing, it resyncs": {ready, ready, soon},
+		} {
+			if got := machineUrgency(tt.before, tt.after); got != tt.want {
+				t.Errorf("%s, %s: urgency %d, want %d", path, name, got, tt.want)
+			}
+		}
+	}
+}
+
+// TestOwnStatusWaits: what the Machine controller wrote itself waits longest.
+func TestOwnStatusWaits(t *testing.T) {
+	t.Parallel()
+	with := func(kind string, status metav1.ConditionStatus) *clusterv1.Machine {
+		return &clusterv1.Machine{Status: clusterv1.MachineStatus{Conditions: []metav1.Condition{
+			{Type: clusterv1.MachineUpToDateCondition}, {Type: kind, Status: status},
+		}}}
+	}
+	for kind, want := range map[string]time.Duration{
+		clusterv1.ReadyCondition:                       ownDelay,
+		clusterv1.MachineNodeHealthyCondition:          ownDelay,
+		clusterv1.MachineHealthCheckSucceededCondition: rolloutDelay,
+		clusterv1.MachineOwnerRemediatedCondition:      rolloutDelay,
+		"Somebody/Else":                                rolloutDelay,
+	} {
+		got := machineDelay(with(kind, metav1.ConditionFalse), with(kind, metav1.ConditionTrue))
+		if got != want {
+			t.Errorf("%s waits for %s, want %s", kind, got, want)
+		}
+	}
+}
+
+// TestMachineControllerReads pins the functions of Cluster API's Machine controller that name a
+// MachineSet, a MachineDeployment, a bootstrap config or an infrastructure machine. When it fails
+// after an update of Cluster API, see what they read now, correct groupUrgency and
+// isExternalUrgent, and write the new digests here.
 func TestMachineControllerReads(t *testing.T) {
 	t.Parallel()
 	dir, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/cluster-api").Output()
@@ -450,23 +515,48 @@ func TestMachineControllerReads(t *testing.T) {
 		if strings.HasSuffix(file, "_test.go") {
 			continue
 		}
-		got = append(got, groupReaders(t, file)...)
+		got = append(got, readers(t, file)...)
 	}
 	slices.Sort(got)
 	want := []string{
-		"Reconcile 133419df856251d4", "SetupWithManager 05165d187adfb75d",
-		"getOwnerMachineDeployment 7568b9fb1bb9ceef", "getOwnerMachineSet 8f795ae8955af3a7",
-		"patchNode 7f96c0b51234d442", "reconcileNode 54d8f36c5944bf24",
-		"setUpToDateCondition 69010b5c83a384d0", "shouldNodeHaveOutdatedTaint 30ffbfe6164a1ae8",
+		"Reconcile 133419df856251d4",
+		"SetupWithManager 05165d187adfb75d",
+		"callUpdateMachineHook 09e80130d87326a5",
+		"cleanupUnstructured f9d311d14bbfadd3",
+		"completeInPlaceUpdate 5c127c2a0d2d2fe5",
+		"ensureExternalOwnershipAndWatch b50cb1d26d0ffb7a",
+		"getOwnerMachineDeployment 7568b9fb1bb9ceef",
+		"getOwnerMachineSet 8f795ae8955af3a7",
+		"hasOnCreateOwnerRefs ad714f143cb14e7a",
+		"isBootstrapConfigReadyForUpdate 39b00ab955341eda",
+		"isDeleteNodeAllowed 2f7459b5bf15ca44",
+		"isInfraMachineReadyForUpdate e51527e1b792d3f2",
+		"isNodeDrainAllowed e276fee2367bab86",
+		"isNodeVolumeDetachingAllowed 9e777b17b3ce2e09",
+		"patchNode 7f96c0b51234d442",
+		"reconcileBootstrap c7872668a01a7566",
+		"reconcileCertificateExpiry d05b8d8c4ffcb855",
+		"reconcileDelete 9d344dec2e01868e",
+		"reconcileDeleteBootstrap 6581d06d667b69f5",
+		"reconcileDeleteInfrastructure 1dad586308004f59",
+		"reconcileExternal 44f8b3aaa1e0a09f",
+		"reconcileInPlaceUpdate fc02a59f42680132",
+		"reconcileInfrastructure dc8a651d5c6f6cc8",
+		"reconcileNode 54d8f36c5944bf24",
+		"removeOnCreateOwnerRefs 0b844a7e91602251",
+		"setBootstrapReadyCondition 12154238ca9c6c92",
+		"setInfrastructureReadyCondition 231e13381241be73",
+		"setUpToDateCondition 69010b5c83a384d0",
+		"shouldNodeHaveOutdatedTaint 30ffbfe6164a1ae8",
 		"updateStatus 4da8b6989895e0cd",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("functions that read a group (-reviewed +found):\n%s", diff)
+		t.Errorf("functions that read objects of others (-reviewed +found):\n%s", diff)
 	}
 }
 
-// groupReaders returns name and digest of each function of a file that names a type or a field of a group.
-func groupReaders(t *testing.T, file string) []string {
+// readers returns name and digest of each function of a file that names an object of others.
+func readers(t *testing.T, file string) []string {
 	t.Helper()
 	fset := token.NewFileSet()
 	parsed, err := parser.ParseFile(fset, file, nil, parser.SkipObjectResolution)
@@ -476,7 +566,7 @@ func groupReaders(t *testing.T, file string) []string {
 	var found []string
 	for _, d := range parsed.Decls {
 		function, ok := d.(*ast.FuncDecl)
-		if !ok || !namesGroup(function) {
+		if !ok || !names(function) {
 			continue
 		}
 		var text bytes.Buffer
@@ -488,11 +578,14 @@ func groupReaders(t *testing.T, file string) []string {
 	return found
 }
 
-func namesGroup(function *ast.FuncDecl) bool {
+func names(function *ast.FuncDecl) bool {
 	found := false
 	ast.Inspect(function, func(n ast.Node) bool {
 		if id, ok := n.(*ast.Ident); ok {
-			found = found || slices.Contains([]string{"MachineSet", "MachineDeployment", "owningMachineSet", "owningMachineDeployment"}, id.Name)
+			found = found || slices.Contains([]string{
+				"MachineSet", "MachineDeployment", "owningMachineSet", "owningMachineDeployment",
+				"bootstrapConfig", "infraMachine", "Unstructured",
+			}, id.Name)
 		}
 		return !found
 	})
