@@ -79,6 +79,7 @@ type Reconciler struct {
 	Options
 	applier    *objects.Applier
 	synced     keyed.Memory[types.UID, synced]
+	looked     keyed.Memory[types.UID, look]
 	pace       *objects.Pace
 	controller capicontroller.Controller
 	recorder   record.EventRecorder

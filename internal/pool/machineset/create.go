@@ -118,6 +118,7 @@ func (r *Run) CreateMachines(ctx context.Context, count int) (Next, error) {
 
 // createMachine creates the bootstrap config, the infrastructure, and then the Machine.
 func (r *Run) createMachine(ctx context.Context, m *clusterv1.Machine) error {
+	r.looked.Put(r.Set.UID, mayCreate, r.Now(), creationShows)
 	var created []*unstructured.Unstructured
 	if r.Set.Spec.Template.Spec.Bootstrap.ConfigRef.IsDefined() {
 		bootstrap, err := r.createObject(ctx, r.bootstrapCopy(m))

@@ -1,6 +1,7 @@
 package machineset
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -10,12 +11,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	v1beta1conditions "sigs.k8s.io/cluster-api/util/conditions/deprecated/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
@@ -291,6 +294,47 @@ func TestUnused(t *testing.T) {
 	if err := w.Inner.Get(t.Context(), client.ObjectKeyFromObject(unused), unused); !apierrors.IsNotFound(err) {
 		t.Errorf("the object that no Machine uses: %v", err)
 	}
+}
+
+// TestUnusedIsLookedForOnce: a MachineSet at rest does not list all objects of its namespace again
+// and again. A new process, and one that creates a Machine, looks.
+func TestUnusedIsLookedForOnce(t *testing.T) {
+	t.Parallel()
+	lists := 0
+	w := newWorld(t)
+	count := func() {
+		inner := w.r.Client
+		w.r.Client = interceptor.NewClient(w.Client, interceptor.Funcs{List: func(
+			ctx context.Context, _ client.WithWatch, list client.ObjectList, o ...client.ListOption,
+		) error {
+			if _, ok := list.(*unstructured.UnstructuredList); ok {
+				lists++
+			}
+			return inner.List(ctx, list, o...)
+		}})
+	}
+	count()
+	looked := func(what string, want bool) {
+		t.Helper()
+		lists = 0
+		w.settle("a")
+		if got := lists > 0; got != want {
+			t.Errorf("%s: it looked: %t", what, got)
+		}
+	}
+	w.Put(set("a", "a", 1))
+	looked("a Machine is created", true)
+	looked("a cache may lag", true)
+	w.now = w.now.Add(creationShows)
+	looked("a minute later", true)
+	looked("at rest", false)
+	w.restart()
+	count()
+	looked("a new process", true)
+	looked("at rest again", false)
+	edit(w, w.set("a"), func(s *clusterv1.MachineSet) { *s.Spec.Replicas = 2 })
+	w.settle("a")
+	looked("another Machine was created", true)
 }
 
 // TestConflict: status that was computed from an old MachineSet is not written, and that is no

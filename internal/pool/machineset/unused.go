@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,8 +19,14 @@ import (
 )
 
 // DeleteUnused deletes bootstrap configs and infrastructure that the MachineSet has created and
-// that no Machine uses. A run that was killed before it created the Machine leaves such objects.
+// that no Machine uses. A run that was killed before it created the Machine leaves such objects. It
+// lists all of a namespace, so it does not look again soon if there were none.
 func (r *Run) DeleteUnused(ctx context.Context) error {
+	known, recent := r.looked.Get(r.Set.UID, r.Now())
+	if recent && known == foundNone {
+		return nil
+	}
+	none := true
 	spec := r.Set.Spec.Template.Spec
 	refs := []clusterv1.ContractVersionedObjectReference{spec.InfrastructureRef}
 	if spec.Bootstrap.ConfigRef.IsDefined() {
@@ -32,11 +39,37 @@ func (r *Run) DeleteUnused(ctx context.Context) error {
 			return fmt.Errorf("looking for objects that no Machine uses: %w", err)
 		}
 		for i := range owned {
-			errs = append(errs, r.deleteIfUnused(ctx, &owned[i]))
+			object := &owned[i]
+			if object.GetDeletionTimestamp() != nil || slices.ContainsFunc(r.Machines, uses(object)) {
+				continue
+			}
+			none = false
+			errs = append(errs, r.deleteIfUnused(ctx, object))
 		}
+	}
+	if none && !recent {
+		r.looked.Put(r.Set.UID, foundNone, r.Now(), lookAgain)
 	}
 	return errors.Join(errs...)
 }
+
+// look is what is known of the objects that a MachineSet owns.
+type look bool
+
+const (
+	// mayCreate: the MachineSet was about to create some a short while ago, and a cache may not show
+	// them.
+	mayCreate look = false
+	// foundNone: there were none without a Machine.
+	foundNone look = true
+)
+
+const (
+	// creationShows is longer than it takes until a cache shows what was created.
+	creationShows = time.Minute
+	// lookAgain is how long a MachineSet without unused objects is not looked at again.
+	lookAgain = 15 * time.Minute
+)
 
 // listOwned returns the objects of the kind of a template that the MachineSet owns. Once an object
 // has a Machine, the Machine owns it in the MachineSet's place. The objects must not be changed: they
@@ -67,23 +100,25 @@ func (r *Run) listOwned(
 	}), nil
 }
 
-func (r *Run) deleteIfUnused(ctx context.Context, object *unstructured.Unstructured) error {
+// uses returns a function that tells whether a Machine uses an object.
+func uses(object *unstructured.Unstructured) func(*clusterv1.Machine) bool {
 	kind, name := object.GetKind(), object.GetName()
-	uses := func(m *clusterv1.Machine) bool {
+	return func(m *clusterv1.Machine) bool {
 		return slices.ContainsFunc([]clusterv1.ContractVersionedObjectReference{
 			m.Spec.InfrastructureRef, m.Spec.Bootstrap.ConfigRef,
 		}, func(ref clusterv1.ContractVersionedObjectReference) bool {
 			return ref.Kind == kind && ref.Name == name
 		})
 	}
-	if object.GetDeletionTimestamp() != nil || slices.ContainsFunc(r.Machines, uses) {
-		return nil
-	}
+}
+
+func (r *Run) deleteIfUnused(ctx context.Context, object *unstructured.Unstructured) error {
+	kind, name := object.GetKind(), object.GetName()
 	// The cache may not show a Machine that was just created, or that has just moved to another
 	// MachineSet. An object has the name of its Machine.
 	live := &clusterv1.Machine{}
 	err := r.APIReader.Get(ctx, client.ObjectKeyFromObject(object), live)
-	if err == nil && uses(live) {
+	if err == nil && uses(object)(live) {
 		return nil
 	}
 	if client.IgnoreNotFound(err) != nil {
