@@ -232,6 +232,16 @@ func (f SetFacts) Departures(count int) ([]Departure, error) {
 	return leave, nil
 }
 
+// FollowsTemplate reports whether target has the template that the MachineDeployment has now. It is true
+// for groups whose Machines are not kept. The Machines of a kept group move only there: the plan that
+// chose another target compared their kubelets with an earlier template.
+func (f SetFacts) FollowsTemplate(target *clusterv1.MachineSet) bool {
+	if !f.Policy.RepairByUpdate || f.Deployment == nil {
+		return true
+	}
+	return len(Differences(&target.Spec.Template, &f.Deployment.Spec.Template).Fields) == 0
+}
+
 // inTurn omits the candidates that a strict order keeps from moving now. A Machine that is being
 // deleted, or that somebody asked to delete, has no place in the order.
 func (f SetFacts) inTurn(candidates []Candidate) []Candidate {
