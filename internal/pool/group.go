@@ -220,15 +220,12 @@ func (e *InvalidGroupError) Unwrap() error { return e.cause }
 
 // begin computes the desired MachineSets before any rule about replicas. The error is an
 // InvalidGroupError.
-func begin(g Group) (*draft, error) {
-	d, err := prepare(g)
-	if err != nil {
-		return nil, &InvalidGroupError{cause: err}
-	}
-	return d, nil
-}
-
-func prepare(g Group) (*draft, error) {
+func begin(g Group) (d *draft, err error) {
+	defer func() {
+		if err != nil {
+			err = &InvalidGroupError{cause: err}
+		}
+	}()
 	if err := g.check(); err != nil {
 		return nil, err
 	}
@@ -237,27 +234,30 @@ func prepare(g Group) (*draft, error) {
 		return nil, err
 	}
 	a := Assign(g.MachineDeployment, g.MachineSets, g.Now)
-	d := &draft{group: g, old: map[string]*SetPlan{}, missing: a.Missing, rollout: Rollout{
+	d = &draft{group: g, old: map[string]*SetPlan{}, missing: a.Missing, rollout: Rollout{
 		Budget:         budget,
 		InPlaceUpdates: g.InPlaceUpdates,
 		Updating:       UpdatingMachines(g.Machines),
 		OnDelete:       IsOnDelete(g.MachineDeployment) && !g.UpdateOnDelete,
+		Progressing:    g.progressing(a.New),
 	}}
-	if err := d.desireOld(a); err != nil {
-		return nil, fmt.Errorf("planning the rollout of MachineDeployment %s: %w", d.name(), err)
-	}
-	d.rollout.Progressing = g.progressing(a.New)
-	create, err := MustCreate(a, d.paused() || g.Keep && !g.TemplatesExist, g.TemplatesExist)
-	if err != nil {
-		return nil, fmt.Errorf("planning the rollout of MachineDeployment %s: %w", d.name(), err)
-	}
-	if !create && a.New == nil {
-		return d, nil
-	}
-	if err := d.desireNewest(a); err != nil {
+	if err := d.desire(a); err != nil {
 		return nil, fmt.Errorf("planning the rollout of MachineDeployment %s: %w", d.name(), err)
 	}
 	return d, nil
+}
+
+// desire computes the desired MachineSets.
+func (d *draft) desire(a Assignment) error {
+	if err := d.desireOld(a); err != nil {
+		return err
+	}
+	g := d.group
+	create, err := MustCreate(a, g.paused() || g.Keep && !g.TemplatesExist, g.TemplatesExist)
+	if err != nil || !create && a.New == nil {
+		return err
+	}
+	return d.desireNewest(a)
 }
 
 // budget is that of the MachineDeployment. OnDelete has no maxUnavailable; if the policy has such

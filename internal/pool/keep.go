@@ -3,7 +3,6 @@ package pool
 import (
 	"cmp"
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -456,34 +455,14 @@ func MoveOrder(g Group, machines []*clusterv1.Machine) []*clusterv1.Machine {
 
 func byMachineName(a, b *clusterv1.Machine) int { return strings.Compare(a.Name, b.Name) }
 
-// Blocked summarizes what a person must decide before a kept group can go on: the first reason by
-// name, and a message about all. It returns an empty Reason if nothing blocks the group.
-func (p Plan) Blocked() (reason Reason, message string) {
-	texts := make(map[Reason][]string)
-	counts := make(map[Reason]int)
-	for _, d := range p.Decisions {
-		if d.Action == Wait && d.Reason.BlocksKept() {
-			counts[d.Reason]++
-			if !slices.Contains(texts[d.Reason], d.Message) {
-				texts[d.Reason] = append(texts[d.Reason], d.Message)
-			}
-		}
+// Blocked returns the first decision on which a person or an extension must act before a kept group can
+// continue; nil if nothing blocks the group.
+func (p Plan) Blocked() *Decision {
+	at := slices.IndexFunc(p.Decisions, func(d Decision) bool { return d.Reason.BlocksKept() })
+	if at < 0 {
+		return nil
 	}
-	var lines []string
-	for _, r := range blocking {
-		if counts[r] == 0 {
-			continue
-		}
-		if reason == "" {
-			reason = r
-		}
-		slices.Sort(texts[r])
-		lines = append(
-			lines,
-			fmt.Sprintf("%d Machines: %s", counts[r], strings.Join(texts[r], "; ")),
-		)
-	}
-	return reason, strings.Join(lines, "\n")
+	return &p.Decisions[at]
 }
 
 // blocking are the reasons that need a person or an extension, in the order of their names.

@@ -110,7 +110,7 @@ func (r *run) setBlocked() {
 	}
 	why := heldBack(r.executed.Plan)
 	if why == nil && r.policy.Keep {
-		why = blockage(r.executed.Decisions)
+		why = r.executed.Blocked()
 	}
 	present := conditions.Get(r.md, v1alpha1.UpdateBlockedCondition)
 	switch {
