@@ -55,14 +55,14 @@ func (r *run) finish(ctx context.Context, runErr error) (wait time.Duration, err
 	if changed && runErr == nil && r.md.DeletionTimestamp.IsZero() {
 		wait = r.pace.Wait(r.md.UID, pool.DeploymentStatusMayWait(r.read, r.md), r.Now())
 	}
-	switch {
-	case wait > 0:
+	if wait > 0 {
 		r.read.Status.DeepCopyInto(&r.md.Status)
-	case changed:
-		r.pace.Wrote(r.md.UID, r.Now())
 	}
 	if err := objects.Save(ctx, r.Client, r.read, r.md); err != nil {
 		return 0, fmt.Errorf("writing MachineDeployment %s: %w", r.name(), err)
+	}
+	if changed && wait == 0 {
+		r.pace.Wrote(r.md.UID, r.Now())
 	}
 	if r.md.ResourceVersion != r.read.ResourceVersion && r.md.DeletionTimestamp.IsZero() {
 		r.await(deploymentType, r.md.ResourceVersion)
