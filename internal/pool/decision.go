@@ -65,8 +65,8 @@ const (
 	// ReasonKubeletAhead: the kubelet of the Machine is newer than the template asks, or its
 	// version is unknown, and no kubelet goes back a version.
 	ReasonKubeletAhead Reason = "KubeletAhead"
-	// ReasonMachinePaused: the Machine is paused. Its update could not begin, and would take the turn of
-	// others.
+	// ReasonMachinePaused: the Machine is paused. Its update could not begin, and would take the turn
+	// of others.
 	ReasonMachinePaused Reason = "MachinePaused"
 	// ReasonNotProvisioned: the Machine has no Node yet.
 	ReasonNotProvisioned Reason = "NotProvisioned"

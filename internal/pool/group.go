@@ -107,8 +107,8 @@ type Plan struct {
 	// Allowance is what the limits of the UpdatePolicy leave. Its Reason is empty if they hold no
 	// Machine back.
 	Allowance Allowance
-	// Moving says that a MachineSet may still move Machines by an earlier plan. Then no MachineSet may be
-	// deleted: the Machines that move to it would be deleted with it.
+	// Moving says that a MachineSet may still move Machines by an earlier plan. Then no MachineSet may
+	// be deleted: the Machines that move to it would be deleted with it.
 	Moving bool
 	// Wake is when the limits must be looked at again although nothing happens; zero for never.
 	Wake time.Time

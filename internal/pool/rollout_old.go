@@ -14,8 +14,8 @@ func compareNames(a, b string) int { return strings.Compare(a, b) }
 // that a broken template does not reach all Machines. It takes unavailable replicas first, from the
 // oldest MachineSet to the newest.
 //
-// It takes none while a MachineSet may still give up Machines by an earlier plan, which did not know of
-// a template that has become current again. Stock does.
+// It takes none while a MachineSet may still give up Machines by an earlier plan, which did not
+// know of a template that has become current again. Stock does.
 //
 // Note: Old is sorted by age only if something can be scaled down, as in stock. BreakDeadlock
 // depends on the order.

@@ -156,9 +156,9 @@ func (p Preflight) unstable(text string, wanted semver.Version) (string, error) 
 	return "", nil
 }
 
-// pendingVersion returns the version that the topology of the Cluster has and the control plane does
-// not have yet; empty if there is none. While the Cluster is upgraded in steps, the version of the
-// current step is no pending one.
+// pendingVersion returns the version that the topology of the Cluster has and the control plane
+// does not have yet; empty if there is none. While the Cluster is upgraded in steps, the version of
+// the current step is no pending one.
 func (p Preflight) pendingVersion(controlPlane string) string {
 	if !p.ClusterTopology || !p.Cluster.Spec.Topology.IsDefined() {
 		return ""
@@ -174,7 +174,8 @@ func (p Preflight) pendingVersion(controlPlane string) string {
 	return target
 }
 
-// reportedVersions returns status.versions of a control plane, lowest first, or else status.version.
+// reportedVersions returns status.versions of a control plane, lowest first, or else
+// status.version.
 func reportedVersions(controlPlane *unstructured.Unstructured) ([]semver.Version, error) {
 	list, _, err := unstructured.NestedSlice(controlPlane.Object, "status", "versions")
 	if err != nil {

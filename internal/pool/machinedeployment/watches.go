@@ -78,7 +78,8 @@ func deploymentFacts(o client.Object) any {
 
 // isStep lets a Machine pass that has just moved to another MachineSet, where it waits until the
 // MachineDeployment counts it, one whose update in place failed or is tried again, which the limits
-// count, and one that an updater has written which has the whole group. Other changes of Machines are in the status of MachineSets.
+// count, and one that an updater has written which has the whole group. Other changes of Machines
+// are in the status of MachineSets.
 func isStep(e event.UpdateEvent) bool {
 	before, wasMachine := e.ObjectOld.(*clusterv1.Machine)
 	after, isMachine := e.ObjectNew.(*clusterv1.Machine)

@@ -178,9 +178,9 @@ func (r *Run) readPolicy(ctx context.Context) (next Next, err error) {
 	return Next{Stop: err != nil}, err
 }
 
-// addRelabeled adds the Machines of a kept group that the MachineSet controls and that its selector does
-// not match, because somebody has changed the selector or the labels of a Machine. Otherwise nothing
-// would update or replace them. SyncMachines then writes the labels of the MachineSet.
+// addRelabeled adds the Machines of a kept group that the MachineSet controls and that its selector
+// does not match, because somebody has changed the selector or the labels of a Machine. Otherwise
+// nothing would update or replace them. SyncMachines then writes the labels of the MachineSet.
 func (r *Run) addRelabeled(ctx context.Context) error {
 	all, err := r.listMachines(ctx)
 	if err != nil {
@@ -198,8 +198,9 @@ func (r *Run) addRelabeled(ctx context.Context) error {
 	return nil
 }
 
-// readGroup reads the Machines of all MachineSets of the MachineDeployment, which must not be changed.
-// It reads the MachineSets last: one that is created meanwhile may have got a Machine of another one.
+// readGroup reads the Machines of all MachineSets of the MachineDeployment, which must not be
+// changed. It reads the MachineSets last: one that is created meanwhile may have got a Machine of
+// another one.
 func (r *Run) readGroup(ctx context.Context) ([]*clusterv1.Machine, error) {
 	machines, err := r.listMachines(ctx)
 	if err != nil {
@@ -226,9 +227,9 @@ func (r *Run) readGroup(ctx context.Context) ([]*clusterv1.Machine, error) {
 	return group, nil
 }
 
-// listMachines returns the Machines of the Cluster, among which owners tell those of a group: somebody
-// may have changed all labels but that of the Cluster, which the Machine controller restores. They are
-// the cache's own, and must not be changed.
+// listMachines returns the Machines of the Cluster, among which owners tell those of a group:
+// somebody may have changed all labels but that of the Cluster, which the Machine controller
+// restores. They are the cache's own, and must not be changed.
 func (r *Run) listMachines(ctx context.Context) ([]clusterv1.Machine, error) {
 	var all clusterv1.MachineList
 	err := r.Client.List(ctx, &all, client.InNamespace(r.Set.Namespace),

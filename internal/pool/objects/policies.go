@@ -42,9 +42,9 @@ func (w PolicyWatch) Source(c cache.Cache) source.Source {
 	}
 }
 
-// Requests returns requests for the objects in the namespace of an UpdatePolicy. It leaves out those
-// that Filter leaves to another manager: no event filter looks at this source. An error is logged, and
-// means none.
+// Requests returns requests for the objects in the namespace of an UpdatePolicy. It leaves out
+// those that Filter leaves to another manager: no event filter looks at this source. An error is
+// logged, and means none.
 func (w PolicyWatch) Requests(ctx context.Context, policy client.Object) []ctrl.Request {
 	list := w.NewList()
 	err := w.Reader.List(ctx, list, client.InNamespace(policy.GetNamespace()))
