@@ -154,7 +154,8 @@ func handOverFailed(set *clusterv1.MachineSet, m *clusterv1.Machine) (failed boo
 	if err != nil || h == nil {
 		return false, ""
 	}
-	why, failed = strings.CutPrefix(m.Annotations[v1alpha1.UpdateFailedAnnotation]+":", h.Operation+":")
+	report := m.Annotations[v1alpha1.UpdateFailedAnnotation] + ":"
+	why, failed = strings.CutPrefix(report, h.Operation+":")
 	why = strings.Join(strings.Fields(strings.TrimSuffix(why, ":")), " ")
 	return failed, why
 }
@@ -222,6 +223,6 @@ func (d *draft) whyHandedOver(
 	case d.allowance.Reason == ReasonPartition:
 		return d.allowance.Reason, d.allowance.Message
 	}
-	return ReasonHandedOver, fmt.Sprintf("updater %s has taken the Machine over; it is not updated so "+
-		"far: %s", c.Updater, c.Gaps[m.Name])
+	return ReasonHandedOver, fmt.Sprintf("updater %s has taken the Machine over; it is not updated "+
+		"so far: %s", c.Updater, c.Gaps[m.Name])
 }

@@ -142,7 +142,8 @@ func (r Rollout) scaling() bool {
 
 // unread reports whether a MachineSet may give up Machines although it asks for all that it has.
 func (r Rollout) unread() bool {
-	return r.New.Counts.Unread || slices.ContainsFunc(r.Old, func(s Sizes) bool { return s.Counts.Unread })
+	isUnread := func(s Sizes) bool { return s.Counts.Unread }
+	return isUnread(r.New) || slices.ContainsFunc(r.Old, isUnread)
 }
 
 // ScaleOldOnDelete is ScaleOld for the strategy OnDelete: it drops replicas whose Machines people

@@ -127,7 +127,8 @@ func failed(failures []string, check clusterv1.MachineSetPreflightCheck, message
 }
 
 func (p Preflight) controlPlaneName() string {
-	return p.ControlPlane.GetKind() + " " + objectName(p.ControlPlane.GetNamespace(), p.ControlPlane.GetName())
+	c := p.ControlPlane
+	return c.GetKind() + " " + objectName(c.GetNamespace(), c.GetName())
 }
 
 func (p Preflight) unreadable(field string, err error) error {
@@ -221,8 +222,8 @@ func reportedVersion(item any) (semver.Version, error) {
 
 // kubeletProblem compares minors with Kubernetes' policy for kubelets.
 func kubeletProblem(control, worker semver.Version) string {
-	const rule = "MachineSet version (%s) and ControlPlane version (%s) do not conform to the kubernetes " +
-		"version skew policy as MachineSet version is "
+	const rule = "MachineSet version (%s) and ControlPlane version (%s) do not conform to the " +
+		"kubernetes version skew policy as MachineSet version is "
 	switch {
 	case worker.Minor > control.Minor:
 		return fmt.Sprintf(rule+"higher than ControlPlane version", worker, control)
@@ -240,8 +241,9 @@ func (p Preflight) kubeadmProblem(control, worker semver.Version) string {
 		control.Minor == worker.Minor {
 		return ""
 	}
-	return fmt.Sprintf("MachineSet version (%s) and ControlPlane version (%s) do not conform to kubeadm version skew "+
-		"policy as kubeadm only supports joining with the same major+minor version as the control plane", worker, control)
+	return fmt.Sprintf("MachineSet version (%s) and ControlPlane version (%s) do not conform to "+
+		"kubeadm version skew policy as kubeadm only supports joining with the same major+minor "+
+		"version as the control plane", worker, control)
 }
 
 // topologyProblem compares versions in Clusters with a topology, in which the version of the
@@ -250,6 +252,6 @@ func (p Preflight) topologyProblem(control, worker string) string {
 	if !p.ClusterTopology || !p.Cluster.Spec.Topology.IsDefined() || control == worker {
 		return ""
 	}
-	return fmt.Sprintf("MachineSet version (%s) is not yet the same as the ControlPlane version (%s), waiting for "+
-		"version to be propagated to the MachineSet", worker, control)
+	return fmt.Sprintf("MachineSet version (%s) is not yet the same as the ControlPlane version (%s), "+
+		"waiting for version to be propagated to the MachineSet", worker, control)
 }

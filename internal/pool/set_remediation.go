@@ -129,8 +129,9 @@ func (f SetFacts) remediationsNow(
 	}
 	most, err := intstr.GetScaledValueFromIntOrPercent(limit, replicas, true)
 	if err != nil {
-		return 0, Deferral{}, fmt.Errorf("reading spec.remediation.maxInFlight of MachineDeployment %s: %w. "+
-			"Fix: set it to a number or a percentage", objectName(f.Deployment.Namespace, f.Deployment.Name), err)
+		return 0, Deferral{}, fmt.Errorf("reading spec.remediation.maxInFlight of MachineDeployment %s: "+
+			"%w. Fix: set it to a number or a percentage",
+			objectName(f.Deployment.Namespace, f.Deployment.Name), err)
 	}
 	for _, m := range f.Machines {
 		if isDeleting(m) && wasRemediated(m) {

@@ -26,7 +26,9 @@ import (
 type HandOvers interface {
 	// HandOver hands the Machines of a MachineSet over, if that has not happened. Repeated calls
 	// repeat the same operation.
-	HandOver(context.Context, *runtimehooksv1.CanUpdateMachineSetRequest, pool.HandOverBudget) (pool.Coverage, error)
+	HandOver(
+		context.Context, *runtimehooksv1.CanUpdateMachineSetRequest, pool.HandOverBudget,
+	) (pool.Coverage, error)
 	// EndHandOver has the updater that has the Machines of a MachineSet stop. It returns an error as
 	// long as the updater may be at work.
 	EndHandOver(ctx context.Context, set *clusterv1.MachineSet, why string) error
@@ -135,8 +137,8 @@ func (r *run) endActive(ctx context.Context, name, why string) error {
 }
 
 // errNoHandOvers says why a group cannot be handed over.
-var errNoHandOvers = errors.New("this program hands no groups over. Fix: set handOver of the UpdatePolicy " +
-	"to Machine")
+var errNoHandOvers = errors.New("this program hands no groups over. Fix: set handOver of the " +
+	"UpdatePolicy to Machine")
 
 // handOver hands the Machines of old MachineSets over, unless held says why not: those of one
 // MachineSet after another, because each hand-over has the whole budget.
@@ -170,7 +172,9 @@ func (r *run) handOver(
 	}
 	for _, q := range questions {
 		if _, ok := coverage[q.Old.Name]; !ok {
-			coverage[q.Old.Name] = pool.Coverage{Answer: pool.AnswerNo, Reason: "there is no Machine to hand over"}
+			coverage[q.Old.Name] = pool.Coverage{
+				Answer: pool.AnswerNo, Reason: "there is no Machine to hand over",
+			}
 		}
 	}
 	return group, coverage, nil
@@ -185,9 +189,12 @@ func (r *run) askTaker(
 	case err != nil:
 		return pool.Coverage{}, err
 	case refusal != "":
-		return pool.Coverage{Answer: pool.AnswerNo, Reason: refusal}, r.endActive(ctx, q.Old.Name, refusal)
+		err := r.endActive(ctx, q.Old.Name, refusal)
+		return pool.Coverage{Answer: pool.AnswerNo, Reason: refusal}, err
 	}
-	answer := pool.Coverage{Answer: pool.AnswerHandedOver, Updater: r.updaterOf(q.Old.Name), Reason: held}
+	answer := pool.Coverage{
+		Answer: pool.AnswerHandedOver, Updater: r.updaterOf(q.Old.Name), Reason: held,
+	}
 	switch {
 	case held == "":
 		answer, err = r.askOnce(ctx, request, budget)
@@ -251,7 +258,8 @@ func (r *run) updaterOf(set string) string {
 // askOnce hands over, unless the same question was answered a moment ago and the record of the
 // hand-over is still the same.
 func (r *run) askOnce(
-	ctx context.Context, request *runtimehooksv1.CanUpdateMachineSetRequest, budget pool.HandOverBudget,
+	ctx context.Context, request *runtimehooksv1.CanUpdateMachineSetRequest,
+	budget pool.HandOverBudget,
 ) (pool.Coverage, error) {
 	if r.HandOvers == nil {
 		return pool.Coverage{}, errNoHandOvers

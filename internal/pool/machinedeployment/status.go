@@ -116,7 +116,7 @@ func (r *run) setBlocked() {
 	switch {
 	case why == nil && present != nil && isBlocking(pool.Reason(present.Reason)):
 		conditions.Delete(r.md, v1alpha1.UpdateBlockedCondition)
-	case why != nil && (present == nil || isOwn(present, why.Reason)):
+	case why != nil && (present == nil || r.executed.isOwn(present)):
 		r.writeBlocked(present, why)
 	}
 }
@@ -153,8 +153,12 @@ func isBlocking(reason pool.Reason) bool {
 }
 
 // isOwn reports whether the condition UpdateBlocked is this controller's. The engine has the reason
-// NotCovered too, but returns an error then, which is the reason CoverageUnknown here.
-func isOwn(c *metav1.Condition, now pool.Reason) bool {
-	reason := pool.Reason(c.Reason)
-	return reason == now || isBlocking(reason) && reason != pool.ReasonNotCovered
+// NotCovered too. It returns an error then, which is the reason CoverageUnknown here.
+func (e *executed) isOwn(c *metav1.Condition) bool {
+	if reason := pool.Reason(c.Reason); reason != pool.ReasonNotCovered {
+		return isBlocking(reason)
+	}
+	return !slices.ContainsFunc(e.Decisions, func(d pool.Decision) bool {
+		return d.Reason == pool.ReasonCoverageUnknown
+	})
 }

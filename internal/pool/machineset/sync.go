@@ -144,7 +144,9 @@ func (r *Run) readOwnership(ctx context.Context, object client.Object) error {
 	return nil
 }
 
-func (r *Run) restore(ctx context.Context, object client.Object, owner string, restored *bool) error {
+func (r *Run) restore(
+	ctx context.Context, object client.Object, owner string, restored *bool,
+) error {
 	if objects.IsOwnershipLost(object) {
 		if err := r.readOwnership(ctx, object); err != nil {
 			return err

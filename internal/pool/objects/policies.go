@@ -76,7 +76,9 @@ type lateSource struct {
 
 // Start begins the source as soon as its kind is installed. An error of exists means that nobody
 // knows: each reconcile returns that error, so it is not reported here.
-func (s lateSource) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
+func (s lateSource) Start(
+	ctx context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request],
+) error {
 	go func() {
 		err := wait.PollUntilContextCancel(ctx, s.retry, true, func(context.Context) (bool, error) {
 			exists, err := s.exists()
