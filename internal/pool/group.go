@@ -140,10 +140,8 @@ func Needs(g Group) ([]Question, error) {
 		newest.Desired = newest.Desired.DeepCopy()
 		*newest.Desired.Spec.Replicas = before.New.Replicas
 		mark(newest.Desired, clusterv1.AcknowledgedMoveAnnotation, before.New.Acknowledged)
-		questions = append(
-			questions,
-			Question{Old: d.old[name].Desired.DeepCopy(), New: newest.Desired},
-		)
+		old := d.old[name].Desired.DeepCopy()
+		questions = append(questions, Question{Old: old, New: newest.Desired})
 	}
 	return questions, nil
 }
@@ -167,13 +165,8 @@ func Decide(g Group, coverage map[string]Coverage) (Plan, error) {
 	for _, name := range d.questions() {
 		c := coverage[name]
 		if c.Answer == AnswerUnknown {
-			return Plan{}, fmt.Errorf(
-				"planning the rollout of MachineDeployment %s: it is unknown whether Machines of "+
-					"MachineSet %s can be updated in place: %s",
-				d.name(),
-				name,
-				c.Reason,
-			)
+			return Plan{}, fmt.Errorf("planning the rollout of MachineDeployment %s: it is unknown "+
+				"whether Machines of MachineSet %s can be updated in place: %s", d.name(), name, c.Reason)
 		}
 		covered[name] = c.Answer == AnswerYes
 	}
@@ -318,12 +311,9 @@ func (g Group) check() error {
 		if g.paused() {
 			return nil
 		}
-		return fmt.Errorf(
-			"planning the rollout of MachineDeployment %s: unexpected strategy type %s. "+
-				"Fix: set spec.rollout.strategy.type to RollingUpdate or OnDelete",
-			objectName(g.MachineDeployment.Namespace, g.MachineDeployment.Name),
-			kind,
-		)
+		return fmt.Errorf("planning the rollout of MachineDeployment %s: unexpected strategy type %s. "+
+			"Fix: set spec.rollout.strategy.type to RollingUpdate or OnDelete",
+			objectName(g.MachineDeployment.Namespace, g.MachineDeployment.Name), kind)
 	}
 }
 

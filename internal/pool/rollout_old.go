@@ -25,10 +25,9 @@ func (r Rollout) ScaleOld() Rollout {
 	}
 	minAvailable := r.MinAvailable()
 	unavailableNew := max(r.New.Replicas-r.New.Counts.Available, 0)
+	total := r.New.Replicas + r.sum(replicas)
 	s := scaleDown{
-		count: r.New.Replicas + r.sum(
-			replicas,
-		) - r.pendingScaleDown() - minAvailable - unavailableNew,
+		count:        total - r.pendingScaleDown() - minAvailable - unavailableNew,
 		available:    r.New.Counts.Available + r.sum(available),
 		minAvailable: minAvailable,
 	}
