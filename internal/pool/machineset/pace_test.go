@@ -38,7 +38,7 @@ func TestStatusWaits(t *testing.T) {
 	}
 	status := []string{"patch-status MachineSet"}
 	// A write that fails limits no other one.
-	w.Fail = func(verb, kind string) (error, bool) {
+	w.Fail = func(_, kind string) (error, bool) {
 		w.Fail = nil
 		return apierrors.NewConflict(schema.GroupResource{Resource: kind}, "a", errKilled), false
 	}
