@@ -64,11 +64,7 @@ func (f DeploymentFacts) Available(available *int32) metav1.Condition {
 		message = "Deletion in progress"
 	}
 	return condition(
-		kind,
-		metav1.ConditionFalse,
-		clusterv1.MachineDeploymentNotAvailableReason,
-		message,
-	)
+		kind, metav1.ConditionFalse, clusterv1.MachineDeploymentNotAvailableReason, message)
 }
 
 // requiredAvailable is how many Machines must be available: all, if maxUnavailable cannot be read.
@@ -98,11 +94,7 @@ func (f DeploymentFacts) RollingOut() metav1.Condition {
 	}
 	if outdated == 0 {
 		return condition(
-			kind,
-			metav1.ConditionFalse,
-			clusterv1.MachineDeploymentNotRollingOutReason,
-			"",
-		)
+			kind, metav1.ConditionFalse, clusterv1.MachineDeploymentNotRollingOutReason, "")
 	}
 	lines := append(
 		[]string{fmt.Sprintf("Rolling out %d not up-to-date replicas", outdated)},

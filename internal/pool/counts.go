@@ -38,7 +38,8 @@ func StatusCounts(set *clusterv1.MachineSet) Counts {
 
 // MachineCounts counts the Machines that set owns, with the rules by which the MachineSet
 // controller fills its status: a Machine that is being updated in place is neither available nor up
-// to date. But a Machine in deletion is not available, although its condition may not show that yet.
+// to date. But a Machine in deletion is not available, although its condition may not show that
+// yet.
 func MachineCounts(set *clusterv1.MachineSet, machines []*clusterv1.Machine) Counts {
 	var c Counts
 	for _, m := range machines {

@@ -65,8 +65,8 @@ const (
 	// ReasonKubeletAhead: the kubelet of the Machine is newer than the template asks, or its
 	// version is unknown, and no kubelet goes back a version.
 	ReasonKubeletAhead Reason = "KubeletAhead"
-	// ReasonMachinePaused: the Machine is paused. Its update could not begin, and would take the turn of
-	// others.
+	// ReasonMachinePaused: the Machine is paused. Its update could not begin, and would take the turn
+	// of others.
 	ReasonMachinePaused Reason = "MachinePaused"
 	// ReasonNotProvisioned: the Machine has no Node yet.
 	ReasonNotProvisioned Reason = "NotProvisioned"
@@ -131,39 +131,20 @@ func (d *draft) decideNewest() []Decision {
 	}
 	var all []Decision
 	for _, m := range d.byDeletion(set, list) {
+		next := d.decideFresh(m, set)
 		switch {
 		case isDeleting(m):
-			all = append(
-				all,
-				decide(m, set, Delete, ReasonDeleting, "the Machine is being deleted"),
-			)
+			next = decide(m, set, Delete, ReasonDeleting, "the Machine is being deleted")
 		case surplus > 0 && deletes:
 			surplus--
-			all = append(
-				all,
-				decide(
-					m,
-					set,
-					Delete,
-					ReasonSurplus,
-					"the MachineDeployment asks for fewer replicas",
-				),
-			)
-		default:
-			all = append(all, d.decideFresh(m, set))
+			next = decide(m, set, Delete, ReasonSurplus, "the MachineDeployment asks for fewer replicas")
 		}
+		all = append(all, next)
 	}
 	for range max(int(s.Target)-len(list), 0) {
 		all = append(all, Decision{
-			MachineSet: set.Name,
-			Action:     Create,
-			Reason:     ReasonMissing,
-			Message: fmt.Sprintf(
-				"MachineSet %s has %d of %d Machines",
-				set.Name,
-				len(list),
-				s.Target,
-			),
+			MachineSet: set.Name, Action: Create, Reason: ReasonMissing,
+			Message: fmt.Sprintf("MachineSet %s has %d of %d Machines", set.Name, len(list), s.Target),
 		})
 	}
 	return all

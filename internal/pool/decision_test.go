@@ -345,9 +345,7 @@ func TestPausedMachine(t *testing.T) {
 	if got := w.upToDate(); got != 2 {
 		t.Errorf("%d Machines are up to date, want 2:\n%s", got, w)
 	}
-	if reason, message := w.plan.Blocked(); reason != "MachinePaused" {
-		t.Errorf("blocked by %q: %q", reason, message)
-	}
+	w.checkBlocked(t, pool.ReasonMachinePaused)
 	delete(paused.Annotations, clusterv1.PausedAnnotation)
 	w.settle(t)
 	if got := w.upToDate(); got != 3 {

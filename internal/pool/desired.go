@@ -65,9 +65,7 @@ func DesiredSet(
 	if !ok {
 		return nil, fmt.Errorf(
 			"MachineSet %s lacks the label %s. Fix: set it to the value that its Machines have",
-			objectName(current.Namespace, current.Name),
-			clusterv1.MachineDeploymentUniqueLabel,
-		)
+			objectName(current.Namespace, current.Name), clusterv1.MachineDeploymentUniqueLabel)
 	}
 	if current.Spec.Replicas == nil {
 		return nil, noReplicas(current)

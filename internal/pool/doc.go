@@ -35,6 +35,6 @@
 // stock's order, and turns the result into desired MachineSets.
 //
 // With Group.Keep the rules of keep.go apply instead: no rollout creates or deletes a Machine.
-// Plan.Blocked then tells what a person must decide, and the MachineSet controller moves Machines in
+// Plan.Blocked then says on what a person must act, and the MachineSet controller moves Machines in
 // the order of MoveOrder, not in the order of deletion.
 package pool

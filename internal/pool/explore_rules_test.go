@@ -74,7 +74,8 @@ func (e *explorer) scaleByRules(
 		}
 	case pool.Update:
 		to := slices.IndexFunc(g.MachineSets, func(set *clusterv1.MachineSet) bool { return set.Name == s.Target })
-		if to < 0 || !pool.ReceivesFrom(g.MachineSets[to], f.MachineSet.Name) {
+		if to < 0 || !pool.ReceivesFrom(g.MachineSets[to], f.MachineSet.Name) ||
+			!f.FollowsTemplate(g.MachineSets[to]) {
 			return nil
 		}
 		leave, err := f.Departures(s.Count)

@@ -107,8 +107,8 @@ type Plan struct {
 	// Allowance is what the limits of the UpdatePolicy leave. Its Reason is empty if they hold no
 	// Machine back.
 	Allowance Allowance
-	// Moving says that a MachineSet may still move Machines by an earlier plan. Then no MachineSet may be
-	// deleted: the Machines that move to it would be deleted with it.
+	// Moving says that a MachineSet may still move Machines by an earlier plan. Then no MachineSet may
+	// be deleted: the Machines that move to it would be deleted with it.
 	Moving bool
 	// Wake is when the limits must be looked at again although nothing happens; zero for never.
 	Wake time.Time
@@ -140,10 +140,8 @@ func Needs(g Group) ([]Question, error) {
 		newest.Desired = newest.Desired.DeepCopy()
 		*newest.Desired.Spec.Replicas = before.New.Replicas
 		mark(newest.Desired, clusterv1.AcknowledgedMoveAnnotation, before.New.Acknowledged)
-		questions = append(
-			questions,
-			Question{Old: d.old[name].Desired.DeepCopy(), New: newest.Desired},
-		)
+		old := d.old[name].Desired.DeepCopy()
+		questions = append(questions, Question{Old: old, New: newest.Desired})
 	}
 	return questions, nil
 }
@@ -167,13 +165,8 @@ func Decide(g Group, coverage map[string]Coverage) (Plan, error) {
 	for _, name := range d.questions() {
 		c := coverage[name]
 		if c.Answer == AnswerUnknown {
-			return Plan{}, fmt.Errorf(
-				"planning the rollout of MachineDeployment %s: it is unknown whether Machines of "+
-					"MachineSet %s can be updated in place: %s",
-				d.name(),
-				name,
-				c.Reason,
-			)
+			return Plan{}, fmt.Errorf("planning the rollout of MachineDeployment %s: it is unknown "+
+				"whether Machines of MachineSet %s can be updated in place: %s", d.name(), name, c.Reason)
 		}
 		covered[name] = c.Answer == AnswerYes
 	}
@@ -220,15 +213,12 @@ func (e *InvalidGroupError) Unwrap() error { return e.cause }
 
 // begin computes the desired MachineSets before any rule about replicas. The error is an
 // InvalidGroupError.
-func begin(g Group) (*draft, error) {
-	d, err := prepare(g)
-	if err != nil {
-		return nil, &InvalidGroupError{cause: err}
-	}
-	return d, nil
-}
-
-func prepare(g Group) (*draft, error) {
+func begin(g Group) (d *draft, err error) {
+	defer func() {
+		if err != nil {
+			err = &InvalidGroupError{cause: err}
+		}
+	}()
 	if err := g.check(); err != nil {
 		return nil, err
 	}
@@ -237,27 +227,30 @@ func prepare(g Group) (*draft, error) {
 		return nil, err
 	}
 	a := Assign(g.MachineDeployment, g.MachineSets, g.Now)
-	d := &draft{group: g, old: map[string]*SetPlan{}, missing: a.Missing, rollout: Rollout{
+	d = &draft{group: g, old: map[string]*SetPlan{}, missing: a.Missing, rollout: Rollout{
 		Budget:         budget,
 		InPlaceUpdates: g.InPlaceUpdates,
 		Updating:       UpdatingMachines(g.Machines),
 		OnDelete:       IsOnDelete(g.MachineDeployment) && !g.UpdateOnDelete,
+		Progressing:    g.progressing(a.New),
 	}}
-	if err := d.desireOld(a); err != nil {
-		return nil, fmt.Errorf("planning the rollout of MachineDeployment %s: %w", d.name(), err)
-	}
-	d.rollout.Progressing = g.progressing(a.New)
-	create, err := MustCreate(a, d.paused() || g.Keep && !g.TemplatesExist, g.TemplatesExist)
-	if err != nil {
-		return nil, fmt.Errorf("planning the rollout of MachineDeployment %s: %w", d.name(), err)
-	}
-	if !create && a.New == nil {
-		return d, nil
-	}
-	if err := d.desireNewest(a); err != nil {
+	if err := d.desire(a); err != nil {
 		return nil, fmt.Errorf("planning the rollout of MachineDeployment %s: %w", d.name(), err)
 	}
 	return d, nil
+}
+
+// desire computes the desired MachineSets.
+func (d *draft) desire(a Assignment) error {
+	if err := d.desireOld(a); err != nil {
+		return err
+	}
+	g := d.group
+	create, err := MustCreate(a, g.paused() || g.Keep && !g.TemplatesExist, g.TemplatesExist)
+	if err != nil || !create && a.New == nil {
+		return err
+	}
+	return d.desireNewest(a)
 }
 
 // budget is that of the MachineDeployment. OnDelete has no maxUnavailable; if the policy has such
@@ -318,12 +311,9 @@ func (g Group) check() error {
 		if g.paused() {
 			return nil
 		}
-		return fmt.Errorf(
-			"planning the rollout of MachineDeployment %s: unexpected strategy type %s. "+
-				"Fix: set spec.rollout.strategy.type to RollingUpdate or OnDelete",
-			objectName(g.MachineDeployment.Namespace, g.MachineDeployment.Name),
-			kind,
-		)
+		return fmt.Errorf("planning the rollout of MachineDeployment %s: unexpected strategy type %s. "+
+			"Fix: set spec.rollout.strategy.type to RollingUpdate or OnDelete",
+			objectName(g.MachineDeployment.Namespace, g.MachineDeployment.Name), kind)
 	}
 }
 

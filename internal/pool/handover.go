@@ -17,12 +17,12 @@ import (
 // The rules for groups that are handed over as a whole (UpdatePolicy with handOver: Group).
 //
 //   - The updater takes over all Machines of an old MachineSet in one request, and writes their
-//     objects itself. Until a Machine has arrived, it is a Machine of the old MachineSet, and nothing
-//     happens to it: the group is kept, whatever the fallback is.
-//   - A Machine has arrived when its spec, its kubelet and its objects are as the template asks, and
-//     its Node is ready. It then goes to the new MachineSet with the marks of a move that needs no
-//     update, as a Machine that returns does (turnaround.go). So Cluster API can continue at each
-//     crash point.
+//     objects itself. Until a Machine has arrived, it is a Machine of the old MachineSet, and
+//     nothing happens to it: the group is kept, whatever the fallback is.
+//   - A Machine has arrived when its spec, its kubelet and its objects are as the template asks,
+//     and its Node is ready. It then goes to the new MachineSet with the marks of a move that needs
+//     no update, as a Machine that returns does (turnaround.go). So Cluster API can continue at
+//     each crash point.
 //   - A Machine whose objects are half written has not arrived.
 //   - Arrivals cost no availability. The marks of a move make a Machine count as unavailable for a
 //     moment, so at most maxUnavailable of them arrive at once.
@@ -96,8 +96,9 @@ func WasHandedOver(set *clusterv1.MachineSet) bool {
 // IsActive reports whether the updater may be at work.
 func (h *HandedOver) IsActive() bool { return h != nil && h.State != HandOverEnded }
 
-// Next returns the hand-over for a decision: h as long as it is active, with the new budget, and else
-// a new one with this operation. h may be nil. A hand-over for another decision must have ended.
+// Next returns the hand-over for a decision: h as long as it is active, with the new budget, and
+// else a new one with this operation. h may be nil. A hand-over for another decision must have
+// ended.
 func (h *HandedOver) Next(operation, decision, updater string, b HandOverBudget) HandedOver {
 	next := HandedOver{Operation: operation, Decision: decision, Updater: updater}
 	if h.IsActive() {
@@ -110,8 +111,9 @@ func (h *HandedOver) Next(operation, decision, updater string, b HandOverBudget)
 	return next
 }
 
-// HandOver returns the limits for a hand-over of the group. held says why nothing may be handed over
-// now, and why an updater must stop; empty if it may work. It returns the same errors as Needs.
+// HandOver returns the limits for a hand-over of the group. held says why nothing may be handed
+// over now, and why an updater must stop; empty if it may work. It returns the same errors as
+// Needs.
 func (g Group) HandOver() (budget HandOverBudget, held string, err error) {
 	g.Keep = true
 	d, err := begin(g)
@@ -152,14 +154,15 @@ func handOverFailed(set *clusterv1.MachineSet, m *clusterv1.Machine) (failed boo
 	if err != nil || h == nil {
 		return false, ""
 	}
-	why, failed = strings.CutPrefix(m.Annotations[v1alpha1.UpdateFailedAnnotation]+":", h.Operation+":")
+	report := m.Annotations[v1alpha1.UpdateFailedAnnotation] + ":"
+	why, failed = strings.CutPrefix(report, h.Operation+":")
 	why = strings.Join(strings.Fields(strings.TrimSuffix(why, ":")), " ")
 	return failed, why
 }
 
-// HandOverGap says what a Machine lacks to arrive at the template of its group, as far as the Machine
-// itself tells; empty if it lacks nothing. Its infrastructure machine and bootstrap config may still
-// lack something.
+// HandOverGap says what a Machine lacks to arrive at the template of its group, as far as the
+// Machine itself tells; empty if it lacks nothing. Its infrastructure machine and bootstrap config
+// may still lack something.
 func HandOverGap(md *clusterv1.MachineDeployment, m *clusterv1.Machine) string {
 	wanted, kubelet := md.Spec.Template.Spec.Version, ""
 	if m.Status.NodeInfo != nil {
@@ -177,8 +180,8 @@ func HandOverGap(md *clusterv1.MachineDeployment, m *clusterv1.Machine) string {
 	return ""
 }
 
-// hasArrived reports whether the plan takes a Machine that was handed over to the new MachineSet, and
-// the Machine still shows the template's version.
+// hasArrived reports whether the plan takes a Machine that was handed over to the new MachineSet,
+// and the Machine still shows the template's version.
 func (f SetFacts) hasArrived(m *clusterv1.Machine) bool {
 	return WasHandedOver(f.MachineSet) && f.Deployment != nil && !isDeleting(m) && !IsUpdating(m) &&
 		HandOverGap(f.Deployment, m) == ""
@@ -220,6 +223,6 @@ func (d *draft) whyHandedOver(
 	case d.allowance.Reason == ReasonPartition:
 		return d.allowance.Reason, d.allowance.Message
 	}
-	return ReasonHandedOver, fmt.Sprintf("updater %s has taken the Machine over; it is not updated so "+
-		"far: %s", c.Updater, c.Gaps[m.Name])
+	return ReasonHandedOver, fmt.Sprintf("updater %s has taken the Machine over; it is not updated "+
+		"so far: %s", c.Updater, c.Gaps[m.Name])
 }

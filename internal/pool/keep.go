@@ -3,7 +3,6 @@ package pool
 import (
 	"cmp"
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -19,24 +18,26 @@ import (
 // The rules for groups whose Machines no rollout may create or delete.
 //
 //   - Machines are created only while fewer exist than spec.replicas, always by the new MachineSet,
-//     and deleted only while more exist. Deletion begins with Machines that somebody asked to delete
-//     and with those that need remediation, then with the oldest MachineSets. No Machine moves
-//     meanwhile.
-//   - A MachineSet controller creates no Machine while the group has spec.replicas: the plan that asked
-//     for it did not know of a Machine that has just moved away.
-//   - Old MachineSets create no Machines. Until an old MachineSet is known to have read that, it may
-//     still create what it has been missing: nothing is created elsewhere, and no Machine leaves it.
+//     and deleted only while more exist. Deletion begins with Machines that somebody asked to
+//     delete and with those that need remediation, then with the oldest MachineSets. No Machine
+//     moves meanwhile.
+//   - A MachineSet controller creates no Machine while the group has spec.replicas: the plan that
+//     asked for it did not know of a Machine that has just moved away.
+//   - Old MachineSets create no Machines. Until an old MachineSet is known to have read that, it
+//     may still create what it has been missing: nothing is created elsewhere, and no Machine
+//     leaves it.
 //   - An old MachineSet with Machines that nobody planned deletes none: it is parked, and the next
 //     plan counts them.
 //   - A Machine moves to the new MachineSet only if an update in place covers the difference, and
 //     within maxUnavailable, but at least one at a time: no spare Machine makes room.
-//   - Where no update leads to the template, unhealthy Machines are remediated: nothing repairs them. The
-//     new MachineSet then creates others.
+//   - Where no update leads to the template, unhealthy Machines are remediated: nothing repairs
+//     them. The new MachineSet then creates others.
 //   - Unavailable Machines move first: the update may repair them, and they cost no availability.
-//   - A Machine that is marked for an update does not move, even if the template changes: its update
-//     ends first. But if the template is reverted to the one that the Machine had, and its update has
-//     not begun, it goes back first. That costs nothing: it is unavailable already. Neither a pause nor
-//     Machines that are too many delay it; its MachineSet deletes none meanwhile.
+//   - A Machine that is marked for an update does not move, even if the template changes: its
+//     update ends first. But if the template is reverted to the one that the Machine had, and its
+//     update has not begun, it goes back first. That costs nothing: it is unavailable already.
+//     Neither a pause nor Machines that are too many delay it; its MachineSet deletes none
+//     meanwhile.
 //   - No Machine moves to a template with an older Kubernetes version than its kubelet's.
 //   - No Machine begins to move while another MachineSet may still move some by an earlier plan.
 //   - A pause stops moves. It never turns them into deletions.
@@ -139,7 +140,8 @@ func (d *draft) isMoving(s Sizes, h headcount) bool {
 	return target != "" && target != s.Name && s.Replicas < h.alive
 }
 
-// continues reports whether an old MachineSet still moves Machines to the new one by an earlier plan.
+// continues reports whether an old MachineSet still moves Machines to the new one by an earlier
+// plan.
 func (d *draft) continues(s Sizes, h headcount) bool {
 	set := d.old[s.Name].Current
 	return d.newest != nil && d.isMoving(s, h) && d.newest.Desired.Name ==
@@ -147,8 +149,8 @@ func (d *draft) continues(s Sizes, h headcount) bool {
 }
 
 // settled reports whether an old MachineSet creates no more Machines: it asks for no more than it
-// has, and its controller has read that. An apply that lowers spec.replicas forbids creation too, so
-// that a controller which has read the one has read the other.
+// has, and its controller has read that. An apply that lowers spec.replicas forbids creation too,
+// so that a controller which has read the one has read the other.
 func (d *draft) settled(s Sizes, h headcount) bool {
 	set := d.old[s.Name].Current
 	return !set.DeletionTimestamp.IsZero() || s.Replicas <= h.all && !isUnread(set)
@@ -209,8 +211,8 @@ func (d *draft) keepOld(i int, h headcount, deleted int32, r room, c Coverage) r
 	return r
 }
 
-// moves chooses the Machines that an old MachineSet moves: those that need no update, by name, and how
-// many move in all. It returns the room that is left.
+// moves chooses the Machines that an old MachineSet moves: those that need no update, by name, and
+// how many move in all. It returns the room that is left.
 func (d *draft) moves(s Sizes, h headcount, r room, c Coverage) ([]string, int32, room) {
 	settled := d.settled(s, h)
 	if !settled && !d.continues(s, h) {
@@ -456,34 +458,14 @@ func MoveOrder(g Group, machines []*clusterv1.Machine) []*clusterv1.Machine {
 
 func byMachineName(a, b *clusterv1.Machine) int { return strings.Compare(a.Name, b.Name) }
 
-// Blocked summarizes what a person must decide before a kept group can go on: the first reason by
-// name, and a message about all. It returns an empty Reason if nothing blocks the group.
-func (p Plan) Blocked() (reason Reason, message string) {
-	texts := make(map[Reason][]string)
-	counts := make(map[Reason]int)
-	for _, d := range p.Decisions {
-		if d.Action == Wait && d.Reason.BlocksKept() {
-			counts[d.Reason]++
-			if !slices.Contains(texts[d.Reason], d.Message) {
-				texts[d.Reason] = append(texts[d.Reason], d.Message)
-			}
-		}
+// Blocked returns the first decision on which a person or an extension must act before a kept group
+// can continue; nil if nothing blocks the group.
+func (p Plan) Blocked() *Decision {
+	at := slices.IndexFunc(p.Decisions, func(d Decision) bool { return d.Reason.BlocksKept() })
+	if at < 0 {
+		return nil
 	}
-	var lines []string
-	for _, r := range blocking {
-		if counts[r] == 0 {
-			continue
-		}
-		if reason == "" {
-			reason = r
-		}
-		slices.Sort(texts[r])
-		lines = append(
-			lines,
-			fmt.Sprintf("%d Machines: %s", counts[r], strings.Join(texts[r], "; ")),
-		)
-	}
-	return reason, strings.Join(lines, "\n")
+	return &p.Decisions[at]
 }
 
 // blocking are the reasons that need a person or an extension, in the order of their names.

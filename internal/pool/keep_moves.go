@@ -11,8 +11,9 @@ import (
 // too late: the Machine still moves. So an earlier plan counts until the controller has read the
 // new one.
 
-// mayStillMove reports whether the controller of a MachineSet may move Machines by an earlier plan: the
-// MachineSet has more than it asks for and names another one, or the controller has not read spec.
+// mayStillMove reports whether the controller of a MachineSet may move Machines by an earlier plan:
+// the MachineSet has more than it asks for and names another one, or the controller has not read
+// spec.
 func mayStillMove(set *clusterv1.MachineSet, machines []*clusterv1.Machine) bool {
 	owned := MachineCounts(set, machines).Machines
 	target := set.Annotations[clusterv1.MachineSetMoveMachinesToMachineSetAnnotation]
@@ -27,8 +28,8 @@ func (d *draft) stillMoves(except string) bool {
 	})
 }
 
-// mayBegin returns how many Machines of an old MachineSet may move. While others may still move, only
-// the move that an earlier plan asked for continues.
+// mayBegin returns how many Machines of an old MachineSet may move. While others may still move,
+// only the move that an earlier plan asked for continues.
 func (d *draft) mayBegin(s Sizes, h headcount) int32 {
 	if !d.stillMoves(s.Name) {
 		return math.MaxInt32

@@ -11,13 +11,14 @@ import (
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 )
 
-// An unhealthy Machine of an old MachineSet waits for the update that may repair it. Where no update
-// reaches it, it is remediated. The MachineSets of a group decide at the same time, so they share
-// spec.remediation.maxInFlight of the MachineDeployment by a rule that has no need of a lock: those
-// that come first by name have their unhealthy Machines remediated first.
+// An unhealthy Machine of an old MachineSet waits for the update that may repair it. Where no
+// update reaches it, it is remediated. The MachineSets of a group decide at the same time, so they
+// share spec.remediation.maxInFlight of the MachineDeployment by a rule that has no need of a lock:
+// those that come first by name have their unhealthy Machines remediated first.
 
-// noUpdate returns why no update brings any Machine of an old MachineSet to the template until a person
-// acts; empty if one may. It is not known while nobody answers, and while nobody may be asked.
+// noUpdate returns why no update brings any Machine of an old MachineSet to the template until a
+// person acts; empty if one may. It is not known while nobody answers, and while nobody may be
+// asked.
 func (d *draft) noUpdate(s Sizes, h headcount, c Coverage) Reason {
 	if h.alive == 0 || !d.mayMove() {
 		return ""
@@ -38,7 +39,8 @@ func (f SetFacts) mayUpdate(m *clusterv1.Machine) bool {
 
 // SharesRemediation reports whether Remediate depends on the Machines of the whole group.
 func (f SetFacts) SharesRemediation() bool {
-	if !f.Policy.HoldUpdating || f.Deployment == nil || f.Deployment.Spec.Remediation.MaxInFlight == nil {
+	if !f.Policy.HoldUpdating || f.Deployment == nil ||
+		f.Deployment.Spec.Remediation.MaxInFlight == nil {
 		return false
 	}
 	for _, m := range f.Machines {
@@ -61,8 +63,9 @@ func decidedFirst(a, b *clusterv1.Machine) int {
 }
 
 // remediatedBeforeOthers returns how many of the unhealthy Machines of the MachineSet are among the
-// first most of the whole group. Machines that are being deleted for a remediation precede all others,
-// then those whose deletion has been decided, then those of MachineSets that come first by name.
+// first most of the whole group. Machines that are being deleted for a remediation precede all
+// others, then those whose deletion has been decided, then those of MachineSets that come first by
+// name.
 func (f SetFacts) remediatedBeforeOthers(unhealthy []*clusterv1.Machine, most int) (n int) {
 	for _, m := range unhealthy {
 		ahead := 0
@@ -79,8 +82,8 @@ func (f SetFacts) remediatedBeforeOthers(unhealthy []*clusterv1.Machine, most in
 	return n
 }
 
-// precedes reports whether a Machine of another MachineSet is being remediated, or is remediated before
-// m, which is unhealthy.
+// precedes reports whether a Machine of another MachineSet is being remediated, or is remediated
+// before m, which is unhealthy.
 func (f SetFacts) precedes(other, m *clusterv1.Machine) bool {
 	refused := conditions.GetReason(other, clusterv1.MachineOwnerRemediatedCondition) ==
 		clusterv1.MachineSetMachineCannotBeRemediatedReason

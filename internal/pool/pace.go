@@ -23,7 +23,8 @@ var passing = []string{
 // DeploymentStatusMayWait reports whether the status of after can be written later than at once.
 // before is what the API server has. It may wait while a rollout or scaling is in progress: then
 // counters and the conditions that describe it change again soon. It may not if the generation that
-// was observed changes, if a rollout begins, if another condition changes, or if the group is at rest.
+// was observed changes, if a rollout begins, if another condition changes, or if the group is at
+// rest.
 func DeploymentStatusMayWait(before, after *clusterv1.MachineDeployment) bool {
 	const rollingOut = clusterv1.MachineDeploymentRollingOutCondition
 	if before.Status.ObservedGeneration != after.Status.ObservedGeneration ||
@@ -66,10 +67,10 @@ func saysSame(a, b metav1.Condition) bool {
 	return a.Type == b.Type && a.Status == b.Status && a.Reason == b.Reason && a.Message == b.Message
 }
 
-// SetStatusMayWait is DeploymentStatusMayWait for a MachineSet. current says that the MachineSet has
-// the template of its MachineDeployment. The MachineDeployment decides on counters and on the
-// generation that an old MachineSet has observed. It counts Machines itself, too, and takes the safer
-// number. So counters wait unless they allow it something:
+// SetStatusMayWait is DeploymentStatusMayWait for a MachineSet. current says that the MachineSet
+// has the template of its MachineDeployment. The MachineDeployment decides on counters and on the
+// generation that an old MachineSet has observed. It counts Machines itself, too, and takes the
+// safer number. So counters wait unless they allow it something:
 //   - Replicas wait if they rise by a move.
 //   - UpToDate waits until it covers all Machines of the MachineDeployment.
 //   - Ready and Available never wait.

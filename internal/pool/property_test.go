@@ -173,6 +173,18 @@ func (w *world) checkKubelets(t failer, before map[string]string) {
 	}
 }
 
+// checkBlocked compares why the group is blocked; want is empty if nothing blocks it.
+func (w *world) checkBlocked(t *testing.T, want pool.Reason) {
+	t.Helper()
+	var got pool.Decision
+	if d := w.plan.Blocked(); d != nil {
+		got = *d
+	}
+	if got.Reason != want || (got.Message == "") != (want == "") {
+		t.Errorf("blocked by %q, %q, want %q:\n%s", got.Reason, got.Message, want, w)
+	}
+}
+
 // TestKeepBlocked: an uncovered change and its remedy.
 func TestKeepBlocked(t *testing.T) {
 	t.Parallel()
@@ -195,10 +207,7 @@ func TestKeepBlocked(t *testing.T) {
 			test.change(w.md)
 			w.covered[w.md.Spec.Template.Spec.Version] = test.answer
 			w.settle(t)
-			reason, message := w.plan.Blocked()
-			if reason != test.want || (message == "") != (reason == "") {
-				t.Errorf("blocked by %q, %q, want %q", reason, message, test.want)
-			}
+			w.checkBlocked(t, test.want)
 			if !slices.Equal(w.names(), names) {
 				t.Errorf("Machines %v became %v", names, w.names())
 			}
@@ -245,9 +254,7 @@ func TestKeepRevert(t *testing.T) {
 			)
 		}
 	}
-	if reason, _ := w.plan.Blocked(); reason != pool.ReasonKubeletAhead {
-		t.Errorf("blocked by %q:\n%s", reason, w)
-	}
+	w.checkBlocked(t, pool.ReasonKubeletAhead)
 }
 
 func (w *world) setOf(version string) *clusterv1.MachineSet {

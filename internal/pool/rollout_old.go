@@ -14,8 +14,8 @@ func compareNames(a, b string) int { return strings.Compare(a, b) }
 // that a broken template does not reach all Machines. It takes unavailable replicas first, from the
 // oldest MachineSet to the newest.
 //
-// It takes none while a MachineSet may still give up Machines by an earlier plan, which did not know of
-// a template that has become current again. Stock does.
+// It takes none while a MachineSet may still give up Machines by an earlier plan, which did not
+// know of a template that has become current again. Stock does.
 //
 // Note: Old is sorted by age only if something can be scaled down, as in stock. BreakDeadlock
 // depends on the order.
@@ -25,10 +25,9 @@ func (r Rollout) ScaleOld() Rollout {
 	}
 	minAvailable := r.MinAvailable()
 	unavailableNew := max(r.New.Replicas-r.New.Counts.Available, 0)
+	total := r.New.Replicas + r.sum(replicas)
 	s := scaleDown{
-		count: r.New.Replicas + r.sum(
-			replicas,
-		) - r.pendingScaleDown() - minAvailable - unavailableNew,
+		count:        total - r.pendingScaleDown() - minAvailable - unavailableNew,
 		available:    r.New.Counts.Available + r.sum(available),
 		minAvailable: minAvailable,
 	}
@@ -142,7 +141,8 @@ func (r Rollout) scaling() bool {
 
 // unread reports whether a MachineSet may give up Machines although it asks for all that it has.
 func (r Rollout) unread() bool {
-	return r.New.Counts.Unread || slices.ContainsFunc(r.Old, func(s Sizes) bool { return s.Counts.Unread })
+	isUnread := func(s Sizes) bool { return s.Counts.Unread }
+	return isUnread(r.New) || slices.ContainsFunc(r.Old, isUnread)
 }
 
 // ScaleOldOnDelete is ScaleOld for the strategy OnDelete: it drops replicas whose Machines people

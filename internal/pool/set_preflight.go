@@ -127,7 +127,8 @@ func failed(failures []string, check clusterv1.MachineSetPreflightCheck, message
 }
 
 func (p Preflight) controlPlaneName() string {
-	return p.ControlPlane.GetKind() + " " + objectName(p.ControlPlane.GetNamespace(), p.ControlPlane.GetName())
+	c := p.ControlPlane
+	return c.GetKind() + " " + objectName(c.GetNamespace(), c.GetName())
 }
 
 func (p Preflight) unreadable(field string, err error) error {
@@ -156,9 +157,9 @@ func (p Preflight) unstable(text string, wanted semver.Version) (string, error) 
 	return "", nil
 }
 
-// pendingVersion returns the version that the topology of the Cluster has and the control plane does
-// not have yet; empty if there is none. While the Cluster is upgraded in steps, the version of the
-// current step is no pending one.
+// pendingVersion returns the version that the topology of the Cluster has and the control plane
+// does not have yet; empty if there is none. While the Cluster is upgraded in steps, the version of
+// the current step is no pending one.
 func (p Preflight) pendingVersion(controlPlane string) string {
 	if !p.ClusterTopology || !p.Cluster.Spec.Topology.IsDefined() {
 		return ""
@@ -174,7 +175,8 @@ func (p Preflight) pendingVersion(controlPlane string) string {
 	return target
 }
 
-// reportedVersions returns status.versions of a control plane, lowest first, or else status.version.
+// reportedVersions returns status.versions of a control plane, lowest first, or else
+// status.version.
 func reportedVersions(controlPlane *unstructured.Unstructured) ([]semver.Version, error) {
 	list, _, err := unstructured.NestedSlice(controlPlane.Object, "status", "versions")
 	if err != nil {
@@ -220,8 +222,8 @@ func reportedVersion(item any) (semver.Version, error) {
 
 // kubeletProblem compares minors with Kubernetes' policy for kubelets.
 func kubeletProblem(control, worker semver.Version) string {
-	const rule = "MachineSet version (%s) and ControlPlane version (%s) do not conform to the kubernetes " +
-		"version skew policy as MachineSet version is "
+	const rule = "MachineSet version (%s) and ControlPlane version (%s) do not conform to the " +
+		"kubernetes version skew policy as MachineSet version is "
 	switch {
 	case worker.Minor > control.Minor:
 		return fmt.Sprintf(rule+"higher than ControlPlane version", worker, control)
@@ -239,8 +241,9 @@ func (p Preflight) kubeadmProblem(control, worker semver.Version) string {
 		control.Minor == worker.Minor {
 		return ""
 	}
-	return fmt.Sprintf("MachineSet version (%s) and ControlPlane version (%s) do not conform to kubeadm version skew "+
-		"policy as kubeadm only supports joining with the same major+minor version as the control plane", worker, control)
+	return fmt.Sprintf("MachineSet version (%s) and ControlPlane version (%s) do not conform to "+
+		"kubeadm version skew policy as kubeadm only supports joining with the same major+minor "+
+		"version as the control plane", worker, control)
 }
 
 // topologyProblem compares versions in Clusters with a topology, in which the version of the
@@ -249,6 +252,6 @@ func (p Preflight) topologyProblem(control, worker string) string {
 	if !p.ClusterTopology || !p.Cluster.Spec.Topology.IsDefined() || control == worker {
 		return ""
 	}
-	return fmt.Sprintf("MachineSet version (%s) is not yet the same as the ControlPlane version (%s), waiting for "+
-		"version to be propagated to the MachineSet", worker, control)
+	return fmt.Sprintf("MachineSet version (%s) is not yet the same as the ControlPlane version (%s), "+
+		"waiting for version to be propagated to the MachineSet", worker, control)
 }

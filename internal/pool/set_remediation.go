@@ -44,8 +44,8 @@ type Deferral struct {
 //   - An old MachineSet of a MachineDeployment remediates none, because the rollout removes them.
 //     With Policy.HoldUpdating it remediates those that no update can reach.
 //   - At most spec.remediation.maxInFlight Machines of a MachineDeployment are remediated at once.
-//     Those that were deleted for it and still exist count. If SharesRemediation, so do those of the
-//     other MachineSets, and Group is required.
+//     Those that were deleted for it and still exist count. If SharesRemediation, so do those of
+//     the other MachineSets, and Group is required.
 //   - A Machine that is being updated waits if Policy.HoldUpdating, and takes no place in flight.
 //     The wait ends Policy.HoldLimit after the Machine became unhealthy and the update began, or at
 //     once if it has the annotation cluster.x-k8s.io/remediate-machine.
@@ -110,8 +110,8 @@ func (f SetFacts) deferral(m *clusterv1.Machine) (why Deferral, after time.Durat
 	return Deferral{}, 0
 }
 
-// remediationsNow returns how many of the unhealthy Machines may be remediated now, the first ones, and
-// why the others wait.
+// remediationsNow returns how many of the unhealthy Machines may be remediated now, the first ones,
+// and why the others wait.
 func (f SetFacts) remediationsNow(
 	unhealthy []*clusterv1.Machine,
 ) (now int, others Deferral, err error) {
@@ -129,8 +129,9 @@ func (f SetFacts) remediationsNow(
 	}
 	most, err := intstr.GetScaledValueFromIntOrPercent(limit, replicas, true)
 	if err != nil {
-		return 0, Deferral{}, fmt.Errorf("reading spec.remediation.maxInFlight of MachineDeployment %s: %w. "+
-			"Fix: set it to a number or a percentage", objectName(f.Deployment.Namespace, f.Deployment.Name), err)
+		return 0, Deferral{}, fmt.Errorf("reading spec.remediation.maxInFlight of MachineDeployment %s: "+
+			"%w. Fix: set it to a number or a percentage",
+			objectName(f.Deployment.Namespace, f.Deployment.Name), err)
 	}
 	for _, m := range f.Machines {
 		if isDeleting(m) && wasRemediated(m) {
@@ -190,8 +191,8 @@ func (f SetFacts) holdLeft(m *clusterv1.Machine) time.Duration {
 	return since.Add(f.holdLimit()).Sub(f.Now)
 }
 
-// isCurrent reports whether the MachineSet has the current revision of its MachineDeployment, or has
-// no MachineDeployment.
+// isCurrent reports whether the MachineSet has the current revision of its MachineDeployment, or
+// has no MachineDeployment.
 func (f SetFacts) isCurrent() bool {
 	return f.Deployment == nil || f.Deployment.Annotations[clusterv1.RevisionAnnotation] ==
 		f.MachineSet.Annotations[clusterv1.RevisionAnnotation]

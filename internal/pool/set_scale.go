@@ -12,8 +12,8 @@ const (
 	// ReasonCreationDisabled: Machines are missing, and the annotation
 	// cluster.x-k8s.io/disable-machine-create forbids to create them.
 	ReasonCreationDisabled Reason = "CreationDisabled"
-	// ReasonGroupComplete: the MachineSet lacks Machines, or has too many, and its group, whose Machines
-	// are kept, does not. The next plan of the MachineDeployment counts them where they are.
+	// ReasonGroupComplete: the MachineSet lacks Machines, or has too many, and its group, whose
+	// Machines are kept, does not. The next plan of the MachineDeployment counts them where they are.
 	ReasonGroupComplete Reason = "GroupComplete"
 	// ReasonMovesPending: the surplus consists of Machines that have moved here and that the
 	// MachineDeployment has not counted so far.
@@ -34,14 +34,14 @@ type Scaling struct {
 	Count int
 	// Target is the MachineSet to which Machines move; empty unless Action is Update.
 	Target string
-	// Reason is ReasonMissing, ReasonSurplus, Reason(ReasonMove), ReasonUpToDate, ReasonCreationDisabled,
-	// ReasonGroupComplete, ReasonMovesPending or ReasonParked.
+	// Reason is ReasonMissing, ReasonSurplus, Reason(ReasonMove), ReasonUpToDate,
+	// ReasonCreationDisabled, ReasonGroupComplete, ReasonMovesPending or ReasonParked.
 	Reason Reason
 }
 
 // Scale compares the number of Machines with spec.replicas. Machines in deletion count as Machines.
-// Where Machines are kept, it creates no more than the group lacks, and deletes no more than the group
-// has too many. It returns an error if spec.replicas is not set.
+// Where Machines are kept, it creates no more than the group lacks, and deletes no more than the
+// group has too many. It returns an error if spec.replicas is not set.
 func (f SetFacts) Scale() (Scaling, error) {
 	set := f.MachineSet
 	if set.Spec.Replicas == nil {
@@ -69,7 +69,8 @@ func (f SetFacts) Scale() (Scaling, error) {
 	return f.remove(counted), nil
 }
 
-// uncounted returns how many Machines have moved here that the MachineDeployment has not counted so far.
+// uncounted returns how many Machines have moved here that the MachineDeployment has not counted so
+// far.
 func (f SetFacts) uncounted() (n int) {
 	if !Receives(f.MachineSet) {
 		return 0
@@ -83,9 +84,9 @@ func (f SetFacts) uncounted() (n int) {
 	return n
 }
 
-// CountsGroup reports whether Scale depends on the Machines of the whole group: Machines are kept, and
-// the MachineSet lacks some or has too many. The plan of the MachineDeployment may be older than a move,
-// or than the policy.
+// CountsGroup reports whether Scale depends on the Machines of the whole group: Machines are kept,
+// and the MachineSet lacks some or has too many. The plan of the MachineDeployment may be older
+// than a move, or than the policy.
 func (f SetFacts) CountsGroup() bool {
 	return f.Policy.Keep && f.Deployment != nil &&
 		len(f.Machines) != int(deref(f.MachineSet.Spec.Replicas))
@@ -134,7 +135,8 @@ func Sends(set *clusterv1.MachineSet) bool {
 	return set.Annotations[clusterv1.MachineSetMoveMachinesToMachineSetAnnotation] != ""
 }
 
-// ReceivesFrom reports whether a MachineSet accepts Machines of the MachineSet with the name source.
+// ReceivesFrom reports whether a MachineSet accepts Machines of the MachineSet with the name
+// source.
 func ReceivesFrom(set *clusterv1.MachineSet, source string) bool {
 	sources := set.Annotations[clusterv1.MachineSetReceiveMachinesFromMachineSetsAnnotation]
 	return slices.Contains(strings.Split(sources, ","), source)
@@ -161,8 +163,8 @@ func (f SetFacts) MayBeginUpdate(m *clusterv1.Machine) bool {
 
 // MayBeginUpdate reports whether the MachineSet may begin the update in place of one of its
 // Machines: the Machine is marked, the hook UpdateMachine is not pending, and the MachineDeployment
-// has counted the Machine. If the MachineSet accepts no Machines any more, nobody will count it, and
-// the update begins without.
+// has counted the Machine. If the MachineSet accepts no Machines any more, nobody will count it,
+// and the update begins without.
 func MayBeginUpdate(set *clusterv1.MachineSet, m *clusterv1.Machine) bool {
 	if !AwaitsUpdate(m) {
 		return false
@@ -203,8 +205,8 @@ type Departure struct {
 //   - A Machine that is being updated, or that has no Node, does not count and stays. With a strict
 //     order of the UpdatePolicy, so do those of the next places.
 //
-// With Policy.RepairByUpdate it chooses in the order of MoveOrder, as the plan does: a Machine whose
-// kubelet is ahead stays, and none is deleted. It returns the error of OrderOf.
+// With Policy.RepairByUpdate it chooses in the order of MoveOrder, as the plan does: a Machine
+// whose kubelet is ahead stays, and none is deleted. It returns the error of OrderOf.
 func (f SetFacts) Departures(count int) ([]Departure, error) {
 	if f.Policy.RepairByUpdate && f.Deployment != nil {
 		return f.keptDepartures(count), nil
@@ -230,6 +232,16 @@ func (f SetFacts) Departures(count int) ([]Departure, error) {
 		}
 	}
 	return leave, nil
+}
+
+// FollowsTemplate reports whether target has the template that the MachineDeployment has now. It is
+// true for groups whose Machines are not kept. The Machines of a kept group move only there: the
+// plan that chose another target compared their kubelets with an earlier template.
+func (f SetFacts) FollowsTemplate(target *clusterv1.MachineSet) bool {
+	if !f.Policy.RepairByUpdate || f.Deployment == nil {
+		return true
+	}
+	return len(Differences(&target.Spec.Template, &f.Deployment.Spec.Template).Fields) == 0
 }
 
 // inTurn omits the candidates that a strict order keeps from moving now. A Machine that is being

@@ -43,7 +43,8 @@ func (f SetFacts) Status() (SetStatus, error) {
 	return SetStatus{
 		Counters: f.Counters(), Selector: selector.String(),
 		Conditions: []metav1.Condition{
-			f.ScalingUp(), f.ScalingDown(), f.MachinesReady(), f.MachinesUpToDate(), f.Remediating(), f.Deleting(),
+			f.ScalingUp(), f.ScalingDown(), f.MachinesReady(), f.MachinesUpToDate(), f.Remediating(),
+			f.Deleting(),
 		},
 	}, nil
 }
@@ -84,7 +85,8 @@ func (f SetFacts) Counters() SetCounters {
 // Versions that have no order are in the order of their oldest Machines.
 func machineVersions(machines []*clusterv1.Machine) []clusterv1.StatusVersion {
 	oldestFirst := slices.SortedStableFunc(slices.Values(machines), func(a, b *clusterv1.Machine) int {
-		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
+		return cmp.Or(
+			a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
 	})
 	var versions []clusterv1.StatusVersion
 	for _, m := range oldestFirst {

@@ -130,8 +130,8 @@ func sumVersions(list []clusterv1.StatusVersion) []clusterv1.StatusVersion {
 	return sums
 }
 
-// compareVersions sorts semantic versions before anything else. Versions that have no order, because
-// their builds are words, are equal.
+// compareVersions sorts semantic versions before anything else. Versions that have no order,
+// because their builds are words, are equal.
 func compareVersions(a, b string) int {
 	x, errX := semver.ParseTolerant(a)
 	y, errY := semver.ParseTolerant(b)

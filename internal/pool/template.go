@@ -104,8 +104,8 @@ type Assignment struct {
 
 // Assign finds the MachineSet of the MachineDeployment's template. If several match, the one with
 // most replicas wins, then the oldest. If spec.rollout.after has passed, only MachineSets that were
-// created since then match. A MachineSet in deletion is never New: Machines that move there would be
-// deleted with it. A MachineSet that matches and is not New is never updated in place, and
+// created since then match. A MachineSet in deletion is never New: Machines that move there would
+// be deleted with it. A MachineSet that matches and is not New is never updated in place, and
 // neither is one from before rollout.after.
 func Assign(
 	md *clusterv1.MachineDeployment,

@@ -85,8 +85,9 @@ func removeHook(annotations map[string]string) {
 	}
 }
 
-// IsReturning reports whether the plan takes a Machine to another MachineSet without an update, and it
-// can go: back to the one that it left, or to the one whose template an updater has brought it to.
+// IsReturning reports whether the plan takes a Machine to another MachineSet without an update, and
+// it can go: back to the one that it left, or to the one whose template an updater has brought it
+// to.
 func (f SetFacts) IsReturning(m *clusterv1.Machine) bool {
 	return slices.Contains(f.planned(), m.Name) &&
 		(MayReturn(m, f.MachineSet.Name, f.target()) || f.hasArrived(m))
@@ -106,8 +107,8 @@ func (f SetFacts) target() string {
 	return f.MachineSet.Annotations[clusterv1.MachineSetMoveMachinesToMachineSetAnnotation]
 }
 
-// mostNamed bounds how many Machines a plan names in an annotation: an object has room for 256 KiB, and
-// names have at most 63 bytes. The next plans name the others.
+// mostNamed bounds how many Machines a plan names in an annotation: an object has room for 256 KiB,
+// and names have at most 63 bytes. The next plans name the others.
 const mostNamed = 1000
 
 // returning returns the names of the Machines of an old MachineSet that may go back to the new one,

@@ -38,7 +38,8 @@ type Options struct {
 	InPlace bool
 	// Keeps returns what an UpdatePolicy asks for the group; nil means that there are no policies.
 	Keeps func(context.Context, *clusterv1.Cluster, *clusterv1.MachineDeployment) (Policy, error)
-	// HandOvers hands groups over as a whole; nil means that a Policy that asks for it holds its group.
+	// HandOvers hands groups over as a whole; nil means that a Policy that asks for it holds its
+	// group.
 	HandOvers HandOvers
 	// PoliciesExist reports whether UpdatePolicies are installed. Keeps requires it. Once it says yes,
 	// they are watched.

@@ -90,8 +90,8 @@ func (r *run) applySet(ctx context.Context, plan pool.SetPlan) (*clusterv1.Machi
 }
 
 // mayWait reports whether the write of a MachineSet that Machines move to can be left to the next
-// one, which its arriving Machines, or the end of the rollout, cause: it would only take ownership of
-// the finalizer, or remove the names of Machines that need no counting any more.
+// one, which its arriving Machines, or the end of the rollout, cause: it would only take ownership
+// of the finalizer, or remove the names of Machines that need no counting any more.
 func (r *run) mayWait(desired, current *clusterv1.MachineSet) (bool, error) {
 	if !pool.Receives(desired) {
 		return false, nil

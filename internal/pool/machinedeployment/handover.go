@@ -21,13 +21,16 @@ import (
 	"github.com/windlass-dev/windlass/internal/pool"
 )
 
-// HandOvers hands the Machines of old MachineSets over to updaters, which write the Machines' objects.
+// HandOvers hands the Machines of old MachineSets over to updaters, which write the Machines'
+// objects.
 type HandOvers interface {
-	// HandOver hands the Machines of a MachineSet over, if that has not happened. Repeated calls repeat
-	// the same operation.
-	HandOver(context.Context, *runtimehooksv1.CanUpdateMachineSetRequest, pool.HandOverBudget) (pool.Coverage, error)
-	// EndHandOver has the updater that has the Machines of a MachineSet stop. It returns an error as long
-	// as the updater may be at work.
+	// HandOver hands the Machines of a MachineSet over, if that has not happened. Repeated calls
+	// repeat the same operation.
+	HandOver(
+		context.Context, *runtimehooksv1.CanUpdateMachineSetRequest, pool.HandOverBudget,
+	) (pool.Coverage, error)
+	// EndHandOver has the updater that has the Machines of a MachineSet stop. It returns an error as
+	// long as the updater may be at work.
 	EndHandOver(ctx context.Context, set *clusterv1.MachineSet, why string) error
 }
 
@@ -40,8 +43,8 @@ func newTakers() *takers {
 	return &takers{answers: keyed.Memory[string, pool.Coverage]{Most: maxAnswers}}
 }
 
-// answers answers the questions of the rules, and returns the group for which they are the answers: one
-// that is handed over is kept until its Machines have arrived, whatever its fallback is.
+// answers answers the questions of the rules, and returns the group for which they are the answers:
+// one that is handed over is kept until its Machines have arrived, whatever its fallback is.
 func (r *run) answers(
 	ctx context.Context, group pool.Group,
 ) (pool.Group, map[string]pool.Coverage, error) {
@@ -63,15 +66,16 @@ func (r *run) answers(
 	return group, coverage, err
 }
 
-// waitsForTaker reports whether a Machine waits until the updater that has it has written its objects,
-// of which nothing watches the infrastructure machine and the bootstrap config.
+// waitsForTaker reports whether a Machine waits until the updater that has it has written its
+// objects, of which nothing watches the infrastructure machine and the bootstrap config.
 func (r *run) waitsForTaker() bool {
 	return r.executed != nil && slices.ContainsFunc(r.executed.Decisions, func(d pool.Decision) bool {
 		return d.Reason == pool.ReasonHandedOver
 	})
 }
 
-// unknown answers all questions with an error. The group is kept, so that it can be scaled meanwhile.
+// unknown answers all questions with an error. The group is kept, so that it can be scaled
+// meanwhile.
 func (r *run) unknown(group pool.Group, why error) (pool.Group, map[string]pool.Coverage, error) {
 	group.Keep = true
 	questions, err := pool.Needs(group)
@@ -82,8 +86,8 @@ func (r *run) unknown(group pool.Group, why error) (pool.Group, map[string]pool.
 	return group, coverage, err
 }
 
-// endHandOvers has updaters stop whose Machines must not change now: held says why for all of them, the
-// policy does not hand over any more, or the template was reverted to what the Machines have.
+// endHandOvers has updaters stop whose Machines must not change now: held says why for all of them,
+// the policy does not hand over any more, or the template was reverted to what the Machines have.
 func (r *run) endHandOvers(ctx context.Context, group pool.Group, held string) error {
 	newest := pool.Assign(r.md, r.sets, group.Now).New
 	var errs []error
@@ -133,11 +137,11 @@ func (r *run) endActive(ctx context.Context, name, why string) error {
 }
 
 // errNoHandOvers says why a group cannot be handed over.
-var errNoHandOvers = errors.New("this program hands no groups over. Fix: set handOver of the UpdatePolicy " +
-	"to Machine")
+var errNoHandOvers = errors.New("this program hands no groups over. Fix: set handOver of the " +
+	"UpdatePolicy to Machine")
 
-// handOver hands the Machines of old MachineSets over, unless held says why not: those of one MachineSet
-// after another, because each hand-over has the whole budget.
+// handOver hands the Machines of old MachineSets over, unless held says why not: those of one
+// MachineSet after another, because each hand-over has the whole budget.
 func (r *run) handOver(
 	ctx context.Context, group pool.Group, budget pool.HandOverBudget, held string,
 ) (pool.Group, map[string]pool.Coverage, error) {
@@ -168,7 +172,9 @@ func (r *run) handOver(
 	}
 	for _, q := range questions {
 		if _, ok := coverage[q.Old.Name]; !ok {
-			coverage[q.Old.Name] = pool.Coverage{Answer: pool.AnswerNo, Reason: "there is no Machine to hand over"}
+			coverage[q.Old.Name] = pool.Coverage{
+				Answer: pool.AnswerNo, Reason: "there is no Machine to hand over",
+			}
 		}
 	}
 	return group, coverage, nil
@@ -183,9 +189,12 @@ func (r *run) askTaker(
 	case err != nil:
 		return pool.Coverage{}, err
 	case refusal != "":
-		return pool.Coverage{Answer: pool.AnswerNo, Reason: refusal}, r.endActive(ctx, q.Old.Name, refusal)
+		err := r.endActive(ctx, q.Old.Name, refusal)
+		return pool.Coverage{Answer: pool.AnswerNo, Reason: refusal}, err
 	}
-	answer := pool.Coverage{Answer: pool.AnswerHandedOver, Updater: r.updaterOf(q.Old.Name), Reason: held}
+	answer := pool.Coverage{
+		Answer: pool.AnswerHandedOver, Updater: r.updaterOf(q.Old.Name), Reason: held,
+	}
 	switch {
 	case held == "":
 		answer, err = r.askOnce(ctx, request, budget)
@@ -216,7 +225,8 @@ func (r *run) activeFirst(questions []pool.Question) []pool.Question {
 	return append(active, others...)
 }
 
-// remaining returns the budget for a MachineSet: Machines of the later ones count as those that stay.
+// remaining returns the budget for a MachineSet: Machines of the later ones count as those that
+// stay.
 func (r *run) remaining(b pool.HandOverBudget, later []pool.Question) pool.HandOverBudget {
 	for _, m := range r.machines {
 		waits := slices.ContainsFunc(later, func(q pool.Question) bool { return pool.Owns(q.Old, m) })
@@ -245,10 +255,11 @@ func (r *run) updaterOf(set string) string {
 	return ""
 }
 
-// askOnce hands over, unless the same question was answered a moment ago and the record of the hand-over
-// is still the same.
+// askOnce hands over, unless the same question was answered a moment ago and the record of the
+// hand-over is still the same.
 func (r *run) askOnce(
-	ctx context.Context, request *runtimehooksv1.CanUpdateMachineSetRequest, budget pool.HandOverBudget,
+	ctx context.Context, request *runtimehooksv1.CanUpdateMachineSetRequest,
+	budget pool.HandOverBudget,
 ) (pool.Coverage, error) {
 	if r.HandOvers == nil {
 		return pool.Coverage{}, errNoHandOvers
@@ -271,8 +282,8 @@ func (r *run) askOnce(
 	return answer, nil
 }
 
-// arrived returns the Machines of an old MachineSet that are as the desired objects of a request, sorted,
-// and what the others lack.
+// arrived returns the Machines of an old MachineSet that are as the desired objects of a request,
+// sorted, and what the others lack.
 func (r *run) arrived(
 	ctx context.Context, old *clusterv1.MachineSet, request *runtimehooksv1.CanUpdateMachineSetRequest,
 ) (names []string, gaps map[string]string, err error) {
@@ -300,8 +311,8 @@ func (r *run) arrived(
 	return names, gaps, nil
 }
 
-// objectsGap says which fields of the desired templates the objects of a Machine do not have; empty if
-// they have all.
+// objectsGap says which fields of the desired templates the objects of a Machine do not have; empty
+// if they have all.
 func (r *run) objectsGap(
 	ctx context.Context, m *clusterv1.Machine, desired cover.Objects,
 ) (string, error) {

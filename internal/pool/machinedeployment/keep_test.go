@@ -134,6 +134,21 @@ func TestRevertWhileBlocked(t *testing.T) {
 	}
 }
 
+// TestAnotherObstacle: the condition names what blocks the group now.
+func TestAnotherObstacle(t *testing.T) {
+	t.Parallel()
+	w := scenario{begin: kept(nothing), change: (*world).upgrade}.run(t)
+	w.settle()
+	if got := w.blocked(); got != "NotCovered" {
+		t.Fatalf("the condition has the reason %q", got)
+	}
+	w.edit(func(md *clusterv1.MachineDeployment) { md.Spec.Template.Spec.Version = "v1.32.0" })
+	w.settle()
+	if got := w.blocked(); got != "KubeletAhead" {
+		t.Errorf("after another change the condition has the reason %q", got)
+	}
+}
+
 // TestEngineCondition checks that the condition of the engine of updates in place stays.
 func TestEngineCondition(t *testing.T) {
 	t.Parallel()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -181,7 +180,7 @@ func (r *run) requeueAfter() time.Duration {
 		after = at.Sub(r.Now()) + time.Millisecond // rollout.after has passed then, not just arrived.
 	}
 	// Nothing watches templates either.
-	blocked := r.executed != nil && blockage(r.executed.Decisions) != nil
+	blocked := r.executed != nil && r.executed.Blocked() != nil
 	if r.policy.Keep && (blocked || r.waitsForTaker() || !r.paused() && !r.templates.complete()) {
 		after = sooner(after, answerLifetime)
 	}
@@ -244,15 +243,4 @@ func (r *run) reconcileDelete(ctx context.Context) error {
 			"MachineSet", set.Name)
 	}
 	return nil
-}
-
-// blockage returns the first decision that a person must act on; nil if there is none.
-func blockage(decisions []pool.Decision) *pool.Decision {
-	at := slices.IndexFunc(decisions, func(d pool.Decision) bool {
-		return d.Reason.BlocksKept()
-	})
-	if at < 0 {
-		return nil
-	}
-	return &decisions[at]
 }

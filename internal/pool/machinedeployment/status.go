@@ -55,14 +55,14 @@ func (r *run) finish(ctx context.Context, runErr error) (wait time.Duration, err
 	if changed && runErr == nil && r.md.DeletionTimestamp.IsZero() {
 		wait = r.pace.Wait(r.md.UID, pool.DeploymentStatusMayWait(r.read, r.md), r.Now())
 	}
-	switch {
-	case wait > 0:
+	if wait > 0 {
 		r.read.Status.DeepCopyInto(&r.md.Status)
-	case changed:
-		r.pace.Wrote(r.md.UID, r.Now())
 	}
 	if err := objects.Save(ctx, r.Client, r.read, r.md); err != nil {
 		return 0, fmt.Errorf("writing MachineDeployment %s: %w", r.name(), err)
+	}
+	if changed && wait == 0 {
+		r.pace.Wrote(r.md.UID, r.Now())
 	}
 	if r.md.ResourceVersion != r.read.ResourceVersion && r.md.DeletionTimestamp.IsZero() {
 		r.await(deploymentType, r.md.ResourceVersion)
@@ -110,13 +110,13 @@ func (r *run) setBlocked() {
 	}
 	why := heldBack(r.executed.Plan)
 	if why == nil && r.policy.Keep {
-		why = blockage(r.executed.Decisions)
+		why = r.executed.Blocked()
 	}
 	present := conditions.Get(r.md, v1alpha1.UpdateBlockedCondition)
 	switch {
 	case why == nil && present != nil && isBlocking(pool.Reason(present.Reason)):
 		conditions.Delete(r.md, v1alpha1.UpdateBlockedCondition)
-	case why != nil && (present == nil || isOwn(present, why.Reason)):
+	case why != nil && (present == nil || r.executed.isOwn(present)):
 		r.writeBlocked(present, why)
 	}
 }
@@ -153,8 +153,12 @@ func isBlocking(reason pool.Reason) bool {
 }
 
 // isOwn reports whether the condition UpdateBlocked is this controller's. The engine has the reason
-// NotCovered too, but returns an error then, which is the reason CoverageUnknown here.
-func isOwn(c *metav1.Condition, now pool.Reason) bool {
-	reason := pool.Reason(c.Reason)
-	return reason == now || isBlocking(reason) && reason != pool.ReasonNotCovered
+// NotCovered too. It returns an error then, which is the reason CoverageUnknown here.
+func (e *executed) isOwn(c *metav1.Condition) bool {
+	if reason := pool.Reason(c.Reason); reason != pool.ReasonNotCovered {
+		return isBlocking(reason)
+	}
+	return !slices.ContainsFunc(e.Decisions, func(d pool.Decision) bool {
+		return d.Reason == pool.ReasonCoverageUnknown
+	})
 }

@@ -76,9 +76,10 @@ func deploymentFacts(o client.Object) any {
 		ok && conditions.Has(md, clusterv1.PausedCondition)}
 }
 
-// isStep lets a Machine pass that has just moved to another MachineSet, where it waits until the
-// MachineDeployment counts it, one whose update in place failed or is tried again, which the limits
-// count, and one that an updater has written which has the whole group. Other changes of Machines are in the status of MachineSets.
+// isStep lets three changes of a Machine pass. All others are in the status of MachineSets.
+//   - It has moved to another MachineSet, and waits until the MachineDeployment counts it.
+//   - Its update in place failed, or is tried again: the limits count that.
+//   - An updater that was handed the whole group has written it.
 func isStep(e event.UpdateEvent) bool {
 	before, wasMachine := e.ObjectOld.(*clusterv1.Machine)
 	after, isMachine := e.ObjectNew.(*clusterv1.Machine)

@@ -10,8 +10,8 @@
 //  4. delete unhealthy Machines, as many as may be at once (remediate.go)
 //  5. copy labels, annotations and timeouts to Machines and their objects (sync.go)
 //  6. complete moves of Machines from another MachineSet, and start their updates (complete.go)
-//  7. delete objects that no Machine uses, then create, delete or move Machines (unused.go, scale.go,
-//     create.go, remove.go, move.go)
+//  7. delete objects that no Machine uses, then create, delete or move Machines (unused.go,
+//     scale.go, create.go, remove.go, move.go)
 //  8. write status (status.go)
 //
 // # Order of writes

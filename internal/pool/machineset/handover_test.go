@@ -21,9 +21,6 @@ func arrives(w *world) []string {
 	w.policy = pool.SetPolicy{RepairByUpdate: true, HoldUpdating: true}
 	existing(w)
 	w.belongs()
-	edit(w, get(w, "d", &clusterv1.MachineDeployment{}), func(md *clusterv1.MachineDeployment) {
-		md.Spec.Template.Spec.Version = "v1.34.0"
-	})
 	m := w.machines()[0]
 	w.writeObjects(&m)
 	target := set("b", "b", 0)
@@ -31,6 +28,7 @@ func arrives(w *world) []string {
 	target.Annotations[clusterv1.MachineSetReceiveMachinesFromMachineSetsAnnotation] = "a"
 	target.Annotations[clusterv1.AcknowledgedMoveAnnotation] = m.Name
 	w.Put(target)
+	w.template("b")
 	w.settle("b")
 	edit(w, w.set("a"), func(s *clusterv1.MachineSet) {
 		*s.Spec.Replicas = 1

@@ -43,12 +43,17 @@ func (r *Run) MoveMachines(ctx context.Context, targetName string, count int) er
 	if err := r.mayGiveTo(target); err != nil {
 		return err
 	}
-	departures, err := r.facts().Departures(count)
+	log, facts := ctrl.LoggerFrom(ctx), r.facts()
+	if !facts.FollowsTemplate(target) {
+		log.Info("No Machine moves until the next plan, because the template of the MachineDeployment "+
+			"has changed", "target", target.Name)
+		return nil
+	}
+	departures, err := facts.Departures(count)
 	if err != nil {
 		return err
 	}
 	departures = departures[:min(len(departures), movesPerRun)]
-	log := ctrl.LoggerFrom(ctx)
 	log.Info("Scaling down by moving Machines", "replicas", *r.Set.Spec.Replicas,
 		"machineCount", len(r.Machines), "moving", count, "target", target.Name)
 	var errs []error

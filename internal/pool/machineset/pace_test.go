@@ -5,7 +5,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
@@ -35,6 +37,12 @@ func TestStatusWaits(t *testing.T) {
 		}
 	}
 	status := []string{"patch-status MachineSet"}
+	// A write that fails limits no other one.
+	w.Fail = func(_, kind string) (error, bool) {
+		w.Fail = nil
+		return apierrors.NewConflict(schema.GroupResource{Resource: kind}, "a", errKilled), false
+	}
+	says("step 0")
 	for _, step := range []struct {
 		after   time.Duration
 		message string

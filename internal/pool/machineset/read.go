@@ -178,25 +178,65 @@ func (r *Run) readPolicy(ctx context.Context) (next Next, err error) {
 	return Next{Stop: err != nil}, err
 }
 
-// addRelabeled adds the Machines of a kept group that the MachineSet controls and that its selector does
-// not match, because somebody has changed the selector or the labels of a Machine. Otherwise nothing
-// would update or replace them. SyncMachines then writes the labels of the MachineSet.
+// addRelabeled adds the Machines of a kept group that the MachineSet controls and that its selector
+// does not match, because somebody has changed the selector or the labels of a Machine. Otherwise
+// nothing would update or replace them. SyncMachines then writes the labels of the MachineSet.
 func (r *Run) addRelabeled(ctx context.Context) error {
-	var all clusterv1.MachineList
-	err := r.Client.List(ctx, &all, client.InNamespace(r.Set.Namespace),
-		client.MatchingLabels{clusterv1.MachineDeploymentNameLabel: r.Deployment.Name},
-		client.UnsafeDisableDeepCopy)
+	all, err := r.listMachines(ctx)
 	if err != nil {
-		return fmt.Errorf("listing Machines of MachineDeployment %s: %w", r.Deployment.Name, err)
+		return err
 	}
 	known := make(map[types.UID]bool, len(r.Machines))
 	for _, m := range r.Machines {
 		known[m.UID] = true
 	}
-	for i := range all.Items {
-		if m := &all.Items[i]; metav1.IsControlledBy(m, r.Set) && !known[m.UID] {
+	for i := range all {
+		if m := &all[i]; metav1.IsControlledBy(m, r.Set) && !known[m.UID] {
 			r.Machines = append(r.Machines, m.DeepCopy())
 		}
 	}
 	return nil
+}
+
+// readGroup reads the Machines of all MachineSets of the MachineDeployment, which must not be
+// changed. It reads the MachineSets last: one that is created meanwhile may have got a Machine of
+// another one.
+func (r *Run) readGroup(ctx context.Context) ([]*clusterv1.Machine, error) {
+	machines, err := r.listMachines(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var sets clusterv1.MachineSetList
+	err = r.Client.List(ctx, &sets, client.InNamespace(r.Set.Namespace), client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return nil, fmt.Errorf("listing MachineSets of MachineDeployment %s: %w", r.Deployment.Name, err)
+	}
+	ours := map[types.UID]bool{}
+	for i := range sets.Items {
+		if set := &sets.Items[i]; metav1.IsControlledBy(set, r.Deployment) {
+			ours[set.UID] = true
+		}
+	}
+	var group []*clusterv1.Machine
+	for i := range machines {
+		owner := metav1.GetControllerOfNoCopy(&machines[i])
+		if owner != nil && ours[owner.UID] {
+			group = append(group, &machines[i])
+		}
+	}
+	return group, nil
+}
+
+// listMachines returns the Machines of the Cluster, among which owners tell those of a group:
+// somebody may have changed all labels but that of the Cluster, which the Machine controller
+// restores. They are the cache's own, and must not be changed.
+func (r *Run) listMachines(ctx context.Context) ([]clusterv1.Machine, error) {
+	var all clusterv1.MachineList
+	err := r.Client.List(ctx, &all, client.InNamespace(r.Set.Namespace),
+		client.MatchingLabels{clusterv1.ClusterNameLabel: r.Set.Spec.ClusterName},
+		client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return nil, fmt.Errorf("listing Machines of Cluster %s: %w", r.Set.Spec.ClusterName, err)
+	}
+	return all.Items, nil
 }

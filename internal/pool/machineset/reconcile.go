@@ -268,7 +268,7 @@ func (r *Run) finish(
 		return ctrl.Result{RequeueAfter: conflictRetry}, nil
 	}
 	result = util.LowestNonZeroResult(result, ctrl.Result{RequeueAfter: wait})
-	switch saveErr := objects.Save(ctx, r.Client, before, r.Set); {
+	switch saveErr := r.save(ctx, before); {
 	case apierrors.IsConflict(saveErr) && err == nil:
 		// Somebody else has written the MachineSet. The next run reads that, and computes status
 		// anew.
@@ -289,6 +289,16 @@ func (r *Run) finish(
 	return result, nil
 }
 
+// save writes what the run has changed in the MachineSet.
+func (r *Run) save(ctx context.Context, before *clusterv1.MachineSet) error {
+	writesStatus := r.changesStatus(before)
+	err := objects.Save(ctx, r.Client, before, r.Set)
+	if err == nil && writesStatus {
+		r.pace.Wrote(r.Set.UID, r.Now())
+	}
+	return err //nolint:wrapcheck // It names the MachineSet.
+}
+
 // holdStatus leaves the status as it was read if nobody needs the new one now. It returns when the
 // new one is due; 0 if it is written now, or nothing has to be written.
 func (r *Run) holdStatus(before *clusterv1.MachineSet, err error) time.Duration {
@@ -303,7 +313,6 @@ func (r *Run) holdStatus(before *clusterv1.MachineSet, err error) time.Duration 
 		before.Status.DeepCopyInto(&r.Set.Status)
 		return wait
 	}
-	r.pace.Wrote(r.Set.UID, r.Now())
 	return 0
 }
 

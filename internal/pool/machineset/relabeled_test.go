@@ -20,6 +20,18 @@ func TestRelabeled(t *testing.T) {
 			m := w.machines()[0]
 			edit(w, &m, func(m *clusterv1.Machine) { m.Labels[clusterv1.MachineDeploymentUniqueLabel] = "other" })
 		},
+		"all labels of a Machine but that of the Cluster": func(w *world) {
+			m := w.machines()[0]
+			edit(w, &m, func(m *clusterv1.Machine) {
+				m.Labels = map[string]string{clusterv1.ClusterNameLabel: "c"}
+			})
+		},
+		"the label of the MachineSet that names its MachineDeployment": func(w *world) {
+			edit(w, w.set("a"), func(s *clusterv1.MachineSet) {
+				delete(s.Labels, clusterv1.MachineDeploymentNameLabel)
+				*s.Spec.Replicas = 3 // An earlier plan.
+			})
+		},
 		"the selector": func(w *world) {
 			edit(w, w.set("a"), func(s *clusterv1.MachineSet) {
 				s.Spec.Selector.MatchLabels = with(s.Spec.Selector.MatchLabels, "l", "2")

@@ -30,10 +30,19 @@ func keeps(w *world) {
 	target.Labels = with(target.Labels, clusterv1.MachineDeploymentNameLabel, "d")
 	target.Annotations[clusterv1.MachineSetReceiveMachinesFromMachineSetsAnnotation] = "a"
 	w.Put(target)
+	w.template("b")
 	w.settle("b")
 	edit(w, w.set("a"), func(s *clusterv1.MachineSet) {
 		*s.Spec.Replicas = 1
 		s.Annotations = with(s.Annotations, clusterv1.MachineSetMoveMachinesToMachineSetAnnotation, "b")
+	})
+}
+
+// template gives the MachineDeployment the template of a MachineSet.
+func (w *world) template(of string) {
+	w.t.Helper()
+	edit(w, get(w, "d", &clusterv1.MachineDeployment{}), func(md *clusterv1.MachineDeployment) {
+		md.Spec.Template = w.set(of).Spec.Template
 	})
 }
 
@@ -52,6 +61,7 @@ func (w *world) moved() *clusterv1.Machine {
 // reverts plans that the Machine of MachineSet b goes back to MachineSet a.
 func reverts(w *world) []string {
 	name := w.moved().Name
+	w.template("a")
 	edit(w, w.set("a"), func(s *clusterv1.MachineSet) {
 		*s.Spec.Replicas = 2
 		delete(s.Annotations, clusterv1.MachineSetMoveMachinesToMachineSetAnnotation)

@@ -2,12 +2,6 @@ package machineset
 
 import (
 	"context"
-	"fmt"
-	"slices"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/internal/pool"
 )
@@ -53,34 +47,4 @@ func (r *Run) Scale(ctx context.Context) (Next, error) {
 	case pool.Keep, pool.Wait:
 	}
 	return Next{}, nil
-}
-
-// readGroup reads the Machines of all MachineSets of the MachineDeployment. It reads the MachineSets
-// last: one that is created meanwhile may have got a Machine of another one.
-func (r *Run) readGroup(ctx context.Context) ([]*clusterv1.Machine, error) {
-	of := []client.ListOption{
-		client.InNamespace(r.Set.Namespace),
-		client.MatchingLabels{clusterv1.MachineDeploymentNameLabel: r.Deployment.Name},
-	}
-	var machines clusterv1.MachineList
-	if err := r.Client.List(ctx, &machines, of...); err != nil {
-		return nil, fmt.Errorf("listing Machines of MachineDeployment %s: %w", r.Deployment.Name, err)
-	}
-	var sets clusterv1.MachineSetList
-	if err := r.Client.List(ctx, &sets, of...); err != nil {
-		return nil, fmt.Errorf("listing MachineSets of MachineDeployment %s: %w", r.Deployment.Name, err)
-	}
-	sets.Items = slices.DeleteFunc(sets.Items, func(set clusterv1.MachineSet) bool {
-		return !metav1.IsControlledBy(&set, r.Deployment)
-	})
-	var group []*clusterv1.Machine
-	for i := range machines.Items {
-		m := &machines.Items[i]
-		if slices.ContainsFunc(sets.Items, func(set clusterv1.MachineSet) bool {
-			return metav1.IsControlledBy(m, &set)
-		}) {
-			group = append(group, m)
-		}
-	}
-	return group, nil
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -466,5 +467,32 @@ func TestMoveToDeleted(t *testing.T) {
 		if !metav1.IsControlledBy(&m, w.set("a")) {
 			t.Errorf("Machine %s has moved", m.Name)
 		}
+	}
+}
+
+// TestMoveMeetsChange: a MachineSet that has read a change of the template before the plan for it gives no
+// Machine of a kept group away. Here the earlier plan left out a Machine whose kubelet was ahead, and
+// the new template would let it go: to the MachineSet of the earlier template, back a version.
+func TestMoveMeetsChange(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	keeps(w)
+	ahead := w.machines()[0]
+	editStatus(w, &ahead, func(m *clusterv1.Machine) {
+		m.Status.NodeInfo = &corev1.NodeSystemInfo{KubeletVersion: "v1.35.0"}
+	})
+	edit(w, get(w, "d", &clusterv1.MachineDeployment{}), func(md *clusterv1.MachineDeployment) {
+		md.Spec.Template.Spec.Version = "v1.35.0"
+	})
+	w.settle("a")
+	for _, m := range w.machines() {
+		if !metav1.IsControlledBy(&m, w.set("a")) {
+			t.Errorf("Machine %s has moved after the template has changed", m.Name)
+		}
+	}
+	w.template("b")
+	w.settle("a")
+	if got := w.moved().Name; got == ahead.Name {
+		t.Errorf("Machine %s has moved, and its kubelet is ahead", got)
 	}
 }

@@ -66,9 +66,9 @@ func (r *Run) syncDeleting(ctx context.Context, m *clusterv1.Machine) error {
 	return nil
 }
 
-// syncMachine applies to a Machine and to its objects. It returns the Machine as it is then, and the
-// versions that they all have then. After the first repair of managed fields, which restored reports,
-// it repairs only: an intent could not remove fields before the cache shows the repair.
+// syncMachine applies to a Machine and to its objects. It returns the Machine as it is then, and
+// the versions that they all have then. After the first repair of managed fields, which restored
+// reports, it repairs only: an intent could not remove fields before the cache shows the repair.
 func (r *Run) syncMachine(
 	ctx context.Context, m *clusterv1.Machine, restored *bool,
 ) (out *clusterv1.Machine, reached versions, err error) {
@@ -134,8 +134,8 @@ func (r *Run) split(ctx context.Context, object *unstructured.Unstructured) erro
 	return objects.SplitOwnership(ctx, r.Client, object, manager, metadataManager)
 }
 
-// readOwnership reads an object from the API server before its managed fields are written: the cache
-// need not have all of them.
+// readOwnership reads an object from the API server before its managed fields are written: the
+// cache need not have all of them.
 func (r *Run) readOwnership(ctx context.Context, object client.Object) error {
 	key := client.ObjectKeyFromObject(object)
 	if err := r.APIReader.Get(ctx, key, object); err != nil {
@@ -144,7 +144,9 @@ func (r *Run) readOwnership(ctx context.Context, object client.Object) error {
 	return nil
 }
 
-func (r *Run) restore(ctx context.Context, object client.Object, owner string, restored *bool) error {
+func (r *Run) restore(
+	ctx context.Context, object client.Object, owner string, restored *bool,
+) error {
 	if objects.IsOwnershipLost(object) {
 		if err := r.readOwnership(ctx, object); err != nil {
 			return err

@@ -16,7 +16,8 @@ import (
 // [objects.Lifetime], so that the Applier remembers the intents of a Machine at rest.
 const syncedFor = objects.Lifetime / 2
 
-// versions are those of a Machine and its objects in the cache. An object's has the API version, too.
+// versions are those of a Machine and its objects in the cache. An object's has the API version,
+// too.
 type versions struct{ machine, infrastructure, bootstrap string }
 
 // synced is what the sync of a Machine depends on: what the MachineSet says, and what is there.
@@ -25,8 +26,8 @@ type synced struct {
 	found  versions
 }
 
-// syncStates finds the Machines that a sync would not change. A sync computes several hashes of each
-// object, and each change of one Machine causes a run for all of the group.
+// syncStates finds the Machines that a sync would not change. A sync computes several hashes of
+// each object, and each change of one Machine causes a run for all of the group.
 type syncStates struct {
 	*Run
 	wanted objects.Digest

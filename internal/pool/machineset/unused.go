@@ -72,8 +72,8 @@ const (
 )
 
 // listOwned returns the objects of the kind of a template that the MachineSet owns. Once an object
-// has a Machine, the Machine owns it in the MachineSet's place. The objects must not be changed: they
-// are the cache's own.
+// has a Machine, the Machine owns it in the MachineSet's place. The objects must not be changed:
+// they are the cache's own.
 func (r *Run) listOwned(
 	ctx context.Context, ref clusterv1.ContractVersionedObjectReference,
 ) ([]unstructured.Unstructured, error) {

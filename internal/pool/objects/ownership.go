@@ -82,7 +82,8 @@ func isStale(entry metav1.ManagedFieldsEntry) bool { return entry.Manager == bef
 // had to that of 1.12: metadataManager owns labels and annotations, and manager the rest. In the
 // old form manager owns the label of the Cluster. The entries of manager and of Cluster API's
 // updates go, and the next apply of each manager owns its part again. An object in the new form
-// costs no request. An object in the old form, see [OwnsClusterLabel], must have all managed fields.
+// costs no request. An object in the old form, see [OwnsClusterLabel], must have all managed
+// fields.
 func SplitOwnership(
 	ctx context.Context, c client.Client, object client.Object, manager, metadataManager string,
 ) error {

@@ -42,9 +42,9 @@ func (w PolicyWatch) Source(c cache.Cache) source.Source {
 	}
 }
 
-// Requests returns requests for the objects in the namespace of an UpdatePolicy. It leaves out those
-// that Filter leaves to another manager: no event filter looks at this source. An error is logged, and
-// means none.
+// Requests returns requests for the objects in the namespace of an UpdatePolicy. It leaves out
+// those that Filter leaves to another manager: no event filter looks at this source. An error is
+// logged, and means none.
 func (w PolicyWatch) Requests(ctx context.Context, policy client.Object) []ctrl.Request {
 	list := w.NewList()
 	err := w.Reader.List(ctx, list, client.InNamespace(policy.GetNamespace()))
@@ -76,7 +76,9 @@ type lateSource struct {
 
 // Start begins the source as soon as its kind is installed. An error of exists means that nobody
 // knows: each reconcile returns that error, so it is not reported here.
-func (s lateSource) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
+func (s lateSource) Start(
+	ctx context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request],
+) error {
 	go func() {
 		err := wait.PollUntilContextCancel(ctx, s.retry, true, func(context.Context) (bool, error) {
 			exists, err := s.exists()
