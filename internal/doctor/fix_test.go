@@ -39,7 +39,7 @@ func TestFixes(t *testing.T) {
 			[]string{"kubectl -n team-a annotate machine NAME windlass.dev/update-retry=", "windlass.dev/update-abandon=", "windlass.dev/allow-replacement=", "onFailure Remediate"}},
 		{"failed machine that is not known", blocked(v1alpha1.UpdateFailedReason, "it failed"), CheckMachines,
 			[]string{"MachineDeployment prod-md-0: its update is blocked (UpdateFailed): it failed"}, []string{"do what the message says"}},
-		{"not covered", blocked(v1alpha1.NotCoveredReason, "x"), CheckMachines,
+		{"not covered", blocked(v1alpha1.NotCoveredReason, "x. Fix: this or that"), CheckMachines,
 			[]string{"MachineDeployment prod-md-0: its update is blocked (NotCovered): x"},
 			[]string{"an updater that covers", "ignorePaths", "RollingUpdate", "revert the change"}},
 		{"updater that fails", blocked(v1alpha1.UpdaterErrorReason, "x"), CheckMachines,
