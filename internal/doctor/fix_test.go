@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 )
@@ -39,9 +40,16 @@ func TestFixes(t *testing.T) {
 			[]string{"kubectl -n team-a annotate machine NAME windlass.dev/update-retry=", "windlass.dev/update-abandon=", "windlass.dev/allow-replacement=", "onFailure Remediate"}},
 		{"failed machine that is not known", blocked(v1alpha1.UpdateFailedReason, "it failed"), CheckMachines,
 			[]string{"MachineDeployment prod-md-0: its update is blocked (UpdateFailed): it failed"}, []string{"do what the message says"}},
-		{"not covered", blocked(v1alpha1.NotCoveredReason, "x"), CheckMachines,
+		{"not covered", blocked(v1alpha1.NotCoveredReason, "x. Fix: this or that"), CheckMachines,
 			[]string{"MachineDeployment prod-md-0: its update is blocked (NotCovered): x"},
 			[]string{"an updater that covers", "ignorePaths", "RollingUpdate", "revert the change"}},
+		{"OnDelete, and the engine is ours", func(f *Facts) {
+			f.Engine = v1alpha1.EngineManager
+			strategy := &f.Objects.MachineDeployments[0].Spec.Rollout.Strategy
+			strategy.Type = clusterv1.OnDeleteMachineDeploymentStrategyType
+		}, CheckSurge, []string{"MachineDeployment prod-md-0: its rollout strategy is OnDelete: Cluster API never asks, " +
+			"and replaces a machine when somebody deletes it"},
+			[]string{"set the type RollingUpdate", "; or onDelete InPlace in the UpdatePolicy"}},
 		{"updater that fails", blocked(v1alpha1.UpdaterErrorReason, "x"), CheckMachines,
 			[]string{"MachineDeployment prod-md-0: its update is blocked (UpdaterError): x"}, []string{"kubectl get updaters"}},
 		{"guard not installed", func(f *Facts) { f.Guard = nil }, CheckGuard,

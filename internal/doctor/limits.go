@@ -24,6 +24,7 @@ func checkLimits(f Facts, groups []group, into *findings) {
 		} else {
 			checkShares(g, into)
 			checkMachineDeadline(g, into)
+			checkGroupDeadline(g, into)
 			checkReader(f, g, into)
 		}
 		if len(into.list) == before {
@@ -86,6 +87,27 @@ func checkMachineDeadline(g group, into *findings) {
 		"machineDeadlineSeconds of UpdatePolicy %q is %s, and an updater may take %s "+
 			"(maxAttempts %d, each %s): the rollout may be held although the update still succeeds",
 		g.selected.Name, deadline, attempts, policy.MaxAttempts, policy.AttemptTimeout)
+}
+
+// checkGroupDeadline compares the deadline of a rollout with what one machine may take.
+func checkGroupDeadline(g group, into *findings) {
+	limits := g.selected.Limits
+	deadline := limits.GroupDeadline
+	if deadline == 0 {
+		return
+	}
+	switch {
+	case deadline < limits.MachineDeadline:
+		into.add(Warning, g.Subject, "raise groupDeadlineSeconds of the UpdatePolicy",
+			"groupDeadlineSeconds of UpdatePolicy %q is %s, and machineDeadlineSeconds lets one machine "+
+				"take %s: the rollout may be held although no machine is late",
+			g.selected.Name, deadline, limits.MachineDeadline)
+	case deadline <= limits.Soak && replicasOf(g) > 1:
+		into.add(Warning, g.Subject, "raise groupDeadlineSeconds of the UpdatePolicy, or lower soakSeconds",
+			"groupDeadlineSeconds of UpdatePolicy %q is %s, and a machine counts as done only after %s "+
+				"(soakSeconds): the rollout is held before the first one is done",
+			g.selected.Name, deadline, limits.Soak)
+	}
 }
 
 // checkReader reports limits of which nobody knows whether the engine reads them.

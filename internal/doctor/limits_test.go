@@ -29,6 +29,12 @@ func TestLimits(t *testing.T) {
 				s.MachineDeadlineSeconds, s.MaxAttempts, s.AttemptTimeoutSeconds, s.SoakSeconds = seconds, 2, 600, 60
 			}
 		}
+		groupDeadline = func(seconds, machine int32) func(*v1alpha1.UpdatePolicySpec) {
+			return func(s *v1alpha1.UpdatePolicySpec) {
+				s.MaxAttempts, s.AttemptTimeoutSeconds, s.SoakSeconds = 2, 600, 60
+				s.GroupDeadlineSeconds, s.MachineDeadlineSeconds = seconds, machine
+			}
+		}
 		replicas = func(n int32) func(*Facts) {
 			return func(f *Facts) { f.Objects.MachineDeployments[0].Spec.Replicas = new(n) }
 		}
@@ -66,6 +72,25 @@ func TestLimits(t *testing.T) {
 		"deadline before the soak time ends": {changes: []func(*Facts){manager, with(deadline(1200))}},
 		"deadline of replaced machines": {changes: []func(*Facts){manager, with(deadline(60)),
 			with(replace)}},
+		"deadline of the group before that of a machine": {
+			changes: []func(*Facts){manager, with(groupDeadline(1799, 1800))},
+			want: []string{prefix + `groupDeadlineSeconds of UpdatePolicy "all" is 29m59s, ` +
+				`and machineDeadlineSeconds lets one machine take 30m0s`},
+		},
+		"deadline of the group within the soak time": {
+			changes: []func(*Facts){manager, with(groupDeadline(60, 0))},
+			want: []string{prefix + `groupDeadlineSeconds of UpdatePolicy "all" is 1m0s, ` +
+				`and a machine counts as done only after 1m0s (soakSeconds)`},
+		},
+		"deadline of the group after the soak time": {
+			changes: []func(*Facts){manager, with(groupDeadline(61, 0))},
+		},
+		"deadline of a group of one": {
+			changes: []func(*Facts){manager, with(groupDeadline(60, 0)), replicas(1)},
+		},
+		"deadlines of equal length": {
+			changes: []func(*Facts){manager, with(groupDeadline(1800, 1800))},
+		},
 		"beside stock": {
 			changes: []func(*Facts){stock, with(partition), with(pause), with(deadline(60)),
 				with(canary(intstr.FromInt32(2)))},

@@ -3,6 +3,7 @@ package doctor
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -173,7 +174,11 @@ func checkStandingStill(report status.Report, fix string, into *findings) {
 	for _, b := range report.Blocked {
 		// What a group says of a failed machine was said about the machine.
 		if b.Kind != "Machine" && (b.Reason != v1alpha1.UpdateFailedReason || !failed[b.Group]) {
-			into.add(Error, b.Kind+" "+b.Name, blockedFix(b.Reason), "its update is blocked (%s): %s", b.Reason, b.Message)
+			fix, message := blockedFix(b.Reason), b.Message
+			if fix != followMessage {
+				message, _, _ = strings.Cut(message, ". Fix: ")
+			}
+			into.add(Error, b.Kind+" "+b.Name, fix, "its update is blocked (%s): %s", b.Reason, message)
 		}
 	}
 }
@@ -185,6 +190,9 @@ func failedFix(namespace string) string {
 		"Or have it replaced: annotate it with %s= and delete it; or remediated: onFailure Remediate in the UpdatePolicy, and a MachineHealthCheck",
 		namespace, v1alpha1.UpdateRetryAnnotation, v1alpha1.UpdateAbandonAnnotation, v1alpha1.AllowReplacementAnnotation)
 }
+
+// followMessage is the fix of a reason whose message contains one.
+const followMessage = "do what the message says"
 
 // blockedFix says what to do about a blocked group.
 func blockedFix(reason string) string {
@@ -198,7 +206,7 @@ func blockedFix(reason string) string {
 	case v1alpha1.PolicyConflictReason:
 		return "let only one of the UpdatePolicies select it, or let one name it more precisely"
 	default:
-		return "do what the message says"
+		return followMessage
 	}
 }
 

@@ -165,6 +165,9 @@ func checkOnDelete(f Facts, g group, fix string, into *findings) {
 			"and the UpdatePolicy has windlass manager update its machines in place")
 		return
 	}
+	if f.Engine == v1alpha1.EngineManager {
+		fix += "; or onDelete InPlace in the UpdatePolicy"
+	}
 	into.add(g.atRisk(), g.Subject, fix,
 		"its rollout strategy is OnDelete: "+
 			"Cluster API never asks, and replaces a machine when somebody deletes it")

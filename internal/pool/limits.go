@@ -104,8 +104,8 @@ func (l Limits) Allow(p Progress) Allowance {
 	a := Allowance{More: left}
 	stay := Share(l.Partition, p.Replicas)
 	a = a.bound(left-stay, ReasonPartition,
-		fmt.Sprintf("the UpdatePolicy keeps %d Machines at the old template (partition %s)",
-			stay, l.Partition.String()))
+		fmt.Sprintf("the UpdatePolicy keeps %d Machines at the old template (partition %s). "+
+			"Fix: lower partition when they are to change", stay, l.Partition.String()))
 	a = l.stage(a, p).inOrder(p)
 	if l.MaxInFlight > 0 {
 		a = a.bound(l.MaxInFlight-p.InFlight, ReasonMaxInFlight,
@@ -133,8 +133,7 @@ func (l Limits) hold(p Progress) (reason Reason, message string) {
 	case l.Unknown != "":
 		return ReasonPolicyUnknown, "it is unknown which UpdatePolicy counts: " + l.Unknown
 	case len(failed) > 0 && len(failed) >= int(l.MaxFailures) && l.MaxFailures > 0:
-		return ReasonMaxFailures, fmt.Sprintf("%d Machines failed (maxFailures %d), the first is %s. "+
-			"Fix: repair or delete it, or raise maxFailures", len(failed), l.MaxFailures, failed[0])
+		return ReasonMaxFailures, failedMessage(failed, l.MaxFailures)
 	case len(failed) > 0 && l.MaxFailures == 0:
 		return ReasonMachineDeadline, fmt.Sprintf("the change of Machine %s takes longer than %s "+
 			"(machineDeadlineSeconds). Fix: repair or delete it, or raise the deadline",
@@ -144,6 +143,16 @@ func (l Limits) hold(p Progress) (reason Reason, message string) {
 			"(groupDeadlineSeconds). Fix: find out why, and raise the deadline", l.GroupDeadline)
 	}
 	return "", ""
+}
+
+// failedMessage names the first Machine that failed, and how many have.
+func failedMessage(failed []string, most int32) string {
+	who := "Machine " + failed[0]
+	if len(failed) > 1 {
+		who = fmt.Sprintf("%s and %d more", who, len(failed)-1)
+	}
+	return fmt.Sprintf("%s failed (maxFailures %d). Fix: repair or delete it, or raise maxFailures",
+		who, most)
 }
 
 // stage bounds an allowance by the canary and the batches.

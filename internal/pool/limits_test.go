@@ -120,6 +120,30 @@ func TestAllow(t *testing.T) {
 	}
 }
 
+// TestHoldMessages checks that what holds a rollout names the Machine, the limit and a fix.
+func TestHoldMessages(t *testing.T) {
+	t.Parallel()
+	for want, tt := range map[string]struct {
+		limits pool.Limits
+		at     pool.Progress
+	}{
+		"Machine a failed (maxFailures 1). Fix: repair or delete it, or raise maxFailures": {
+			pool.Limits{MaxFailures: 1}, pool.Progress{Replicas: 9, Failed: []string{"a"}},
+		},
+		"Machine a and 1 more failed (maxFailures 2). Fix: repair or delete it, or raise maxFailures": {
+			pool.Limits{MaxFailures: 2}, pool.Progress{Replicas: 9, Failed: []string{"b", "a"}},
+		},
+		"the UpdatePolicy keeps 9 Machines at the old template (partition 100%). " +
+			"Fix: lower partition when they are to change": {
+			pool.Limits{Partition: intstr.FromString("100%")}, pool.Progress{Replicas: 9},
+		},
+	} {
+		if diff := cmp.Diff(want, tt.limits.Allow(tt.at).Message); diff != "" {
+			t.Error(diff)
+		}
+	}
+}
+
 func TestDescribeLimits(t *testing.T) {
 	t.Parallel()
 	last := labels.Set{"tier": "ingest"}.AsSelector()

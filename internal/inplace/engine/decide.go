@@ -168,9 +168,16 @@ func (e *Engine) conclude(ctx context.Context, q question, o owner, policy updat
 	return cover.Answer{Patches: coverage.Patches(), Message: "updated in place by " + stepNames(d.Steps)}, nil
 }
 
+// notCoveredFix tells what a person can do about a change that no updater covers.
+const notCoveredFix = "Fix: register an updater that covers it, add it to ignorePaths of the " +
+	"UpdatePolicy, set its fallback to RollingUpdate, or revert the change"
+
 // answerUncovered answers that something is not covered, as the policy's fallback says.
 func (e *Engine) answerUncovered(q question, o owner, policy updatepolicy.Selected, message string) (cover.Answer, error) {
 	if !policy.FallbackReplace {
+		if !strings.Contains(message, "Fix: ") {
+			message += ". " + notCoveredFix
+		}
 		return cover.Answer{}, refused(v1alpha1.NotCoveredReason, "%s of the %s cannot be updated in place, and UpdatePolicy %q forbids to replace machines (fallback None): %s",
 			client.ObjectKeyFromObject(q.subject), o.group, policy.Name, message)
 	}

@@ -438,7 +438,7 @@ func TestNotCovered(t *testing.T) {
 		err      error
 		want     string
 	}{
-		"fail closed":                       {fallback: v1alpha1.FallbackNone, want: `forbids to replace machines (fallback None): no updater covers Machine /spec/template/spec/version`},
+		"fail closed":                       {fallback: v1alpha1.FallbackNone, want: `forbids to replace machines (fallback None): no updater covers Machine /spec/template/spec/version. Fix: register an updater that covers it`},
 		"replace":                           {fallback: v1alpha1.FallbackRollingUpdate},
 		"an updater that cannot be reached": {fallback: v1alpha1.FallbackRollingUpdate, err: errors.New("connection refused"), want: "connection refused"},
 	} {

@@ -228,7 +228,8 @@ func TestFailureShowsOnTheOwner(t *testing.T) {
 	if _, err := w.update("a"); err == nil {
 		t.Fatal("it does not fail")
 	}
-	if c := shown(); c == nil || c.Reason != v1alpha1.UpdateFailedReason || !strings.Contains(c.Message, "ns/a") || !strings.Contains(c.Message, "disk full") {
+	if c := shown(); c == nil || c.Reason != v1alpha1.UpdateFailedReason || !strings.Contains(c.Message, "ns/a") || !strings.Contains(c.Message, "disk full") ||
+		!strings.Contains(c.Message, ". Fix: correct the cause, then set the annotation "+v1alpha1.UpdateRetryAnnotation) {
 		t.Errorf("condition %+v", c)
 	}
 	empty := ""

@@ -222,7 +222,9 @@ func (r *run) Save(ctx context.Context, before, after *inplace.Progress) error {
 
 // reportFailed shows on the owner that the update failed finally.
 func (r *run) reportFailed(ctx context.Context, p *inplace.Progress) {
-	r.reportBlocked(ctx, r.owner, r.Object, refused(v1alpha1.UpdateFailedReason, "the update of Machine %s to %s failed: %s", r.name(), p.To, p.LastError))
+	r.reportBlocked(ctx, r.owner, r.Object, refused(v1alpha1.UpdateFailedReason,
+		"the update of Machine %s to %s failed: %s. Fix: correct the cause, then set the annotation %s on the Machine",
+		r.name(), p.To, p.LastError, v1alpha1.UpdateRetryAnnotation))
 }
 
 // Finish records the end of an update.

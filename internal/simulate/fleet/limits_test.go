@@ -56,7 +56,8 @@ func TestRolloutLimits(t *testing.T) {
 		},
 		"a partition": {
 			update: inPlace, limits: &pool.Limits{Partition: number(3)},
-			why: "p: the UpdatePolicy keeps 3 Machines at the old template (partition 3)",
+			why: "p: the UpdatePolicy keeps 3 Machines at the old template (partition 3). " +
+				"Fix: lower partition when they are to change",
 		},
 		"all fail": {update: failing, why: "failed", failed: 12},
 		"a canary fails": {
