@@ -110,7 +110,7 @@ func encodePatch(p cover.Patch) runtimehooksv1.Patch {
 	return runtimehooksv1.Patch{PatchType: runtimehooksv1.PatchType(p.Type), Patch: p.Data}
 }
 
-// failDecision is fail with the class of the error in the message.
+// failDecision is fail with a message that tells a cover.NotCoveredError from other errors.
 func failDecision(response *runtimehooksv1.CommonResponse, err error) {
 	response.Status = runtimehooksv1.ResponseStatusFailure
 	response.Message = cover.EncodeRefusal(err, maxMessageBytes)

@@ -12,10 +12,12 @@ import (
 	"github.com/windlass-dev/windlass/internal/text"
 )
 
-// TestRefusal holds which messages carry the class of a NotCoveredError, and what is read from them.
+// TestRefusal holds which messages stand for a NotCoveredError, and what is read from them.
 func TestRefusal(t *testing.T) {
 	t.Parallel()
-	notCovered := func(message string) *cover.NotCoveredError { return &cover.NotCoveredError{Message: message} }
+	notCovered := func(message string) *cover.NotCoveredError {
+		return &cover.NotCoveredError{Message: message}
+	}
 	for name, tt := range map[string]struct {
 		err  error
 		wire string
@@ -32,10 +34,15 @@ func TestRefusal(t *testing.T) {
 		"two lines":     {notCovered(" a\nb "), "windlass.dev/NotCovered: a b", notCovered("a b")},
 		"no message":    {notCovered(""), "windlass.dev/NotCovered:", notCovered("")},
 		"another error": {errors.New("connection refused"), "connection refused", nil},
-		"named later":   {errors.New("a windlass.dev/NotCovered: b"), "a windlass.dev/NotCovered: b", nil},
-		"forged":        {errors.New("\nwindlass.dev/NotCovered: b"), "failed: windlass.dev/NotCovered: b", nil},
+		"named later": {
+			errors.New("a windlass.dev/NotCovered: b"), "a windlass.dev/NotCovered: b", nil,
+		},
+		"forged": {
+			errors.New("\nwindlass.dev/NotCovered: b"), "failed: windlass.dev/NotCovered: b", nil,
+		},
 		"too long": {
-			notCovered(strings.Repeat("x", 80)), "windlass.dev/NotCovered: " + strings.Repeat("x", 36) + "...",
+			notCovered(strings.Repeat("x", 80)),
+			"windlass.dev/NotCovered: " + strings.Repeat("x", 36) + "...",
 			notCovered(strings.Repeat("x", 36) + "..."),
 		},
 	} {
@@ -52,18 +59,19 @@ func TestRefusal(t *testing.T) {
 	}
 }
 
-// FuzzRefusal holds that the class and a message that is short enough arrive, and that text from outside
-// does not choose the class.
+// FuzzRefusal holds that a NotCoveredError arrives, with its message if that is short enough, and
+// that the text of another error does not look like one.
 func FuzzRefusal(f *testing.F) {
 	for _, message := range []string{
-		"", "x", "windlass.dev/NotCovered:", "\x00windlass.dev/NotCovered: x", "windlass.dev/NotCovered: windlass.dev/NotCovered:",
-		"\xff", "a\u2028b ", strings.Repeat("ü", 100),
+		"", "x", "windlass.dev/NotCovered:", "\x00windlass.dev/NotCovered: x",
+		"windlass.dev/NotCovered: windlass.dev/NotCovered:", "\xff", "a\u2028b ",
+		strings.Repeat("ü", 100),
 	} {
 		f.Add(message, true, 64)
 		f.Add(message, false, 2048)
 	}
 	f.Fuzz(func(t *testing.T, message string, isNotCovered bool, bytes int) {
-		if bytes < len(cover.NotCoveredClass+" ...") || bytes > 1<<16 {
+		if bytes < len(cover.NotCoveredPrefix+" ...") || bytes > 1<<16 {
 			return
 		}
 		err := errors.New(message)
@@ -78,7 +86,7 @@ func FuzzRefusal(f *testing.F) {
 		if (got != nil) != isNotCovered {
 			t.Fatalf("%q is read as %v", wire, got)
 		}
-		want, room := text.Bound(message, bytes), bytes-len(cover.NotCoveredClass)-1
+		want, room := text.Bound(message, bytes), bytes-len(cover.NotCoveredPrefix)-1
 		if got != nil && len(want) <= room && got.Message != want {
 			t.Errorf("%q is read as %q, want %q", wire, got.Message, want)
 		}

@@ -174,7 +174,8 @@ func (e *Engine) conclude(ctx context.Context, q question, o owner, policy updat
 // answerUncovered answers that something is not covered, as the policy's fallback says.
 func (e *Engine) answerUncovered(q question, o owner, policy updatepolicy.Selected, message string) (cover.Answer, error) {
 	if !policy.FallbackReplace {
-		r := refused(v1alpha1.NotCoveredReason, "%s of the %s cannot be updated in place, and UpdatePolicy %q forbids to replace machines (fallback None): %s",
+		r := refused(v1alpha1.NotCoveredReason, "%s of the %s cannot be updated in place, and "+
+			"UpdatePolicy %q forbids to replace machines (fallback None): %s",
 			client.ObjectKeyFromObject(q.subject), o.group, policy.Name, message)
 		r.NotCovered = true
 		return cover.Answer{}, r
@@ -185,8 +186,8 @@ func (e *Engine) answerUncovered(q question, o owner, policy updatepolicy.Select
 	return cover.Answer{Message: "replaced: " + message}, nil
 }
 
-// allAnswered reports whether each updater has answered, or declined. One that has not, and one whose
-// answer nobody can read, might cover the change later.
+// allAnswered reports whether each updater has answered, or declined. One that has not, and one
+// whose answer nobody can read, might cover the change later.
 func allAnswered(r cover.Result) bool {
 	return !slices.ContainsFunc(r.Errors, func(e *cover.UpdaterError) bool {
 		return e.Pointer.Path == "" && !declines(e.Err)

@@ -15,10 +15,13 @@ type declined struct{}
 func (declined) Error() string  { return "no power" }
 func (declined) Declined() bool { return true }
 
-// TestCertainty holds which refusals to replace machines are certain: those in which each updater has
-// answered.
+// TestCertainty holds which refusals to replace machines are certain: those in which each updater
+// has answered.
 func TestCertainty(t *testing.T) {
 	t.Parallel()
+	const elsewhere = `{"spec":{"template":{"spec":{"version":"v1.99.0"}}}}`
+	const notCovered = v1alpha1.NotCoveredReason
+	down := errors.New("connection refused")
 	ignore := func(s *v1alpha1.UpdaterSpec) { s.Remote.FailurePolicy = v1alpha1.UpdaterIgnore }
 	for name, tt := range map[string]struct {
 		err    error
@@ -27,13 +30,13 @@ func TestCertainty(t *testing.T) {
 		reason string
 		want   bool
 	}{
-		"covers nothing":            {patch: "{}", reason: v1alpha1.NotCoveredReason, want: true},
-		"leads elsewhere":           {patch: `{"spec":{"template":{"spec":{"version":"v1.99.0"}}}}`, reason: v1alpha1.NotCoveredReason, want: true},
-		"declines":                  {err: declined{}, reason: v1alpha1.NotCoveredReason, want: true},
-		"is no patch":               {patch: "[", reason: v1alpha1.NotCoveredReason},
-		"is down":                   {err: errors.New("connection refused"), reason: v1alpha1.UpdaterErrorReason},
-		"is down, and may be":       {err: errors.New("connection refused"), change: ignore, reason: v1alpha1.NotCoveredReason},
-		"declines, and may be down": {err: declined{}, change: ignore, reason: v1alpha1.NotCoveredReason, want: true},
+		"covers nothing":            {patch: "{}", reason: notCovered, want: true},
+		"leads elsewhere":           {patch: elsewhere, reason: notCovered, want: true},
+		"declines":                  {err: declined{}, reason: notCovered, want: true},
+		"declines, and may be down": {err: declined{}, change: ignore, reason: notCovered, want: true},
+		"is no patch":               {patch: "[", reason: notCovered},
+		"is down, and may be":       {err: down, change: ignore, reason: notCovered},
+		"is down":                   {err: down, reason: v1alpha1.UpdaterErrorReason},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

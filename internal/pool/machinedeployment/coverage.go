@@ -35,7 +35,8 @@ const (
 )
 
 // answer says whether Machines of a MachineSet can be updated in place. reason says why not, for
-// people; it is empty where they can. refused is set instead where the extension keeps the Machines.
+// people; it is empty where they can. refused is set instead where the extension keeps the
+// Machines.
 type answer struct {
 	covered bool
 	reason  string
@@ -70,8 +71,9 @@ func newCoverage(
 
 // ask returns whether the Machines of a MachineSet can be updated in place to the template of
 // another one, which need not exist yet. It returns an error where nobody can tell: a template
-// cannot be read, or the extension failed. The error is a *cover.NotCoveredError where the extension
-// certainly does not cover the change and keeps the Machines, whatever the caller's policy is.
+// cannot be read, or the extension failed. The error is a *cover.NotCoveredError where the
+// extension certainly does not cover the change and keeps the Machines, whatever the caller's
+// policy is.
 func (c *coverage) ask(ctx context.Context, from, to *clusterv1.MachineSet) (answer, error) {
 	request, refusal, err := c.question(ctx, from, to)
 	if err != nil {
@@ -125,8 +127,8 @@ func (c *coverage) call(
 	return got, nil
 }
 
-// refusalOf returns the error that the message of a Failure stands for; nil if the response is none, or
-// if its message stands for another error.
+// refusalOf returns the error that the message of a Failure stands for; nil if the response is no
+// Failure, or if its message stands for another error.
 func refusalOf(
 	handler string, response *runtimehooksv1.CanUpdateMachineSetResponse,
 ) *cover.NotCoveredError {
@@ -134,7 +136,11 @@ func refusalOf(
 		return nil
 	}
 	refused := cover.DecodeRefusal(response.Message)
-	if refused != nil && refused.Message == "" {
+	if refused == nil {
+		return nil
+	}
+	refused.Message = text.Bound(refused.Message, maxConditionBytes)
+	if refused.Message == "" {
 		refused.Message = fmt.Sprintf("extension %s gives no reason. Fix: see its log", handler)
 	}
 	return refused

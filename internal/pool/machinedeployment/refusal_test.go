@@ -39,9 +39,9 @@ func (w *world) noUpdate() (reasons []string) {
 	return reasons
 }
 
-// TestRefused checks what a Failure means for a group whose Machines are kept. Only one with the class
-// tells that no update reaches them, so that unhealthy ones are remediated. No answer creates, deletes
-// or moves any.
+// TestRefused checks what a Failure means for a group whose Machines are kept. Only one with the
+// prefix tells that no update reaches them, so that unhealthy ones are remediated. No answer
+// creates, deletes or moves any.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 2*maxConditionBytes)
@@ -51,38 +51,40 @@ func TestRefused(t *testing.T) {
 		reason, message string
 		noUpdate        []string
 	}{
-		"with the class": {
-			refuseForGood("no updater covers x"), "NotCovered", "no updater covers x", []string{"NotCovered"},
+		"with the prefix": {
+			refuseForGood("no updater covers x"), "NotCovered", "no updater covers x",
+			[]string{"NotCovered"},
 		},
 		"with a long message": {
 			refuseForGood(long), "NotCovered", long[:maxConditionBytes-3] + "...", []string{"NotCovered"},
 		},
-		"with the class alone": {
-			refuse(cover.NotCoveredClass), "NotCovered",
+		"with the prefix alone": {
+			refuse(cover.NotCoveredPrefix), "NotCovered",
 			"extension can-update.test gives no reason. Fix: see its log", []string{"NotCovered"},
 		},
-		"without the class": {
+		"without the prefix": {
 			extension: refuse("no updater covers x"), reason: "CoverageUnknown",
 			message: unknown + "calling the extension can-update.test: the extension answered Failure: " +
 				"no updater covers x",
 		},
 		"no answer": {
 			extension: func(_ *setRequest, out *setResponse) error {
-				out.Message = cover.NotCoveredClass + " x"
+				out.Message = cover.NotCoveredPrefix + " x"
 				return errors.New("connection refused")
 			},
 			reason:  "CoverageUnknown",
 			message: unknown + "calling the extension can-update.test: connection refused",
 		},
-		"a Success with the class": {
+		"a Success with the prefix": {
 			extension: func(in *setRequest, out *setResponse) error {
-				out.Status, out.Message = runtimehooksv1.ResponseStatusSuccess, cover.NotCoveredClass+" x"
+				out.Status = runtimehooksv1.ResponseStatusSuccess
+				out.Message = cover.NotCoveredPrefix + " x"
 				return nil
 			},
 			reason: "NotCovered",
-			message: "Machine m-001: the Machine cannot be updated in place, and the policy keeps Machines: " +
-				"nothing covers MachineSet /spec/template/spec/version; the extension reports: " +
-				cover.NotCoveredClass + " x",
+			message: "Machine m-001: the Machine cannot be updated in place, and the policy keeps " +
+				"Machines: nothing covers MachineSet /spec/template/spec/version; the extension reports: " +
+				cover.NotCoveredPrefix + " x",
 			noUpdate: []string{"NotCovered"},
 		},
 	} {
@@ -105,8 +107,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestRefusedByAnotherPolicy checks that a refusal replaces nothing where this program's policy lets
-// Machines be replaced, as when the extension has not read an edit of the policy.
+// TestRefusedByAnotherPolicy checks that a refusal replaces nothing where this program's policy
+// lets Machines be replaced, as when the extension has not read an edit of the policy.
 func TestRefusedByAnotherPolicy(t *testing.T) {
 	t.Parallel()
 	w := scenario{begin: nothing, change: (*world).upgrade}.run(t)
@@ -148,8 +150,8 @@ func (e *engine) answer(in *setRequest, out *setResponse) error {
 	return refuseForGood(message)(in, out)
 }
 
-// TestConditionOfEngine checks that the controller does not write over the condition of the engine, also
-// if that has a new message for each question: the controller then needs one more run, not many.
+// TestConditionOfEngine checks that the controller does not write over the condition of the engine,
+// also if that has a new message for each question: the controller then needs one more run.
 func TestConditionOfEngine(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -158,8 +160,10 @@ func TestConditionOfEngine(t *testing.T) {
 		change func(*world)
 		asked  int
 	}{
-		"one message":     {func(int, string) string { return "x" }, nothing, 1},
-		"another message": {func(asked int, _ string) string { return fmt.Sprint("x", asked) }, nothing, 1},
+		"one message": {func(int, string) string { return "x" }, nothing, 1},
+		"another message": {
+			func(asked int, _ string) string { return fmt.Sprint("x", asked) }, nothing, 1,
+		},
 		"two MachineSets": {func(_ int, from string) string { return from }, func(w *world) {
 			scale(4)(w)
 			w.settle()
@@ -198,8 +202,8 @@ func TestConditionOfEngine(t *testing.T) {
 	}
 }
 
-// TestConditionOfOthers checks that the controller shows refusals of an extension that does not show them
-// itself, and removes the condition when the change is covered.
+// TestConditionOfOthers checks that the controller shows refusals of an extension that does not
+// show them itself, and removes the condition when the change is covered.
 func TestConditionOfOthers(t *testing.T) {
 	t.Parallel()
 	w := scenario{begin: kept(nothing), change: (*world).upgrade}.run(t)
@@ -225,6 +229,22 @@ func TestConditionOfOthers(t *testing.T) {
 	}
 }
 
+// TestLongRefusal checks that a long message is not kept whole.
+func TestLongRefusal(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.settle()
+	w.extension = refuse(cover.NotCoveredPrefix + strings.Repeat("x", 1<<20))
+	from := w.sets()[0]
+	to := from.DeepCopy()
+	to.Name, to.Spec.Template.Spec.Version = "other", "v1.34.0"
+	_, err := w.r.coverage.ask(t.Context(), from, to)
+	refused, ok := errors.AsType[*cover.NotCoveredError](err)
+	if !ok || len(refused.Message) != maxConditionBytes {
+		t.Errorf("the error %T has %d bytes, want %d", err, len(fmt.Sprint(err)), maxConditionBytes)
+	}
+}
+
 // TestRefusedHandOver checks that the refusal of the engine in this process counts as that of an
 // extension, and that it replaces nothing in a group whose Machines are not kept.
 func TestRefusedHandOver(t *testing.T) {
@@ -240,7 +260,8 @@ func TestRefusedHandOver(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newHandedWorld(t, tt.keep)
-			w.taker.fails = fmt.Errorf("refused: %w", &cover.NotCoveredError{Message: "no updater covers x"})
+			refused := &cover.NotCoveredError{Message: "no updater covers x"}
+			w.taker.fails = fmt.Errorf("refused: %w", refused)
 			w.settle()
 			if w.created+w.deleted+w.moved > 0 || w.blocked() != tt.blocked {
 				t.Errorf("created %d, deleted %d, moved %d, blocked by %q, want %q:\n%s",

@@ -155,8 +155,9 @@ func (r *run) readPolicy(ctx context.Context) error {
 }
 
 // askCoverage answers the questions of the rules, by the name of the MachineSet that Machines
-// leave. For a group whose Machines are kept, a question that fails is answered too: people can scale
-// the group meanwhile. For others the run ends, and nothing is replaced because of the failure.
+// leave. For a group whose Machines are kept, a question that fails is answered too: people can
+// scale the group meanwhile. For others the run ends, and nothing is replaced because of the
+// failure.
 func (r *run) askCoverage(ctx context.Context, group pool.Group) (map[string]pool.Coverage, error) {
 	questions, err := pool.Needs(group)
 	if err != nil {
@@ -182,8 +183,8 @@ func (r *run) askCoverage(ctx context.Context, group pool.Group) (map[string]poo
 	return coverage, nil
 }
 
-// failed is the answer to a question that ended with an error. A refusal by the rules of another policy
-// than the group's is no answer: that of a group whose Machines are not kept would have them replaced.
+// failed is the answer to a question that ended with an error. Only in a group whose Machines are
+// kept a refusal is AnswerNo: in others AnswerNo has Machines replaced.
 func (r *run) failed(err error) pool.Coverage {
 	refused, ok := errors.AsType[*cover.NotCoveredError](err)
 	if !ok || !r.policy.Keep {

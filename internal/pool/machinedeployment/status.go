@@ -134,7 +134,7 @@ func (r *run) writeBlocked(present *metav1.Condition, why *pool.Decision) {
 	})
 }
 
-// messageOf returns the message for the condition. That of an extension is about all Machines of a
+// messageOf returns the message for the condition. That of a refusal is about all Machines of a
 // MachineSet, and stays as the extension writes it.
 func (r *run) messageOf(why *pool.Decision) string {
 	if message, ok := r.refusals[why.MachineSet]; ok && why.Reason == pool.ReasonNotCovered {

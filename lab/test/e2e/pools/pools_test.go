@@ -107,8 +107,8 @@ func (p *plane) checkClean(ctx context.Context, t *testing.T) {
 	}
 }
 
-// checkCondition checks that the condition of a blocked pool is the extension's from the beginning. The
-// extension and the manager both have a reason to write it, and neither writes over the other's.
+// checkCondition checks that the condition of a blocked pool is the extension's from the beginning.
+// The extension and the manager both have a reason to write it. Neither writes over the other's.
 func (p *plane) checkCondition(t *testing.T, pool string) {
 	t.Helper()
 	var shown []string

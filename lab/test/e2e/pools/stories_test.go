@@ -59,7 +59,8 @@ func (p *plane) stories() []story {
 				s.Canary, s.OnDelete = new(intstr.FromInt32(0)), v1alpha1.OnDeleteInPlace
 				s.Order = v1alpha1.UpdateOrder{Labels: []string{rackLabel}, OneAtATime: true}
 			})}, p.testRacks},
-		{rig.Pool{Name: blockedPools[0], Replicas: 2, MaxUnavailable: 1, Policy: policy(nil)}, p.testBlocked},
+		{rig.Pool{Name: blockedPools[0], Replicas: 2, MaxUnavailable: 1, Policy: policy(nil)},
+			p.testBlocked},
 		{rig.Pool{Name: blockedPools[1], Replicas: 3, MaxUnavailable: 1, Policy: policy(nil)},
 			p.testBlockedHealth},
 		{rig.Pool{Name: "growing", Replicas: 2, MaxUnavailable: 1, Policy: policy(nil)}, p.testGrowing},
@@ -242,8 +243,8 @@ func (p *plane) block(ctx context.Context, t *testing.T, pool string) {
 
 func isNotCovered(c *metav1.Condition) bool { return c.Reason == v1alpha1.NotCoveredReason }
 
-// testBlockedHealth breaks a machine of a pool whose change the extension refuses, so that no update
-// will repair it. It is replaced, and no other one.
+// testBlockedHealth breaks a machine of a pool whose change the extension refuses, so that no
+// update will repair it. It is replaced, and no other one.
 func (p *plane) testBlockedHealth(
 	ctx context.Context, t *testing.T, pool rig.Pool, _ *rig.Updater,
 ) {
