@@ -116,7 +116,7 @@ func (c *coverage) call(
 	hook := runtimehooksv1.CanUpdateMachineSet
 	if err := c.runtime.CallExtension(ctx, hook, from, handler, request, response); err != nil {
 		if refused := refusalOf(handler, response); refused != nil {
-			return answer{refused: refused}, nil
+			return answer{refused: refused}, nil //nolint:nilerr // The refusal is the answer.
 		}
 		return answer{}, fmt.Errorf("calling the extension %s: %w", handler, err)
 	}

@@ -76,7 +76,7 @@ func TestRefused(t *testing.T) {
 			message: unknown + "calling the extension can-update.test: connection refused",
 		},
 		"a Success with the prefix": {
-			extension: func(in *setRequest, out *setResponse) error {
+			extension: func(_ *setRequest, out *setResponse) error {
 				out.Status = runtimehooksv1.ResponseStatusSuccess
 				out.Message = cover.NotCoveredPrefix + " x"
 				return nil
