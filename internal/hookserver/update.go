@@ -62,7 +62,7 @@ func (u updater) handlers() []server.ExtensionHandler {
 func (u updater) CanUpdateMachine(ctx context.Context, request *runtimehooksv1.CanUpdateMachineRequest, response *runtimehooksv1.CanUpdateMachineResponse) {
 	coverage, err := u.updates.CanUpdateMachine(ctx, request)
 	if err != nil {
-		fail(&response.CommonResponse, err)
+		failDecision(&response.CommonResponse, err)
 		return
 	}
 	succeed(&response.CommonResponse, coverage.Message)
@@ -75,7 +75,7 @@ func (u updater) CanUpdateMachine(ctx context.Context, request *runtimehooksv1.C
 func (u updater) CanUpdateMachineSet(ctx context.Context, request *runtimehooksv1.CanUpdateMachineSetRequest, response *runtimehooksv1.CanUpdateMachineSetResponse) {
 	coverage, err := u.updates.CanUpdateMachineSet(ctx, request)
 	if err != nil {
-		fail(&response.CommonResponse, err)
+		failDecision(&response.CommonResponse, err)
 		return
 	}
 	succeed(&response.CommonResponse, coverage.Message)
@@ -108,6 +108,12 @@ func encodeRetry(after time.Duration) int32 {
 
 func encodePatch(p cover.Patch) runtimehooksv1.Patch {
 	return runtimehooksv1.Patch{PatchType: runtimehooksv1.PatchType(p.Type), Patch: p.Data}
+}
+
+// failDecision is fail with a message that tells a cover.NotCoveredError from other errors.
+func failDecision(response *runtimehooksv1.CommonResponse, err error) {
+	response.Status = runtimehooksv1.ResponseStatusFailure
+	response.Message = cover.EncodeRefusal(err, maxMessageBytes)
 }
 
 func fail(response *runtimehooksv1.CommonResponse, err error) {

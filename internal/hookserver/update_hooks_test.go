@@ -3,6 +3,7 @@ package hookserver_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -114,5 +115,35 @@ func TestUpdateHooks(t *testing.T) {
 		if response.Status != runtimehooksv1.ResponseStatusFailure || response.Message != "declined: no power" {
 			t.Errorf("%s after a refusal: %+v", hook, response)
 		}
+	}
+}
+
+// TestNotCovered holds that an answer which wraps a cover.NotCoveredError has its prefix, and is a
+// Failure without patches. That to UpdateMachine has no prefix.
+func TestNotCovered(t *testing.T) {
+	t.Parallel()
+	patch := cover.Patch{Type: cover.JSONMergePatch, Data: []byte(`{"spec":{"a":1}}`)}
+	machine, set, update := askUpdateHooks(t, &scriptedUpdates{
+		answer: cover.Answer{Patches: cover.Patches{Machine: patch, Bootstrap: patch}},
+		err:    fmt.Errorf("ns/md: %w", &cover.NotCoveredError{Message: "no updater covers x"}),
+	})
+	fails := func(message string) runtimehooksv1.CommonResponse {
+		return runtimehooksv1.CommonResponse{
+			Status: runtimehooksv1.ResponseStatusFailure, Message: message,
+		}
+	}
+	const refusal = "ns/md: no updater covers x"
+	if diff := cmp.Diff(runtimehooksv1.CanUpdateMachineResponse{
+		CommonResponse: fails(cover.NotCoveredPrefix + " " + refusal),
+	}, machine); diff != "" {
+		t.Errorf("CanUpdateMachine (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(runtimehooksv1.CanUpdateMachineSetResponse{
+		CommonResponse: fails(cover.NotCoveredPrefix + " " + refusal),
+	}, set); diff != "" {
+		t.Errorf("CanUpdateMachineSet (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(fails(refusal), update.CommonResponse); diff != "" {
+		t.Errorf("UpdateMachine (-want +got):\n%s", diff)
 	}
 }

@@ -283,6 +283,8 @@ func (d *draft) whyKept(s Sizes, c Coverage) (reason Reason, message string) {
 	case c.Answer == AnswerUnknown:
 		return ReasonCoverageUnknown,
 			"it is unknown whether the Machine can be updated in place: " + c.Reason
+	case c.Answer == AnswerNo && c.Refused:
+		return ReasonNotCovered, c.Reason
 	case c.Answer == AnswerNo:
 		return ReasonNotCovered,
 			"the Machine cannot be updated in place, and the policy keeps Machines: " + c.Reason

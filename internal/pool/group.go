@@ -65,6 +65,9 @@ type Coverage struct {
 	// Reason explains AnswerNo and AnswerUnknown to a person. With AnswerHandedOver it says why the
 	// Machines are not handed over now; empty if they are.
 	Reason string
+	// Refused says that AnswerNo is that of an extension which keeps the Machines itself. Reason is
+	// its message; it may show that on the MachineDeployment, too.
+	Refused bool
 	// Updater is the name of the updater that has the Machines, and Arrived are those that are as New
 	// asks, by the Machine and its objects. Gaps says what the others lack. They count for
 	// AnswerHandedOver only.

@@ -153,6 +153,9 @@ func (e *Engine) conclude(ctx context.Context, q question, o owner, policy updat
 	result := coverage.Result()
 	if len(result.Uncovered) > 0 {
 		answer, err := e.answerUncovered(q, o, policy, "no updater covers "+result.DescribeUncovered(cover.PartMachine))
+		if r, ok := errors.AsType[*RefusedError](err); ok {
+			r.NotCovered = allAnswered(result)
+		}
 		answer.Patches = coverage.Patches()
 		return answer, err
 	}
@@ -178,13 +181,24 @@ func (e *Engine) answerUncovered(q question, o owner, policy updatepolicy.Select
 		if !strings.Contains(message, "Fix: ") {
 			message += ". " + notCoveredFix
 		}
-		return cover.Answer{}, refused(v1alpha1.NotCoveredReason, "%s of the %s cannot be updated in place, and UpdatePolicy %q forbids to replace machines (fallback None): %s",
+		r := refused(v1alpha1.NotCoveredReason, "%s of the %s cannot be updated in place, and "+
+			"UpdatePolicy %q forbids to replace machines (fallback None): %s",
 			client.ObjectKeyFromObject(q.subject), o.group, policy.Name, message)
+		r.NotCovered = true
+		return cover.Answer{}, r
 	}
 	if !q.quiet {
 		e.reportReplaced(o, q.subject, message)
 	}
 	return cover.Answer{Message: "replaced: " + message}, nil
+}
+
+// allAnswered reports whether each updater has answered, or declined. One that has not, and one
+// whose answer nobody can read, might cover the change later.
+func allAnswered(r cover.Result) bool {
+	return !slices.ContainsFunc(r.Errors, func(e *cover.UpdaterError) bool {
+		return e.Pointer.Path == "" && !declines(e.Err)
+	})
 }
 
 // askAll asks each updater in turn what it covers; each sees what those before it cover.

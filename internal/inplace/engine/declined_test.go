@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/inplace/cover"
 )
 
 // declined is the error of an updater that does not want a change.
@@ -13,6 +14,46 @@ type declined struct{}
 
 func (declined) Error() string  { return "no power" }
 func (declined) Declined() bool { return true }
+
+// TestCertainty holds which refusals to replace machines are certain: those in which each updater
+// has answered.
+func TestCertainty(t *testing.T) {
+	t.Parallel()
+	const elsewhere = `{"spec":{"template":{"spec":{"version":"v1.99.0"}}}}`
+	const notCovered = v1alpha1.NotCoveredReason
+	down := errors.New("connection refused")
+	ignore := func(s *v1alpha1.UpdaterSpec) { s.Remote.FailurePolicy = v1alpha1.UpdaterIgnore }
+	for name, tt := range map[string]struct {
+		err    error
+		patch  string
+		change func(*v1alpha1.UpdaterSpec)
+		reason string
+		want   bool
+	}{
+		"covers nothing":            {patch: "{}", reason: notCovered, want: true},
+		"leads elsewhere":           {patch: elsewhere, reason: notCovered, want: true},
+		"declines":                  {err: declined{}, reason: notCovered, want: true},
+		"declines, and may be down": {err: declined{}, change: ignore, reason: notCovered, want: true},
+		"is no patch":               {patch: "[", reason: notCovered},
+		"is down, and may be":       {err: down, change: ignore, reason: notCovered},
+		"is down":                   {err: down, reason: v1alpha1.UpdaterErrorReason},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, external(nil), deployment(), machineSet("old", from))
+			w.updaterWith("u", 0, tt.patch, tt.change).err = tt.err
+			_, err := w.canUpdateSet(machineSet("old", from), machineSet("new", to))
+			r, ok := errors.AsType[*RefusedError](err)
+			if !ok || r.Reason != tt.reason {
+				t.Fatalf("error %v, want one for the reason %s", err, tt.reason)
+			}
+			certain, ok := errors.AsType[*cover.NotCoveredError](err)
+			if ok != tt.want || ok && certain.Message != r.Message {
+				t.Errorf("error %v wraps %v, want that it is certain: %t", err, certain, tt.want)
+			}
+		})
+	}
+}
 
 // TestDeclinedByOne holds that a change which one updater declines is for the next one, and that it is
 // not covered, with the reasons, if all decline.

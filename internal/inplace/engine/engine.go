@@ -12,6 +12,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/inplace"
+	"github.com/windlass-dev/windlass/internal/inplace/cover"
 	"github.com/windlass-dev/windlass/internal/keyed"
 	"github.com/windlass-dev/windlass/internal/metrics"
 	"github.com/windlass-dev/windlass/internal/port"
@@ -86,10 +87,20 @@ type RefusedError struct {
 	// Reason is one of the reasons of the UpdateBlocked condition.
 	Reason  string
 	Message string
+	// NotCovered says that it wraps a cover.NotCoveredError.
+	NotCovered bool
 }
 
 // Error returns the message.
 func (e *RefusedError) Error() string { return e.Message }
+
+// Unwrap returns a cover.NotCoveredError with the message if it wraps one.
+func (e *RefusedError) Unwrap() error {
+	if !e.NotCovered {
+		return nil
+	}
+	return &cover.NotCoveredError{Message: e.Message}
+}
 
 // budget is how long one call may take: Cluster API waits for 30 s, and what happened must still be recorded and reported.
 const budget = 25 * time.Second

@@ -28,17 +28,27 @@ const (
 	// about once a second, so nine of ten calls are saved. A person who edits an UpdatePolicy or
 	// installs an updater waits at most this long.
 	answerLifetime = 10 * time.Second
-	// maxAnswers bounds the memory for answers. An answer has about 200 bytes.
+	// maxAnswers bounds the memory for answers. An answer has about 200 bytes, and at most 2 KiB.
 	maxAnswers = 4096
 	// maxMessage bounds, in bytes, what is repeated of an extension's message.
 	maxMessage = 512
 )
 
 // answer says whether Machines of a MachineSet can be updated in place. reason says why not, for
-// people; it is empty where they can.
+// people; it is empty where they can. refused is set instead where the extension keeps the
+// Machines.
 type answer struct {
 	covered bool
 	reason  string
+	refused *cover.NotCoveredError
+}
+
+// get returns the answer, or the error that stands for it.
+func (a answer) get() (answer, error) {
+	if a.refused != nil {
+		return answer{}, a.refused
+	}
+	return a, nil
 }
 
 // coverage asks the CanUpdateMachineSet extension. It is safe for concurrent use.
@@ -61,7 +71,9 @@ func newCoverage(
 
 // ask returns whether the Machines of a MachineSet can be updated in place to the template of
 // another one, which need not exist yet. It returns an error where nobody can tell: a template
-// cannot be read, or the extension failed.
+// cannot be read, or the extension failed. The error is a *cover.NotCoveredError where the
+// extension certainly does not cover the change and keeps the Machines, whatever the caller's
+// policy is.
 func (c *coverage) ask(ctx context.Context, from, to *clusterv1.MachineSet) (answer, error) {
 	request, refusal, err := c.question(ctx, from, to)
 	if err != nil {
@@ -85,14 +97,14 @@ func (c *coverage) ask(ctx context.Context, from, to *clusterv1.MachineSet) (ans
 		return answer{}, err
 	}
 	if known, ok := c.answers.Get(key, c.now()); ok {
-		return known, nil
+		return known.get()
 	}
 	got, err := c.call(ctx, handlers[0], from, request)
 	if err != nil {
 		return answer{}, err
 	}
 	c.answers.Put(key, got, c.now(), answerLifetime)
-	return got, nil
+	return got.get()
 }
 
 // call asks one extension and compares what it covers with what differs.
@@ -103,6 +115,9 @@ func (c *coverage) call(
 	response := &runtimehooksv1.CanUpdateMachineSetResponse{}
 	hook := runtimehooksv1.CanUpdateMachineSet
 	if err := c.runtime.CallExtension(ctx, hook, from, handler, request, response); err != nil {
+		if refused := refusalOf(handler, response); refused != nil {
+			return answer{refused: refused}, nil //nolint:nilerr // The refusal is the answer.
+		}
 		return answer{}, fmt.Errorf("calling the extension %s: %w", handler, err)
 	}
 	got, err := compare(handler, request, response)
@@ -110,6 +125,25 @@ func (c *coverage) call(
 		return answer{}, fmt.Errorf("reading the answer of extension %s: %w", handler, err)
 	}
 	return got, nil
+}
+
+// refusalOf returns the error that the message of a Failure stands for; nil if the response is no
+// Failure, or if its message stands for another error.
+func refusalOf(
+	handler string, response *runtimehooksv1.CanUpdateMachineSetResponse,
+) *cover.NotCoveredError {
+	if response.Status != runtimehooksv1.ResponseStatusFailure {
+		return nil
+	}
+	refused := cover.DecodeRefusal(response.Message)
+	if refused == nil {
+		return nil
+	}
+	refused.Message = text.Bound(refused.Message, maxConditionBytes)
+	if refused.Message == "" {
+		refused.Message = fmt.Sprintf("extension %s gives no reason. Fix: see its log", handler)
+	}
+	return refused
 }
 
 // question returns the request about two MachineSets. refusal says why no extension can cover the

@@ -274,7 +274,7 @@ func (r *run) askOnce(
 	}
 	answer, err := r.HandOvers.HandOver(ctx, request, budget)
 	if err != nil {
-		answer = pool.Coverage{Reason: err.Error()}
+		answer = r.failed(err)
 	}
 	r.takers.answers.Put(key, answer, r.Now(), answerLifetime)
 	ctrl.LoggerFrom(ctx).V(4).Info("Asked who takes the Machines over",

@@ -29,6 +29,8 @@ type taker struct {
 	w *world
 	// declined and later are the reasons of an updater that declines, or takes nothing now.
 	declined, later string
+	// fails is the error of each hand-over.
+	fails error
 	// stays says that the updater does not stop.
 	stays bool
 	// operations counts hand-overs, asked counts requests, and ended has why operations ended.
@@ -47,6 +49,8 @@ func (k *taker) HandOver(
 		return pool.Coverage{Answer: pool.AnswerNo, Reason: k.declined}, nil
 	case k.later != "":
 		return pool.Coverage{Reason: k.later}, nil
+	case k.fails != nil:
+		return pool.Coverage{}, k.fails
 	}
 	set := k.set(request.Current.MachineSet.Name) //nolint:contextcheck // A test reads with its own.
 	h, err := pool.HandedOverOf(set)

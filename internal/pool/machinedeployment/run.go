@@ -14,8 +14,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
+	"github.com/windlass-dev/windlass/internal/inplace/cover"
 	"github.com/windlass-dev/windlass/internal/pool"
 	"github.com/windlass-dev/windlass/internal/pool/objects"
+	"github.com/windlass-dev/windlass/internal/text"
 )
 
 // betweenRuns is the least time between two runs for a MachineDeployment.
@@ -44,6 +46,8 @@ type run struct {
 	templates templates
 	// policy is the UpdatePolicy that counts for the group.
 	policy Policy
+	// refusals are the messages of extensions that keep the Machines of a MachineSet, by its name.
+	refusals map[string]string
 	// executed is what was written; nil if the run ended before.
 	executed *executed
 }
@@ -119,6 +123,12 @@ func (r *run) plan(ctx context.Context) (pool.Plan, error) {
 		return pool.Plan{}, err
 	}
 	r.policy.Keep = group.Keep
+	r.refusals = make(map[string]string)
+	for set, c := range coverage {
+		if c.Refused {
+			r.refusals[set] = c.Reason
+		}
+	}
 	return pool.Decide(group, coverage) //nolint:wrapcheck // It names the MachineDeployment.
 }
 
@@ -144,9 +154,9 @@ func (r *run) readPolicy(ctx context.Context) error {
 }
 
 // askCoverage answers the questions of the rules, by the name of the MachineSet that Machines
-// leave. For a group whose Machines are kept, a question that fails is answered with unknown:
-// people can scale the group meanwhile. For others the run ends, and nothing is replaced because of
-// the failure.
+// leave. For a group whose Machines are kept, a question that fails is answered too: people can
+// scale the group meanwhile. For others the run ends, and nothing is replaced because of the
+// failure.
 func (r *run) askCoverage(ctx context.Context, group pool.Group) (map[string]pool.Coverage, error) {
 	questions, err := pool.Needs(group)
 	if err != nil {
@@ -157,7 +167,7 @@ func (r *run) askCoverage(ctx context.Context, group pool.Group) (map[string]poo
 		answer, err := r.coverage.ask(ctx, q.Old, q.New)
 		switch {
 		case err != nil && r.policy.Keep:
-			coverage[q.Old.Name] = pool.Coverage{Answer: pool.AnswerUnknown, Reason: err.Error()}
+			coverage[q.Old.Name] = r.failed(err)
 		case err != nil:
 			return nil, fmt.Errorf("finding out whether Machines of MachineSet %s can be updated "+
 				"in place: %w", q.Old.Name, err)
@@ -170,6 +180,18 @@ func (r *run) askCoverage(ctx context.Context, group pool.Group) (map[string]poo
 			"MachineSet", q.Old.Name, "covered", answer.covered, "reason", coverage[q.Old.Name].Reason)
 	}
 	return coverage, nil
+}
+
+// failed is the answer to a question that ended with an error. Only in a group whose Machines are
+// kept a refusal is AnswerNo: in others AnswerNo has Machines replaced.
+func (r *run) failed(err error) pool.Coverage {
+	refused, ok := errors.AsType[*cover.NotCoveredError](err)
+	if !ok || !r.policy.Keep {
+		return pool.Coverage{Answer: pool.AnswerUnknown, Reason: err.Error()}
+	}
+	return pool.Coverage{
+		Answer: pool.AnswerNo, Reason: text.Bound(refused.Message, maxConditionBytes), Refused: true,
+	}
 }
 
 // requeueAfter is when time alone changes the decision: spec.rollout.after passes, an answer that

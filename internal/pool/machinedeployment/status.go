@@ -3,6 +3,7 @@ package machinedeployment
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -116,18 +117,14 @@ func (r *run) setBlocked() {
 	switch {
 	case why == nil && present != nil && isBlocking(pool.Reason(present.Reason)):
 		conditions.Delete(r.md, v1alpha1.UpdateBlockedCondition)
-	case why != nil && (present == nil || r.executed.isOwn(present)):
+	case why != nil && (present == nil || r.isOwn(present)):
 		r.writeBlocked(present, why)
 	}
 }
 
 // writeBlocked sets the condition UpdateBlocked, and an Event if its reason is another one.
 func (r *run) writeBlocked(present *metav1.Condition, why *pool.Decision) {
-	message := why.Message
-	if why.Machine != "" {
-		message = fmt.Sprintf("Machine %s: %s", why.Machine, why.Message)
-	}
-	message = text.Bound(message, maxConditionBytes)
+	message := text.Bound(r.messageOf(why), maxConditionBytes)
 	if present == nil || present.Reason != string(why.Reason) {
 		r.event(corev1.EventTypeWarning, string(why.Reason), "%s", message)
 	}
@@ -135,6 +132,18 @@ func (r *run) writeBlocked(present *metav1.Condition, why *pool.Decision) {
 		Type: v1alpha1.UpdateBlockedCondition, Status: metav1.ConditionTrue, Reason: string(why.Reason),
 		Message: message,
 	})
+}
+
+// messageOf returns the message for the condition. That of a refusal is about all Machines of a
+// MachineSet, and stays as the extension writes it.
+func (r *run) messageOf(why *pool.Decision) string {
+	if message, ok := r.refusals[why.MachineSet]; ok && why.Reason == pool.ReasonNotCovered {
+		return message
+	}
+	if why.Machine != "" {
+		return fmt.Sprintf("Machine %s: %s", why.Machine, why.Message)
+	}
+	return why.Message
 }
 
 // heldBack returns why the limits of the UpdatePolicy let no other Machine begin until a person
@@ -153,12 +162,14 @@ func isBlocking(reason pool.Reason) bool {
 }
 
 // isOwn reports whether the condition UpdateBlocked is this controller's. The engine has the reason
-// NotCovered too. It returns an error then, which is the reason CoverageUnknown here.
-func (e *executed) isOwn(c *metav1.Condition) bool {
+// NotCovered, too: it writes the condition, and then refuses to answer with the same message, or an
+// error hides what it says now, which is the reason CoverageUnknown here.
+func (r *run) isOwn(c *metav1.Condition) bool {
 	if reason := pool.Reason(c.Reason); reason != pool.ReasonNotCovered {
 		return isBlocking(reason)
 	}
-	return !slices.ContainsFunc(e.Decisions, func(d pool.Decision) bool {
+	unknown := slices.ContainsFunc(r.executed.Decisions, func(d pool.Decision) bool {
 		return d.Reason == pool.ReasonCoverageUnknown
 	})
+	return !unknown && !slices.Contains(slices.Collect(maps.Values(r.refusals)), c.Message)
 }

@@ -14,6 +14,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/lab/internal/history"
 	"github.com/windlass-dev/windlass/lab/internal/setup"
 	"github.com/windlass-dev/windlass/lab/test/e2e/internal/rig"
 )
@@ -99,14 +100,37 @@ func (p *plane) checkClean(ctx context.Context, t *testing.T) {
 	p.History.Await(ctx, t, "waiting until no mark and no cordon is left", func() string {
 		return strings.Join(append(p.marks(ctx, t), p.cordons(ctx, t)...), "; ")
 	})
+	if does("stories") {
+		for _, pool := range blockedPools {
+			p.checkCondition(t, pool)
+		}
+	}
 }
 
-// marks names the annotations of moves and updates. The blocked pool keeps its own.
+// checkCondition checks that the condition of a blocked pool is the extension's from the beginning.
+// The extension and the manager both have a reason to write it. Neither writes over the other's.
+func (p *plane) checkCondition(t *testing.T, pool string) {
+	t.Helper()
+	var shown []string
+	for _, f := range p.History.Facts(func(f history.Fact) bool {
+		return f.Kind == "MachineDeployment" && f.Group == pool
+	}) {
+		if c := f.Condition(v1alpha1.UpdateBlockedCondition); c != nil {
+			shown = append(shown, c.Reason+": "+c.Message)
+		}
+	}
+	shown = slices.Compact(shown)
+	if len(shown) != 1 || !strings.Contains(shown[0], "fallback None") {
+		t.Errorf("pool %s has shown one after another:\n%s", pool, strings.Join(shown, "\n"))
+	}
+}
+
+// marks names the annotations of moves and updates. The blocked pools keep their own.
 func (p *plane) marks(ctx context.Context, t *testing.T) (found []string) {
 	t.Helper()
 	for _, kind := range []string{kindSet, "Machine"} {
 		for _, o := range p.list(ctx, t, kind) {
-			if o.GetLabels()[clusterv1.MachineDeploymentNameLabel] == blockedPool {
+			if slices.Contains(blockedPools, o.GetLabels()[clusterv1.MachineDeploymentNameLabel]) {
 				continue
 			}
 			for _, key := range slices.Sorted(maps.Keys(o.GetAnnotations())) {

@@ -20,8 +20,8 @@ import (
 	"github.com/windlass-dev/windlass/lab/test/e2e/internal/rig"
 )
 
-// blockedPool is the pool of testBlocked, whose change stays blocked.
-const blockedPool = "blocked"
+// blockedPools are the pools whose change stays blocked: of testBlocked and testBlockedHealth.
+var blockedPools = []string{"blocked", "blocked-health"}
 
 // Behaviours of a pool's own updater.
 const (
@@ -59,7 +59,10 @@ func (p *plane) stories() []story {
 				s.Canary, s.OnDelete = new(intstr.FromInt32(0)), v1alpha1.OnDeleteInPlace
 				s.Order = v1alpha1.UpdateOrder{Labels: []string{rackLabel}, OneAtATime: true}
 			})}, p.testRacks},
-		{rig.Pool{Name: blockedPool, Replicas: 2, MaxUnavailable: 1, Policy: policy(nil)}, p.testBlocked},
+		{rig.Pool{Name: blockedPools[0], Replicas: 2, MaxUnavailable: 1, Policy: policy(nil)},
+			p.testBlocked},
+		{rig.Pool{Name: blockedPools[1], Replicas: 3, MaxUnavailable: 1, Policy: policy(nil)},
+			p.testBlockedHealth},
 		{rig.Pool{Name: "growing", Replicas: 2, MaxUnavailable: 1, Policy: policy(nil)}, p.testGrowing},
 		{rig.Pool{Name: "reverted", Replicas: 3, MaxUnavailable: 3,
 			Policy: policy(func(s *v1alpha1.UpdatePolicySpec) {
@@ -213,25 +216,50 @@ func (p *plane) testRacks(ctx context.Context, t *testing.T, pool rig.Pool, u *r
 // creates and deletes machines; what it creates has the change.
 func (p *plane) testBlocked(ctx context.Context, t *testing.T, pool rig.Pool, _ *rig.Updater) {
 	t.Helper()
-	template := func(name string) {
-		rig.Patch(ctx, t, p.Client, rig.MachineDeployment(pool.Name), map[string]any{
-			"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"infrastructureRef": map[string]any{"name": name}}}},
-		})
-	}
-	first := p.census(pool.Name)
-	template("worker-slow")
-	notCovered := func(c *metav1.Condition) bool { return c.Reason == v1alpha1.NotCoveredReason }
-	p.BlockedOwner(ctx, t, pool.Name, notCovered)
-	rig.CheckCensus(t, first, p.census(pool.Name))
-
+	p.block(ctx, t, pool.Name)
 	p.scale(ctx, t, pool.Name, 4)
 	p.AwaitPool(ctx, t, pool.Name, rig.FirstVersion, 4)
 	p.scale(ctx, t, pool.Name, 3)
 	p.AwaitPool(ctx, t, pool.Name, rig.FirstVersion, 3)
-	p.BlockedOwner(ctx, t, pool.Name, notCovered)
+	p.BlockedOwner(ctx, t, pool.Name, isNotCovered)
 	machines := p.census(pool.Name)
 	if len(machines.All) != 4 || len(machines.Deleted) != 1 {
 		t.Errorf("scaling added two machines and removed one; the Machines are %+v", machines)
+	}
+}
+
+// block makes a change of a pool that no updater covers. No Machine is created or deleted for it.
+func (p *plane) block(ctx context.Context, t *testing.T, pool string) {
+	t.Helper()
+	before := p.census(pool)
+	rig.Patch(ctx, t, p.Client, rig.MachineDeployment(pool), map[string]any{
+		"spec": map[string]any{"template": map[string]any{"spec": map[string]any{
+			"infrastructureRef": map[string]any{"name": "worker-slow"},
+		}}},
+	})
+	p.BlockedOwner(ctx, t, pool, isNotCovered)
+	rig.CheckCensus(t, before, p.census(pool))
+}
+
+func isNotCovered(c *metav1.Condition) bool { return c.Reason == v1alpha1.NotCoveredReason }
+
+// testBlockedHealth breaks a machine of a pool whose change the extension refuses, so that no
+// update will repair it. It is replaced, and no other one.
+func (p *plane) testBlockedHealth(
+	ctx context.Context, t *testing.T, pool rig.Pool, _ *rig.Updater,
+) {
+	t.Helper()
+	p.block(ctx, t, pool.Name)
+	if err := p.Client.Create(ctx, rig.HealthCheck(pool.Name)); err != nil {
+		t.Fatal(err)
+	}
+	broken := p.MachinesOf(ctx, t, rig.PoolsCluster, pool.Name)[0]
+	p.BreakMachine(ctx, t, &broken)
+	p.awaitGone(ctx, t, pool.Name, broken.UID)
+	p.AwaitPool(ctx, t, pool.Name, rig.FirstVersion, int(pool.Replicas))
+	p.BlockedOwner(ctx, t, pool.Name, isNotCovered)
+	if machines := p.census(pool.Name); len(machines.All) != 4 || len(machines.Deleted) != 1 {
+		t.Errorf("one Machine was unhealthy; the Machines are %+v", machines)
 	}
 }
 
