@@ -52,6 +52,9 @@ func Compute(f Facts, now time.Time) Report {
 		if slices.Contains([]State{Marked, Queued, Updating, Finished, Failed, Unreadable}, state) {
 			r.Updates = append(r.Updates, computeUpdate(m, rec, state, g, durations, now))
 		}
+		if d, is := computeDeletion(m, g.Name); is {
+			r.Deletions = append(r.Deletions, d)
+		}
 		for _, d := range rec.dirty {
 			r.Dirty = append(r.Dirty, Dirty{Machine: m.Name, Group: g.Name, Pointer: d.Pointer, Since: d.Since})
 		}
@@ -89,6 +92,7 @@ func sortReport(r *Report) {
 	slices.SortStableFunc(r.Machines, func(a, b Machine) int { return byGroup(a.Group, b.Group) })
 	slices.SortStableFunc(r.Updates, func(a, b Update) int { return byGroup(a.Group, b.Group) })
 	slices.SortStableFunc(r.OffSpec, func(a, b OffSpec) int { return byGroup(a.Group, b.Group) })
+	slices.SortStableFunc(r.Deletions, func(a, b Deletion) int { return byGroup(a.Group, b.Group) })
 	slices.SortStableFunc(r.Blocked, func(a, b Blocked) int {
 		return cmp.Or(byGroup(a.Group, b.Group), strings.Compare(a.Kind, b.Kind), strings.Compare(a.Name, b.Name))
 	})

@@ -1,0 +1,37 @@
+package status
+
+import (
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+)
+
+// Deletion is a Machine that is being deleted, and what its deletion waits for: a drain, for example.
+type Deletion struct {
+	Machine string `json:"machine"`
+	Group   string `json:"group"`
+	// Reason and Message are those of Cluster API's condition Deleting.
+	Reason  string `json:"reason"`
+	Message string `json:"message"`
+	// Since is when the deletion began.
+	Since time.Time `json:"since,omitzero"`
+}
+
+// Text is the message in one line.
+func (d Deletion) Text() string { return strings.Join(strings.Fields(d.Message), " ") }
+
+// computeDeletion returns false for a Machine that is not being deleted, or whose deletion waits for
+// nothing.
+func computeDeletion(m *clusterv1.Machine, group string) (Deletion, bool) {
+	c := meta.FindStatusCondition(m.Status.Conditions, clusterv1.MachineDeletingCondition)
+	if m.DeletionTimestamp.IsZero() || c == nil || c.Status != metav1.ConditionTrue || c.Message == "" {
+		return Deletion{}, false
+	}
+	return Deletion{
+		Machine: m.Name, Group: group, Reason: c.Reason, Message: c.Message,
+		Since: m.DeletionTimestamp.UTC(),
+	}, true
+}
