@@ -79,7 +79,8 @@ func lines(r Report) []line {
 	}
 	for _, d := range r.Deletions {
 		all = append(all, line{
-			subject: "deletion of Machine " + d.Machine, state: d.Reason, message: d.Text(), gone: "no longer held",
+			subject: "deletion of Machine " + d.Machine, state: d.Reason, message: d.Text(),
+			gone: "no longer held",
 		})
 	}
 	for _, b := range r.Blocked {

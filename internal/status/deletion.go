@@ -9,7 +9,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// Deletion is a Machine that is being deleted, and what its deletion waits for: a drain, for example.
+// Deletion is a Machine that is being deleted, and what its deletion waits for, such as a drain.
 type Deletion struct {
 	Machine string `json:"machine"`
 	Group   string `json:"group"`
@@ -23,11 +23,11 @@ type Deletion struct {
 // Text is the message in one line.
 func (d Deletion) Text() string { return strings.Join(strings.Fields(d.Message), " ") }
 
-// computeDeletion returns false for a Machine that is not being deleted, or whose deletion waits for
-// nothing.
+// computeDeletion returns false for a Machine that is not being deleted, or whose deletion does not
+// wait.
 func computeDeletion(m *clusterv1.Machine, group string) (Deletion, bool) {
 	c := meta.FindStatusCondition(m.Status.Conditions, clusterv1.MachineDeletingCondition)
-	if m.DeletionTimestamp.IsZero() || c == nil || c.Status != metav1.ConditionTrue || c.Message == "" {
+	if c == nil || c.Status != metav1.ConditionTrue || c.Message == "" || m.DeletionTimestamp.IsZero() {
 		return Deletion{}, false
 	}
 	return Deletion{

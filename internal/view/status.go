@@ -71,15 +71,19 @@ func formatBlocked(buffer *strings.Builder, s Screen, blocked []status.Blocked, 
 	})
 }
 
-// formatDeletions lists what deletions of Machines wait for. Only the widest table has all of a fleet's.
-func formatDeletions(buffer *strings.Builder, s Screen, deletions []status.Deletion, now time.Time) {
+// formatDeletions lists what deletions of Machines wait for. Only the widest table has all of a
+// fleet's.
+func formatDeletions(
+	buffer *strings.Builder, s Screen, deletions []status.Deletion, now time.Time,
+) {
 	shown := len(deletions)
 	if !s.All {
 		shown = min(shown, shownGroupRows)
 	}
 	formatList(buffer, s, "Being deleted", shown, func(i int) (string, string) {
 		d := deletions[i]
-		return "Machine " + d.Machine, fmt.Sprintf("%s for %s: %s", d.Reason, formatAge(now, d.Since), d.Text())
+		return "Machine " + d.Machine,
+			fmt.Sprintf("%s for %s: %s", d.Reason, formatAge(now, d.Since), d.Text())
 	})
 	if more := len(deletions) - shown; more > 0 {
 		buffer.WriteString("  and " + text.Count(more, "more machine") + "; -o wide shows them\n")

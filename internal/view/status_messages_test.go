@@ -128,7 +128,8 @@ func TestDeletions(t *testing.T) {
 	}{
 		{Table, []string{
 			"\nBeing deleted:\n  Machine m-1\n    DrainingNode for 1m0s: Drain not completed yet: " +
-				"* Pod default/web: The disruption budget\n    web", "\n  Machine n-18\n", "\n  and 3 more machines; -o wide shows them\n",
+				"* Pod default/web: The disruption budget\n    web", "\n  Machine n-18\n",
+			"\n  and 3 more machines; -o wide shows them\n",
 		}},
 		{Wide, []string{"The disruption budget web", "\n  Machine n-21\n"}},
 		{JSON, []string{`"deletions": [`, `"reason": "DrainingNode"`, `"since": "2026-03-04T11:59:00Z"`}},

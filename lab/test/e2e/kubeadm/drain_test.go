@@ -42,7 +42,8 @@ func (c *cluster) createWeb(ctx context.Context, t *testing.T, release kube.Rele
 	w := &web{cluster: c, budget: &policyv1.PodDisruptionBudget{
 		ObjectMeta: at,
 		Spec: policyv1.PodDisruptionBudgetSpec{
-			MinAvailable: new(intstr.FromInt32(1)), Selector: &metav1.LabelSelector{MatchLabels: labels},
+			MinAvailable: new(intstr.FromInt32(1)),
+			Selector:     &metav1.LabelSelector{MatchLabels: labels},
 		},
 	}}
 	deployment := &appsv1.Deployment{ObjectMeta: at, Spec: appsv1.DeploymentSpec{
@@ -63,12 +64,13 @@ func (c *cluster) createWeb(ctx context.Context, t *testing.T, release kube.Rele
 		}
 	}
 	w.pod = w.awaitReady(ctx, t)
-	await(ctx, t, c, &policyv1.PodDisruptionBudgetList{}, func(b *policyv1.PodDisruptionBudget) string {
+	counted := func(b *policyv1.PodDisruptionBudget) string {
 		if b.Status.CurrentHealthy != 1 {
 			return fmt.Sprintf("PodDisruptionBudget: %+v", b.Status)
 		}
 		return ""
-	}, client.InNamespace(at.Namespace))
+	}
+	await(ctx, t, c, &policyv1.PodDisruptionBudgetList{}, counted, client.InNamespace(at.Namespace))
 	return w
 }
 
@@ -105,7 +107,7 @@ func (w *web) checkDrain(ctx context.Context, t *testing.T, m *machine, u *updat
 			!strings.Contains(line.Message, "Pod default/"+w.pod.Name) {
 			t.Errorf("the drain is held, and the command prints %q", line.Message)
 		}
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.pod.Namespace, Name: w.pod.Name}}
+		pod := w.pod.DeepCopy()
 		w.cluster.get(ctx, t, pod)
 		installed := m.run(ctx, t, "kubeadm version --output short && kubelet --version")
 		from := m.world.from.Version.String()

@@ -117,10 +117,8 @@ func (w *web) testDrains(ctx context.Context, t *testing.T) {
 func (w *web) awaitHeld(ctx context.Context, t *testing.T, pod webPod) {
 	t.Helper()
 	began := time.Now()
-	words := []string{
-		"Pod default/" + pod.Name,
-		fmt.Sprintf("The disruption budget web needs %d healthy pods and has %[1]d currently", len(w.pods)),
-	}
+	const budget = "The disruption budget web needs %d healthy pods and has %[1]d currently"
+	words := []string{"Pod default/" + pod.Name, fmt.Sprintf(budget, len(w.pods))}
 	kind := clusterv1.MachineDeletingCondition
 	if pod.kept {
 		kind = clusterv1.MachineUpdatingCondition
@@ -133,7 +131,8 @@ func (w *web) awaitHeld(ctx context.Context, t *testing.T, pod webPod) {
 		return ""
 	}
 	await(ctx, t, w.plane, &clusterv1.MachineList{}, w.Name, pod.machine.Name, check)
-	t.Logf("the drain of %s is held after %s", pod.machine.Name, time.Since(began).Round(time.Second))
+	took := time.Since(began).Round(time.Second)
+	t.Logf("the drain of %s is held after %s", pod.machine.Name, took)
 	status := strings.Join(strings.Fields(w.windlass(ctx, t, "status", w.Name, "-n", w.Name)), " ")
 	if !containsAll(status, append(words, pod.machine.Name)...) {
 		t.Errorf("windlass status does not name Machine %s, pod %s and the budget",
@@ -177,8 +176,8 @@ func (w *web) require(ctx context.Context, t *testing.T, n int) {
 	}
 }
 
-// checkMoved sees that a pod is evicted and ends on its host, that another one starts elsewhere, and
-// that never more pods were disrupted than the budget permits.
+// checkMoved sees that a pod is evicted and ends on its host, that another one starts elsewhere,
+// and that never more pods were disrupted than the budget permits.
 func (w *web) checkMoved(ctx context.Context, t *testing.T, pod webPod) {
 	t.Helper()
 	w.watch.awaitGone(ctx, t, pod.UID)

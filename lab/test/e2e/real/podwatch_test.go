@@ -25,8 +25,8 @@ type podWatch struct {
 	pods map[types.UID]*corev1.Pod
 	// gone are pods that were deleted, as they were last.
 	gone []*corev1.Pod
-	// fewest is the smallest number of pods that were Ready at the same time since awaitReady returned.
-	// It is negative before.
+	// fewest is the smallest number of pods that were Ready at the same time since awaitReady
+	// returned. It is negative before.
 	fewest int
 	// changed is closed at the next change.
 	changed chan struct{}
@@ -42,9 +42,9 @@ func (c *realCluster) watchPods(ctx context.Context, t *testing.T, app string) *
 		t.Fatal(err)
 	}
 	w := &podWatch{pods: map[types.UID]*corev1.Pod{}, fewest: -1, changed: make(chan struct{})}
+	selected := func(o *metav1.ListOptions) { o.LabelSelector = "app=" + app }
 	factory := informers.NewSharedInformerFactoryWithOptions(clients, 0,
-		informers.WithNamespace(metav1.NamespaceDefault),
-		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = "app=" + app }))
+		informers.WithNamespace(metav1.NamespaceDefault), informers.WithTweakListOptions(selected))
 	if _, err := factory.Core().V1().Pods().Informer().AddEventHandler(w); err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +100,10 @@ func (w *podWatch) see(object any, gone bool) {
 func (w *podWatch) ready() []*corev1.Pod {
 	var ready []*corev1.Pod
 	for _, pod := range w.pods {
-		if pod.DeletionTimestamp.IsZero() && podIs(pod, corev1.PodReady) {
+		isReady := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+			return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+		})
+		if isReady && pod.DeletionTimestamp.IsZero() {
 			ready = append(ready, pod)
 		}
 	}
@@ -108,15 +111,8 @@ func (w *podWatch) ready() []*corev1.Pod {
 	return ready
 }
 
-// podIs reports whether a condition of a pod is True.
-func podIs(pod *corev1.Pod, kind corev1.PodConditionType) bool {
-	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == kind && c.Status == corev1.ConditionTrue
-	})
-}
-
-// awaitReady waits until exactly n pods exist and are Ready. It returns them, and the smallest number
-// of pods that were Ready at the same time since it returned the last time.
+// awaitReady waits until exactly n pods exist and are Ready. It returns them, and the smallest
+// number of pods that were Ready at the same time since it returned the last time.
 func (w *podWatch) awaitReady(
 	ctx context.Context, t *testing.T, n int,
 ) (ready []*corev1.Pod, fewest int) {
