@@ -52,9 +52,7 @@ func Compute(f Facts, now time.Time) Report {
 		if slices.Contains([]State{Marked, Queued, Updating, Finished, Failed, Unreadable}, state) {
 			r.Updates = append(r.Updates, computeUpdate(m, rec, state, g, durations, now))
 		}
-		if d, is := computeDeletion(m, g.Name); is {
-			r.Deletions = append(r.Deletions, d)
-		}
+		r.Deletions = appendDeletion(r.Deletions, m, g.Name)
 		for _, d := range rec.dirty {
 			r.Dirty = append(r.Dirty, Dirty{Machine: m.Name, Group: g.Name, Pointer: d.Pointer, Since: d.Since})
 		}

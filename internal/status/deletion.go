@@ -23,15 +23,14 @@ type Deletion struct {
 // Text is the message in one line.
 func (d Deletion) Text() string { return strings.Join(strings.Fields(d.Message), " ") }
 
-// computeDeletion returns false for a Machine that is not being deleted, or whose deletion does not
-// wait.
-func computeDeletion(m *clusterv1.Machine, group string) (Deletion, bool) {
+// appendDeletion adds a Machine that is being deleted, if its deletion waits for something.
+func appendDeletion(list []Deletion, m *clusterv1.Machine, group string) []Deletion {
 	c := meta.FindStatusCondition(m.Status.Conditions, clusterv1.MachineDeletingCondition)
 	if c == nil || c.Status != metav1.ConditionTrue || c.Message == "" || m.DeletionTimestamp.IsZero() {
-		return Deletion{}, false
+		return list
 	}
-	return Deletion{
+	return append(list, Deletion{
 		Machine: m.Name, Group: group, Reason: c.Reason, Message: c.Message,
 		Since: m.DeletionTimestamp.UTC(),
-	}, true
+	})
 }
