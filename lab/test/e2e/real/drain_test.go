@@ -97,17 +97,25 @@ func image(t *testing.T, release kube.Release, name string) string {
 	return ""
 }
 
-// testDrains sees two drains while the machines of the MachineDeployments are upgraded, one after
-// the other: Cluster API's of a machine that it deletes, and Windlass' of one that it keeps. The
-// budget holds each of them until it permits an eviction.
+// testDrains sees two drains while the machines of the MachineDeployments are upgraded: Cluster
+// API's of a machine that it deletes, and Windlass' of one that it keeps. The budget holds both, and
+// then permits one eviction at a time.
 func (w *web) testDrains(ctx context.Context, t *testing.T) {
 	t.Helper()
 	defer w.watch.stop()
 	for _, pod := range w.pods {
 		w.awaitHeld(ctx, t, pod)
-		w.require(ctx, t, len(w.pods)-1)
-		w.checkMoved(ctx, t, pod)
-		w.require(ctx, t, len(w.pods))
+	}
+	w.permit(ctx, t)
+	for _, pod := range w.pods {
+		w.awaitEnded(ctx, t, pod)
+	}
+	_, fewest := w.watch.awaitReady(ctx, t, len(w.pods))
+	if want := len(w.pods) - 1; fewest != want {
+		t.Errorf("%d pods were Ready while the machines were drained, want %d", fewest, want)
+	}
+	for _, pod := range w.pods {
+		w.watch.checkMoved(t, pod.UID)
 	}
 }
 
@@ -163,22 +171,21 @@ func (w *web) processes(ctx context.Context, t *testing.T, pod webPod) string {
 	return strings.TrimSpace(w.run(ctx, t, &pod.host, script))
 }
 
-// require sets how many pods the budget requires.
-func (w *web) require(ctx context.Context, t *testing.T, n int) {
+// permit changes the budget to permit one eviction at a time.
+func (w *web) permit(ctx context.Context, t *testing.T) {
 	t.Helper()
 	budget := &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "web"},
 	}
-	patch := fmt.Appendf(nil, `{"spec":{"minAvailable":%d}}`, n)
+	patch := fmt.Appendf(nil, `{"spec":{"minAvailable":%d}}`, len(w.pods)-1)
 	err := w.workload.Patch(ctx, budget, client.RawPatch(types.MergePatchType, patch))
 	if err != nil {
 		t.Fatal(err)
 	}
 }
 
-// checkMoved sees that a pod is evicted and ends on its host, that another one starts elsewhere,
-// and that never more pods were disrupted than the budget permits.
-func (w *web) checkMoved(ctx context.Context, t *testing.T, pod webPod) {
+// awaitEnded waits until a pod is gone, and sees that it was stopped on its host, and not killed.
+func (w *web) awaitEnded(ctx context.Context, t *testing.T, pod webPod) {
 	t.Helper()
 	w.watch.awaitGone(ctx, t, pod.UID)
 	log := w.run(ctx, t, &pod.host, "cat /var/lib/"+pod.Name)
@@ -188,11 +195,6 @@ func (w *web) checkMoved(ctx context.Context, t *testing.T, pod webPod) {
 	if n := w.processes(ctx, t, pod); n != "0" {
 		t.Errorf("pod %s was evicted, and has %s processes on %s", pod.Name, n, pod.host.Name)
 	}
-	_, fewest := w.watch.awaitReady(ctx, t, len(w.pods))
-	if want := len(w.pods) - 1; fewest != want {
-		t.Errorf("%d pods were Ready while %s moved, want %d", fewest, pod.Name, want)
-	}
-	w.watch.checkMoved(t, pod.UID)
 }
 
 func containsAll(text string, parts ...string) bool {

@@ -57,9 +57,10 @@ func (u *upgrade) testSingle(t *testing.T) {
 const keptGroup = "kept"
 
 // testSeveral has stock Cluster API create 3 control plane machines, two workers and a MachinePool,
-// and remove two of the machines. Then the engine upgrades all that is left, and scales the control
-// plane to 3 machines again. It updates one worker in place, and replaces the other one. A
-// PodDisruptionBudget holds both drains until it permits evictions.
+// and remove two of the machines. Then the engine upgrades all that is left: it updates one worker
+// in place, replaces the other one at the same time, and replaces the pool last, while the control
+// plane is scaled to 3 machines again. A PodDisruptionBudget holds the drains of both workers until
+// it permits evictions.
 func (u *upgrade) testSeveral(t *testing.T) {
 	t.Helper()
 	ctx := u.ctx
@@ -83,14 +84,12 @@ func (u *upgrade) testSeveral(t *testing.T) {
 	c.patch(ctx, t, c.cluster(), `{"spec":{"topology":{"version":%q}}}`, c.Version)
 	w.testDrains(ctx, t)
 	c.awaitPoolLast(ctx, t)
+	c.scale(ctx, t, 3)
 	c.await(ctx, t)
 	c.checkNodes(ctx, t)
 	if diff := cmp.Diff(before, c.keptIdentities(ctx, t)); diff != "" {
 		t.Errorf("the kept Machine or its Node is another one (-before +after):\n%s", diff)
 	}
-	c.scale(ctx, t, 3)
-	c.await(ctx, t)
-	c.checkNodes(ctx, t)
 	c.checkVersions(ctx, t, u.to)
 	c.delete(ctx, t)
 }
