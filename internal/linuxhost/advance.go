@@ -224,7 +224,7 @@ func (u Upgrade) drain(ctx context.Context, drain DrainNode, p Progress) (Progre
 		return p, fmt.Errorf("draining the node: %w", err)
 	}
 	if !status.Done {
-		p.Message = "the node is drained: " + status.Message
+		p.Message = "draining the node: " + status.Message
 		return p, nil
 	}
 	_, err = run(ctx, u.Host, "recording that the node is drained", u.Goal.script("drained"))

@@ -13,9 +13,11 @@ import (
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
-// scriptedHost is a worker on which nothing is done. It records what it is asked.
+// scriptedHost is a worker on which nothing is done but the steps of checks. It records what it is
+// asked.
 type scriptedHost struct {
 	goal    linuxhost.Goal
+	checks  string
 	asked   []string
 	started port.HostCommand
 }
@@ -33,7 +35,7 @@ func (h *scriptedHost) Exec(_ context.Context, c port.HostCommand) (port.HostRes
 		return port.HostResult{Stdout: []byte(facts.String())}, nil
 	case strings.HasSuffix(c.Script, "echo end\n"):
 		h.asked = append(h.asked, "checks")
-		return port.HostResult{Stdout: []byte("end\n")}, nil
+		return port.HostResult{Stdout: []byte(h.checks + "end\n")}, nil
 	}
 	h.asked = append(h.asked, "start")
 	h.started = c

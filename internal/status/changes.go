@@ -77,6 +77,12 @@ func lines(r Report) []line {
 		}
 		all = append(all, l)
 	}
+	for _, d := range r.Deletions {
+		all = append(all, line{
+			subject: "deletion of Machine " + d.Machine, state: d.Reason, message: d.Text(),
+			gone: "no longer held",
+		})
+	}
 	for _, b := range r.Blocked {
 		all = append(all, line{
 			subject: fmt.Sprintf("%s %s is blocked", b.Kind, b.Name), state: b.Reason, message: b.Message, gone: "no longer",

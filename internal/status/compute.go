@@ -52,6 +52,7 @@ func Compute(f Facts, now time.Time) Report {
 		if slices.Contains([]State{Marked, Queued, Updating, Finished, Failed, Unreadable}, state) {
 			r.Updates = append(r.Updates, computeUpdate(m, rec, state, g, durations, now))
 		}
+		r.Deletions = appendDeletion(r.Deletions, m, g.Name)
 		for _, d := range rec.dirty {
 			r.Dirty = append(r.Dirty, Dirty{Machine: m.Name, Group: g.Name, Pointer: d.Pointer, Since: d.Since})
 		}
@@ -89,6 +90,7 @@ func sortReport(r *Report) {
 	slices.SortStableFunc(r.Machines, func(a, b Machine) int { return byGroup(a.Group, b.Group) })
 	slices.SortStableFunc(r.Updates, func(a, b Update) int { return byGroup(a.Group, b.Group) })
 	slices.SortStableFunc(r.OffSpec, func(a, b OffSpec) int { return byGroup(a.Group, b.Group) })
+	slices.SortStableFunc(r.Deletions, func(a, b Deletion) int { return byGroup(a.Group, b.Group) })
 	slices.SortStableFunc(r.Blocked, func(a, b Blocked) int {
 		return cmp.Or(byGroup(a.Group, b.Group), strings.Compare(a.Kind, b.Kind), strings.Compare(a.Name, b.Name))
 	})

@@ -448,6 +448,7 @@ func TestChanges(t *testing.T) {
 	}
 	finished := machine("m", handed, condition("Updating", metav1.ConditionTrue, "InPlaceUpdating", ""),
 		withAnnotation(t, v1alpha1.LastUpdateAnnotation, summary()))
+	held := condition(clusterv1.MachineDeletingCondition, metav1.ConditionTrue, "DrainingNode", "Drain not completed yet:\n* Pod default/web")
 	otherMessage := working()
 	otherMessage.Status.Conditions[0].Message = `updater "kubeadm" (2 of 2), attempt 1: 13 s`
 	for _, test := range []struct {
@@ -470,6 +471,10 @@ func TestChanges(t *testing.T) {
 			[]string{"Machine m (md-0): Updating (Verifying), to v1.32.1, by kubeadm (2 of 2), attempt 1"}},
 		{"ends", facts(working()), facts(machine("m", upToDate)), []string{"Machine m (md-0): UpToDate, v1.32.1"}},
 		{"goes away", facts(machine("m", upToDate)), facts(), []string{"Machine m (md-0): gone"}},
+		{"its drain is held", facts(machine("m", upToDate, deleting)), facts(machine("m", upToDate, deleting, held)),
+			[]string{"deletion of Machine m: DrainingNode: Drain not completed yet: * Pod default/web"}},
+		{"its drain is done", facts(machine("m", upToDate, deleting, held)), facts(machine("m", upToDate, deleting)),
+			[]string{"deletion of Machine m: no longer held"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if diff := cmp.Diff(test.want, Changes(Compute(test.before, start), Compute(test.after, start))); diff != "" {

@@ -52,6 +52,8 @@ type Report struct {
 	InPlace *InPlaceUpgrades `json:"inPlaceUpgrades,omitempty"`
 	// OffSpec are the Machines at rest that annotations brought to another version than their spec says, by group, then by name.
 	OffSpec []OffSpec `json:"offSpec,omitempty"`
+	// Deletions are the Machines whose deletion waits for something, by group, then by name.
+	Deletions []Deletion `json:"deletions,omitempty"`
 	// Blocked are the objects that say that an update of theirs does not go on by itself.
 	Blocked text.List[Blocked] `json:"blocked"`
 	// Dirty are the fields that Machines carry but that were not applied, by Machine, then by field.

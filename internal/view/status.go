@@ -42,6 +42,7 @@ func statusTable(s Screen, r status.Report, now time.Time) string {
 	formatList(&buffer, s, "At other versions than their specs say", len(r.OffSpec), func(i int) (string, string) {
 		return "Machine " + r.OffSpec[i].Machine, r.OffSpec[i].Message
 	})
+	formatDeletions(&buffer, s, r.Deletions, now)
 	formatBlocked(&buffer, s, r.Blocked, now)
 	if !s.All {
 		formatMessages(&buffer, s, r.Updates, r.Blocked)
@@ -68,6 +69,25 @@ func formatBlocked(buffer *strings.Builder, s Screen, blocked []status.Blocked, 
 		b := blocked[i]
 		return b.Kind + " " + b.Name, fmt.Sprintf("%s for %s: %s", b.Reason, formatAge(now, b.Since), b.Message)
 	})
+}
+
+// formatDeletions lists what deletions of Machines wait for. Only the widest table has all of a
+// fleet's.
+func formatDeletions(
+	buffer *strings.Builder, s Screen, deletions []status.Deletion, now time.Time,
+) {
+	shown := len(deletions)
+	if !s.All {
+		shown = min(shown, shownGroupRows)
+	}
+	formatList(buffer, s, "Being deleted", shown, func(i int) (string, string) {
+		d := deletions[i]
+		return "Machine " + d.Machine,
+			fmt.Sprintf("%s for %s: %s", d.Reason, formatAge(now, d.Since), d.Text())
+	})
+	if more := len(deletions) - shown; more > 0 {
+		buffer.WriteString("  and " + text.Count(more, "more machine") + "; -o wide shows them\n")
+	}
 }
 
 // statusVerdict answers how the upgrade is going, and how many machines are not up to date.

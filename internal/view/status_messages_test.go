@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -108,5 +109,40 @@ func TestVerdictNames(t *testing.T) {
 				t.Errorf("tone %v, want %v", got, test.tone)
 			}
 		})
+	}
+}
+
+// TestDeletions checks that the deletions of Machines are shown with what they wait for, and that
+// many fill no screen.
+func TestDeletions(t *testing.T) {
+	r := status.Report{Deletions: []status.Deletion{{
+		Machine: "m-1", Group: "md-0", Reason: "DrainingNode", Since: ago(time.Minute),
+		Message: "Drain not completed yet:\n* Pod default/web: The disruption budget web\x1b[31m",
+	}}}
+	for i := range shownGroupRows + 2 {
+		r.Deletions = append(r.Deletions, status.Deletion{Machine: fmt.Sprintf("n-%d", i)})
+	}
+	for _, test := range []struct {
+		format Format
+		want   []string
+	}{
+		{Table, []string{
+			"\nBeing deleted:\n  Machine m-1\n    DrainingNode for 1m0s: Drain not completed yet: " +
+				"* Pod default/web: The disruption budget\n    web", "\n  Machine n-18\n",
+			"\n  and 3 more machines; -o wide shows them\n",
+		}},
+		{Wide, []string{"The disruption budget web", "\n  Machine n-21\n"}},
+		{JSON, []string{`"deletions": [`, `"reason": "DrainingNode"`, `"since": "2026-03-04T11:59:00Z"`}},
+	} {
+		var got strings.Builder
+		if err := WriteStatus(&got, test.format, narrow, r, statusNow); err != nil {
+			t.Fatal(err)
+		}
+		checkText(t, test.format, got.String())
+		for _, want := range test.want {
+			if !strings.Contains(got.String(), want) {
+				t.Errorf("%s: %q is missing:\n%s", test.format, want, got.String())
+			}
+		}
 	}
 }

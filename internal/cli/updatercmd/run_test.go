@@ -44,10 +44,10 @@ func TestRunTracker(t *testing.T) {
 	}{
 		{name: "a step that runs is told once", seen: []linuxhost.Progress{{Step: "fetch-kubelet"}, running("fetch-kubelet", "1s"), running("fetch-kubelet", "2s")},
 			want: []runChange{{Step: "fetch-kubelet", State: linuxhost.LogRunning}}},
-		{name: "the next one ends it", seen: []linuxhost.Progress{{Step: "fetch-kubelet"}, {Step: linuxhost.Drain, Message: "the node is drained: one pod"}, {Step: linuxhost.Drain, Message: "the node is drained: no pod"}},
+		{name: "the next one ends it", seen: []linuxhost.Progress{{Step: "fetch-kubelet"}, {Step: linuxhost.Drain, Message: "draining the node: one pod"}, {Step: linuxhost.Drain, Message: "draining the node: no pod"}},
 			want: []runChange{
 				{Step: "fetch-kubelet", State: linuxhost.LogRunning}, {Step: "fetch-kubelet", State: linuxhost.LogDone},
-				{Step: linuxhost.Drain, State: linuxhost.LogWaiting, Message: "the node is drained: one pod"}, {Step: linuxhost.Drain, State: linuxhost.LogWaiting, Message: "the node is drained: no pod"},
+				{Step: linuxhost.Drain, State: linuxhost.LogWaiting, Message: "draining the node: one pod"}, {Step: linuxhost.Drain, State: linuxhost.LogWaiting, Message: "draining the node: no pod"},
 			}},
 		{name: "going back does not end it", seen: []linuxhost.Progress{{Step: linuxhost.KubeadmUpgrade}, {Step: "fetch-kubelet"}},
 			want: []runChange{{Step: linuxhost.KubeadmUpgrade, State: linuxhost.LogRunning}, {Step: "fetch-kubelet", State: linuxhost.LogRunning}}},

@@ -38,8 +38,8 @@ func (w *world) testJoin(ctx context.Context, t *testing.T) {
 }
 
 // testUpgrade upgrades a control plane of one machine with the command that a person would use. Its
-// host has no etcdctl, so etcd is saved by the one in etcd's own container. Then the snapshot is
-// restored on another host.
+// host has no etcdctl, so etcd is saved by the one in etcd's own container. A PodDisruptionBudget
+// holds the drain of its Node until it is deleted. Then the snapshot is restored on another host.
 func (w *world) testUpgrade(ctx context.Context, t *testing.T) {
 	t.Helper()
 	m := w.newMachine(ctx, t, "only", w.addMirror, func(o *hosts.Options) {
@@ -54,7 +54,7 @@ func (w *world) testUpgrade(ctx context.Context, t *testing.T) {
 
 	m.checkRefused(ctx, t, update)
 	m.run(ctx, t, "ln -s "+w.store.Program(w.from.Version, "crictl")+" /usr/bin/crictl")
-	update.run(ctx, t, 0)
+	c.createWeb(ctx, t, w.from).checkDrain(ctx, t, m, update)
 	m.checkUpgraded(ctx, t, c)
 	c.check(ctx, t, before)
 

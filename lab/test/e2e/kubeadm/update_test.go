@@ -48,6 +48,8 @@ func (w *world) kubectl() []byte {
 type update struct {
 	machine *machine
 	args    []string
+	// see is called with each line as it is printed, unless it is nil.
+	see func(updateLine)
 }
 
 // updateLine is a line of its output: the steps, a change, or why it ended early.
@@ -55,7 +57,9 @@ type updateLine struct {
 	Steps []struct{ Step, State, What string }
 	Step  string
 	State string
-	Error struct{ Rule, Message string }
+	// Message tells what is waited for, among others.
+	Message string
+	Error   struct{ Rule, Message string }
 }
 
 // newUpdate writes the files that the command reads.
@@ -86,25 +90,46 @@ func (m *machine) newUpdate(ctx context.Context, t *testing.T) *update {
 func (u *update) run(ctx context.Context, t *testing.T, exit int, args ...string) []updateLine {
 	t.Helper()
 	cmd, stderr := u.command(ctx, args...)
-	out, err := cmd.Output()
-	t.Logf("windlass updater kubeadm run %s\n%s%s", strings.Join(args, " "), out, stderr)
+	pipe, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	lines, err := u.read(io.TeeReader(pipe, &out))
+	if err != nil {
+		t.Errorf("reading what it prints: %v", err)
+	}
+	err = cmd.Wait()
+	t.Logf("windlass updater kubeadm run %s\n%s%s", strings.Join(args, " "), &out, stderr)
 	if code := cmd.ProcessState.ExitCode(); code != exit {
 		t.Fatalf("%v: exit code %d, want %d: %v", cmd.Args, code, exit, err)
 	}
 	if strings.Contains(stderr.String(), "goroutine ") {
 		t.Error("it prints a stack to standard error")
 	}
+	return lines
+}
+
+// read reads lines to the end.
+func (u *update) read(from io.Reader) ([]updateLine, error) {
 	var lines []updateLine
-	for decoder := json.NewDecoder(bytes.NewReader(out)); ; {
+	for decoder := json.NewDecoder(from); ; {
 		var line updateLine
 		err := decoder.Decode(&line)
 		if errors.Is(err, io.EOF) {
-			return lines
+			return lines, nil
 		}
 		if err != nil {
-			t.Fatal(err)
+			_, _ = io.Copy(io.Discard, from) // The command must not wait for its reader.
+			return lines, err
 		}
 		lines = append(lines, line)
+		if u.see != nil {
+			u.see(line)
+		}
 	}
 }
 

@@ -123,9 +123,14 @@ var (
 type shape struct {
 	Name, Version                string
 	ControlPlanes, Workers, Pool int
+	// Kept is the size of another MachineDeployment, whose machines are for updates in place.
+	Kept int
 	// NoSurge has KubeadmControlPlane add no machine to those that there are.
 	NoSurge bool
 }
+
+// workers is the number of machines beside the control plane's.
+func (s shape) workers() int { return s.Workers + s.Kept + s.Pool }
 
 // realCluster is a Cluster in the namespace of its name.
 type realCluster struct {
@@ -138,8 +143,17 @@ type realCluster struct {
 
 func (p *plane) createReal(ctx context.Context, t *testing.T, manifest string, s shape) *realCluster {
 	t.Helper()
+	if err := setup.ApplyAll(ctx, p.client, s.Name, decode(t, manifest, s)); err != nil {
+		t.Fatal(err)
+	}
+	return &realCluster{plane: p, shape: s}
+}
+
+// decode returns the objects of a manifest, which is a template for data.
+func decode(t *testing.T, manifest string, data any) []*unstructured.Unstructured {
+	t.Helper()
 	var text bytes.Buffer
-	if err := template.Must(template.New("cluster").Parse(manifest)).Execute(&text, s); err != nil {
+	if err := template.Must(template.New("").Parse(manifest)).Execute(&text, data); err != nil {
 		t.Fatal(err)
 	}
 	var objects []*unstructured.Unstructured
@@ -147,17 +161,13 @@ func (p *plane) createReal(ctx context.Context, t *testing.T, manifest string, s
 		object := &unstructured.Unstructured{}
 		err := decoder.Decode(object)
 		if errors.Is(err, io.EOF) {
-			break
+			return objects
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
 		objects = append(objects, object)
 	}
-	if err := setup.ApplyAll(ctx, p.client, s.Name, objects); err != nil {
-		t.Fatal(err)
-	}
-	return &realCluster{plane: p, shape: s}
 }
 
 // await waits until Cluster API calls everything available, and all Machines are at the Cluster's
@@ -167,7 +177,7 @@ func (c *realCluster) await(ctx context.Context, t *testing.T) {
 	began := time.Now()
 	defer func() {
 		t.Logf("%d control plane machines, %d workers and a pool of %d are at %s after %s",
-			c.ControlPlanes, c.Workers, c.Pool, c.Version, time.Since(began).Round(time.Second))
+			c.ControlPlanes, c.Workers+c.Kept, c.Pool, c.Version, time.Since(began).Round(time.Second))
 	}()
 	c.awaitMachines(ctx, t)
 	await(ctx, t, c.plane, &controlplanev1.KubeadmControlPlaneList{}, c.Name, c.Name, func(cp *controlplanev1.KubeadmControlPlane) string {
@@ -219,7 +229,7 @@ func (c *realCluster) await(ctx context.Context, t *testing.T) {
 				return missing
 			}
 		}
-		want := c.Workers + c.Pool
+		want := c.workers()
 		if want == 0 {
 			return ""
 		}
@@ -251,7 +261,7 @@ func (c *realCluster) awaitMachines(ctx context.Context, t *testing.T) {
 }
 
 func (c *realCluster) missing(machines []clusterv1.Machine) string {
-	if want := c.ControlPlanes + c.Workers + c.Pool; len(machines) != want {
+	if want := c.ControlPlanes + c.workers(); len(machines) != want {
 		return fmt.Sprintf("there are %d, want %d", len(machines), want)
 	}
 	for _, m := range machines {
@@ -277,9 +287,10 @@ func (c *realCluster) config(ctx context.Context, t *testing.T) *rest.Config {
 }
 
 // connect returns a client of the Cluster.
-func (c *realCluster) connect(ctx context.Context, t *testing.T) client.Client {
+func (c *realCluster) connect(ctx context.Context, t *testing.T) client.WithWatch {
 	t.Helper()
-	workload, err := client.New(c.config(ctx, t), client.Options{Scheme: c.client.Scheme()})
+	workload, err := client.NewWithWatch(
+		c.config(ctx, t), client.Options{Scheme: c.client.Scheme()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -293,7 +304,7 @@ func (c *realCluster) checkNodes(ctx context.Context, t *testing.T) {
 	if err := errors.Join(c.connect(ctx, t).List(ctx, nodes), c.client.List(ctx, machines, client.InNamespace(c.Name))); err != nil {
 		t.Fatal(err)
 	}
-	if want := c.ControlPlanes + c.Workers + c.Pool; len(nodes.Items) != want || len(machines.Items) != want {
+	if want := c.ControlPlanes + c.workers(); len(nodes.Items) != want || len(machines.Items) != want {
 		t.Errorf("%d Nodes and %d Machines, want %d", len(nodes.Items), len(machines.Items), want)
 	}
 	ids := map[string]string{}

@@ -17,6 +17,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	windlassv1alpha1 "github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/lab/internal/setup"
 	"github.com/windlass-dev/windlass/lab/kube"
 	"github.com/windlass-dev/windlass/lab/provider/api/v1alpha1"
@@ -52,14 +53,20 @@ func (u *upgrade) testSingle(t *testing.T) {
 	c.delete(ctx, t)
 }
 
-// testSeveral has stock Cluster API create 3 control plane machines, a worker and a MachinePool,
-// and remove two of the machines. Then the engine upgrades all that is left, and scales the control
-// plane to 3 machines again.
+// keptGroup is the MachineDeployment, in the topology, whose machines are updated in place.
+const keptGroup = "kept"
+
+// testSeveral has stock Cluster API create 3 control plane machines, two workers and a MachinePool,
+// and remove two of the machines. Then the engine upgrades all that is left: it updates one worker
+// in place, replaces the other one at the same time, and replaces the pool last, while the control
+// plane is scaled to 3 machines again. A PodDisruptionBudget holds the drains of both workers until
+// it permits evictions.
 func (u *upgrade) testSeveral(t *testing.T) {
 	t.Helper()
 	ctx := u.ctx
 	c := u.createReal(ctx, t, classManifest, shape{
-		Name: "several", Version: u.from.Version.String(), ControlPlanes: 3, Workers: 1, Pool: 2,
+		Name: "several", Version: u.from.Version.String(), ControlPlanes: 3,
+		Workers: 1, Kept: 1, Pool: 2,
 	})
 	c.await(ctx, t)
 	c.checkNodes(ctx, t)
@@ -70,16 +77,51 @@ func (u *upgrade) testSeveral(t *testing.T) {
 	if err := setup.SwitchEngine(ctx, c.Plane, c.Windlass, setup.EngineWindlass); err != nil {
 		t.Fatal(err)
 	}
+	c.keepGroup(ctx, t)
+	before := c.keptIdentities(ctx, t)
+	w := c.startWeb(ctx, t, u.from)
 	c.Version = u.to.Version.String()
 	c.patch(ctx, t, c.cluster(), `{"spec":{"topology":{"version":%q}}}`, c.Version)
+	w.testDrains(ctx, t)
 	c.awaitPoolLast(ctx, t)
-	c.await(ctx, t)
-	c.checkNodes(ctx, t)
 	c.scale(ctx, t, 3)
 	c.await(ctx, t)
 	c.checkNodes(ctx, t)
+	if diff := cmp.Diff(before, c.keptIdentities(ctx, t)); diff != "" {
+		t.Errorf("the kept Machine or its Node is another one (-before +after):\n%s", diff)
+	}
 	c.checkVersions(ctx, t, u.to)
 	c.delete(ctx, t)
+}
+
+// keepGroup has the machines of the group for it updated in place.
+func (c *realCluster) keepGroup(ctx context.Context, t *testing.T) {
+	t.Helper()
+	target := windlassv1alpha1.UpdateTarget{
+		MachineDeployments: []windlassv1alpha1.MachineDeploymentName{keptGroup},
+	}
+	err := errors.Join(
+		setup.KeepHosts(ctx, c.Plane, c.key(), target),
+		setup.WriteHostLogins(ctx, c.Plane, c.site, c.key()),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// keptIdentities returns the identities of the machines that are updated in place.
+func (c *realCluster) keptIdentities(ctx context.Context, t *testing.T) map[string]identity {
+	t.Helper()
+	kept := c.identities(ctx, t)
+	for _, machine := range c.machines(ctx, t) {
+		if machine.Labels[clusterv1.ClusterTopologyMachineDeploymentNameLabel] != keptGroup {
+			delete(kept, machine.Name)
+		}
+	}
+	if len(kept) != c.Kept {
+		t.Errorf("%d machines are in the group %s, want %d", len(kept), keptGroup, c.Kept)
+	}
+	return kept
 }
 
 // awaitPoolLast waits until the MachinePool is sent to the Cluster's version, and sees that all
@@ -104,7 +146,7 @@ func (c *realCluster) awaitPoolLast(ctx context.Context, t *testing.T) {
 				c.Version, machine.Name, info)
 		}
 	}
-	if want := c.ControlPlanes + c.Workers; others != want {
+	if want := c.ControlPlanes + c.Workers + c.Kept; others != want {
 		t.Errorf("beside the MachinePool's there are %d Machines, want %d", others, want)
 	}
 }
@@ -140,8 +182,8 @@ func (c *realCluster) identities(ctx context.Context, t *testing.T) map[string]i
 	return found
 }
 
-// windlass runs the command against the plane. It must succeed.
-func (p *plane) windlass(ctx context.Context, t *testing.T, args ...string) {
+// windlass runs the command against the plane, and returns what it prints. It must succeed.
+func (p *plane) windlass(ctx context.Context, t *testing.T, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(ctx, p.Windlass, append(args, "--kubeconfig", p.KubeconfigPath())...)
 	output, err := cmd.CombinedOutput()
@@ -149,6 +191,7 @@ func (p *plane) windlass(ctx context.Context, t *testing.T, args ...string) {
 		t.Fatalf("windlass %s: %v\n%s", strings.Join(args, " "), err, output)
 	}
 	t.Logf("windlass %s\n%s", strings.Join(args, " "), output)
+	return string(output)
 }
 
 // checkVersions asks the API server and etcd on each control plane host which version they are.

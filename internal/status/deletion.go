@@ -1,0 +1,36 @@
+package status
+
+import (
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+)
+
+// Deletion is a Machine that is being deleted, and what its deletion waits for, such as a drain.
+type Deletion struct {
+	Machine string `json:"machine"`
+	Group   string `json:"group"`
+	// Reason and Message are those of Cluster API's condition Deleting.
+	Reason  string `json:"reason"`
+	Message string `json:"message"`
+	// Since is when the deletion began.
+	Since time.Time `json:"since,omitzero"`
+}
+
+// Text is the message in one line.
+func (d Deletion) Text() string { return strings.Join(strings.Fields(d.Message), " ") }
+
+// appendDeletion adds a Machine that is being deleted, if its deletion waits for something.
+func appendDeletion(list []Deletion, m *clusterv1.Machine, group string) []Deletion {
+	c := meta.FindStatusCondition(m.Status.Conditions, clusterv1.MachineDeletingCondition)
+	if c == nil || c.Status != metav1.ConditionTrue || c.Message == "" || m.DeletionTimestamp.IsZero() {
+		return list
+	}
+	return append(list, Deletion{
+		Machine: m.Name, Group: group, Reason: c.Reason, Message: c.Message,
+		Since: m.DeletionTimestamp.UTC(),
+	})
+}

@@ -1,0 +1,63 @@
+package status
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+)
+
+// TestDeletions checks that the report has what holds the deletion of a Machine.
+func TestDeletions(t *testing.T) {
+	const refused = "Drain not completed yet (started at 2026-03-04T11:00:00Z):\n" +
+		"* Pod default/web: cannot evict pod as it would violate the pod's disruption budget. " +
+		"The disruption budget web needs 2 healthy pods and has 2 currently"
+	drains := func(status metav1.ConditionStatus, message string) func(*clusterv1.Machine) {
+		return condition(clusterv1.MachineDeletingCondition, status,
+			clusterv1.MachineDeletingDrainingNodeReason, message)
+	}
+	held := []Deletion{{
+		Machine: "m-1", Group: "md-0", Reason: clusterv1.MachineDeletingDrainingNodeReason,
+		Message: refused, Since: start,
+	}}
+	deleted := func(m *clusterv1.Machine) { m.DeletionTimestamp = new(metav1.NewTime(start)) }
+	for _, test := range []struct {
+		name   string
+		change []func(*clusterv1.Machine)
+		want   []Deletion
+	}{
+		{"a budget holds the drain", []func(*clusterv1.Machine){deleted, drains("True", refused)}, held},
+		{"the drain waits for nothing", []func(*clusterv1.Machine){deleted, drains("True", "")}, nil},
+		{"not noticed yet", []func(*clusterv1.Machine){deleted, drains("False", refused)}, nil},
+		{"without the condition", []func(*clusterv1.Machine){deleted}, nil},
+		{"not deleted", []func(*clusterv1.Machine){drains("True", refused)}, nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r := Compute(facts(machine("m-1", test.change...)), start.Add(time.Minute))
+			if diff := cmp.Diff(test.want, r.Deletions); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// TestDeletionsAreInOrder checks that groups come before names, and that a Machine of no group is
+// listed.
+func TestDeletionsAreInOrder(t *testing.T) {
+	change := func(m *clusterv1.Machine) {
+		m.DeletionTimestamp = new(metav1.NewTime(start))
+		condition(clusterv1.MachineDeletingCondition, "True", "DrainingNode", "because")(m)
+	}
+	loose := machine("a", change)
+	loose.OwnerReferences, loose.Labels = nil, nil
+	r := Compute(facts(machine("c", change), machine("b", change), loose), start)
+	var got []string
+	for _, d := range r.Deletions {
+		got = append(got, d.Group+"/"+d.Machine)
+	}
+	if diff := cmp.Diff([]string{"/a", "md-0/b", "md-0/c"}, got); diff != "" {
+		t.Error(diff)
+	}
+}
