@@ -110,6 +110,8 @@ type Group struct {
 	Count    Counts `json:"states"`
 	// Rollout is how far a rollout is that windlass manager limits; nil if none is under way.
 	Rollout *Rollout `json:"rollout,omitempty"`
+	// Waits says why machines in the state Waiting wait for a person, and what to do; empty if none do.
+	Waits string `json:"waits,omitempty"`
 }
 
 // Machine is one machine, and where its update is.

@@ -43,6 +43,7 @@ func statusTable(s Screen, r status.Report, now time.Time) string {
 		return "Machine " + r.OffSpec[i].Machine, r.OffSpec[i].Message
 	})
 	formatBlocked(&buffer, s, r.Blocked, now)
+	formatWaits(&buffer, s, r.Groups)
 	if !s.All {
 		formatMessages(&buffer, s, r.Updates, r.Blocked)
 	}
@@ -67,6 +68,16 @@ func formatBlocked(buffer *strings.Builder, s Screen, blocked []status.Blocked, 
 	formatList(buffer, s, "Blocked", len(blocked), func(i int) (string, string) {
 		b := blocked[i]
 		return b.Kind + " " + b.Name, fmt.Sprintf("%s for %s: %s", b.Reason, formatAge(now, b.Since), b.Message)
+	})
+}
+
+// formatWaits says in which groups machines wait for a person, and what to do.
+func formatWaits(buffer *strings.Builder, s Screen, groups []status.Group) {
+	waiting := slices.DeleteFunc(slices.Clone(groups), func(g status.Group) bool {
+		return g.Waits == ""
+	})
+	formatList(buffer, s, "Waiting", len(waiting), func(i int) (string, string) {
+		return waiting[i].Kind + " " + waiting[i].Object, waiting[i].Waits
 	})
 }
 
