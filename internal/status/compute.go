@@ -23,7 +23,10 @@ const ControlPlaneGroup = "control plane"
 
 // Compute reports on a cluster. now decides nothing but whether an update is late.
 func Compute(f Facts, now time.Time) Report {
-	r := Report{Namespace: f.Cluster.Namespace, Cluster: f.Cluster.Name}
+	r := Report{
+		Namespace: f.Cluster.Namespace, Cluster: f.Cluster.Name,
+		ManagerSilentSince: f.Rollouts.SilentSince.UTC(),
+	}
 	groups := listGroups(f)
 	records := make(map[string]record, len(f.Machines))
 	for _, m := range f.Machines {

@@ -40,6 +40,9 @@ func (f Facts) HasContext() bool { return f.Upgrade != nil || len(f.Policies) > 
 type Report struct {
 	Namespace string `json:"namespace"`
 	Cluster   string `json:"cluster"`
+	// ManagerSilentSince is when windlass manager last renewed its lease, if it drives the Cluster and
+	// nobody holds the lease any more; zero otherwise.
+	ManagerSilentSince time.Time `json:"managerSilentSince,omitzero"`
 	// Chain is how the upgrade stands; nil for a Cluster without a managed topology, or where it was not asked for.
 	Chain *Chain `json:"upgrade,omitempty"`
 	// Groups are the control plane first, then the MachineDeployments by name.

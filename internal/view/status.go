@@ -102,7 +102,16 @@ func statusVerdict(r status.Report, now time.Time) string {
 	if failed {
 		parts = append([]string{words}, parts...)
 	}
+	if since := r.ManagerSilentSince; !since.IsZero() {
+		parts = append([]string{describeSilence(since, now)}, parts...)
+	}
 	return strings.Join(parts, " ")
+}
+
+// describeSilence says that nothing changes because windlass manager does not run.
+func describeSilence(since, now time.Time) string {
+	return fmt.Sprintf("windlass manager does not run, so nothing changes: it last renewed its lease %s ago. "+
+		"Fix: see that the Deployment capi-controller-manager runs.", formatAge(now, since))
 }
 
 // offSpecVerdict names the machines whose nodes run other versions than their specs; empty for none.
@@ -154,7 +163,7 @@ func statusTone(r status.Report) tone {
 	}
 	words, failed := inPlaceVerdict(r.InPlace)
 	switch {
-	case failed:
+	case failed, !r.ManagerSilentSince.IsZero():
 		result = bad
 	case len(r.Blocked)+len(r.OffSpec) > 0 || words != "":
 		result = max(result, fair)
