@@ -20,6 +20,9 @@ const ManagerLease = "controller-leader-election-capi"
 // renewing it, and the clocks of two machines differ.
 const silence = time.Minute
 
+// succession is how long after a manager has released its lease another one may still take it.
+const succession = 15 * time.Second
+
 // EngineFacts are what tells which engine drives a Cluster.
 type EngineFacts struct {
 	Cluster *clusterv1.Cluster
@@ -85,7 +88,7 @@ func (f EngineFacts) SilentSince(engine string) time.Time {
 		released := *holder == "" && engine == v1alpha1.EngineManager
 		switch {
 		case ours && !limits.include(f.Cluster):
-		case isHeld(l, f.Now):
+		case isHeld(l, f.Now), released && f.Now.Before(renewed.Add(succession)):
 			return time.Time{}
 		case (ours || released) && renewed.After(last):
 			last = renewed.Time
