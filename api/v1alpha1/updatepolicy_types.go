@@ -86,26 +86,27 @@ type UpdatePolicySpec struct {
 	// +optional
 	// +default=1
 	// +kubebuilder:validation:XIntOrString
-	// +kubebuilder:validation:XValidation:rule="type(self) != int || self >= 0 && self <= 10000",message="must be a number between 0 and 10000 or a percentage"
-	// +kubebuilder:validation:Pattern=`^(100|[1-9]?[0-9])%$`
+	// +kubebuilder:validation:MaxLength=16
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 && self <= 10000 : self.matches('^(100|[1-9]?[0-9])%$')",message="must be a number between 0 and 10000, or a percentage between 0% and 100%, such as 25%"
 	Canary *intstr.IntOrString `json:"canary,omitempty"`
 	// batches are how many machines of a MachineDeployment are updated or replaced after the canary, each a number or a
 	// percentage of spec.replicas, rounded up, at least 1. A batch begins when all machines before it are done. The last one
 	// repeats. Without batches all machines after the canary form one. Only `windlass manager` reads it. An edit counts at once.
 	// +optional
 	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=16
 	// +kubebuilder:validation:items:XIntOrString
-	// +kubebuilder:validation:items:XValidation:rule="type(self) != int || self >= 1 && self <= 10000",message="must be a number between 1 and 10000 or a percentage"
-	// +kubebuilder:validation:items:Pattern=`^(100|[1-9][0-9]?)%$`
+	// +kubebuilder:validation:items:MaxLength=16
+	// +kubebuilder:validation:items:XValidation:rule="type(self) == int ? self >= 1 && self <= 10000 : self.matches('^(100|[1-9][0-9]?)%$')",message="must be a number between 1 and 10000, or a percentage between 1% and 100%, such as 25%"
 	Batches []intstr.IntOrString `json:"batches,omitempty"`
 	// partition is how many machines of each MachineDeployment stay at the old template: a number, or a percentage of
 	// spec.replicas, rounded up. A machine that is updated already stays so. An upgrade of the Cluster waits as long as machines
 	// are kept. Only `windlass manager` reads it. An edit counts at once.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
-	// +kubebuilder:validation:XValidation:rule="type(self) != int || self >= 0 && self <= 10000",message="must be a number between 0 and 10000 or a percentage"
-	// +kubebuilder:validation:Pattern=`^(100|[1-9]?[0-9])%$`
+	// +kubebuilder:validation:MaxLength=16
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 && self <= 10000 : self.matches('^(100|[1-9]?[0-9])%$')",message="must be a number between 0 and 10000, or a percentage between 0% and 100%, such as 25%"
 	Partition *intstr.IntOrString `json:"partition,omitempty"`
 	// order says which machines of a MachineDeployment a rollout takes first. Without it Cluster API's order counts. Only
 	// `windlass manager` reads it. An edit counts at once.
@@ -222,7 +223,8 @@ type UpdateOrder struct {
 	// +kubebuilder:validation:MaxItems=4
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=317
-	// +kubebuilder:validation:items:Pattern=`^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`
+	// +kubebuilder:validation:XValidation:rule="self.all(key, self.exists_one(other, other == key))",message="must not name a label twice"
+	// +kubebuilder:validation:items:XValidation:rule="self.matches('^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$')",message="must be the key of a label, such as rack or example.com/rack"
 	Labels []string `json:"labels,omitempty"`
 	// oneAtATime has all machines with the same values done before any others begin: one rack or zone at a time. A machine that
 	// fails holds the next ones.
@@ -230,6 +232,10 @@ type UpdateOrder struct {
 	OneAtATime bool `json:"oneAtATime,omitempty"`
 	// last selects Machines by labels that are taken after all others.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="has(self.matchLabels) && size(self.matchLabels) > 0 || has(self.matchExpressions) && size(self.matchExpressions) > 0",message="must select Machines: set matchLabels or matchExpressions, or remove last"
+	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn', 'Exists', 'DoesNotExist'])",fieldPath=".matchExpressions",message="operator must be In, NotIn, Exists or DoesNotExist"
+	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, !(e.operator in ['In', 'NotIn']) || has(e.values) && size(e.values) > 0)",fieldPath=".matchExpressions",message="values are required with operator In or NotIn"
+	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, !(e.operator in ['Exists', 'DoesNotExist']) || !has(e.values) || size(e.values) == 0)",fieldPath=".matchExpressions",message="values must be empty with operator Exists or DoesNotExist"
 	Last *metav1.LabelSelector `json:"last,omitempty"`
 }
 

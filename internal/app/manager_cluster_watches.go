@@ -17,18 +17,21 @@ import (
 // Cluster's status, and each write of that status causes another reconcile, which finds other words.
 func clusterEvents() eventRules {
 	return eventRules{
-		urgency: clusterUrgency, key: clusterOf, later: afterFunc,
+		urgency: clusterUrgency, key: clusterAndFilterOf, later: afterFunc,
 		delay: func(any, any) time.Duration { return statusInterval },
 	}
 }
 
-// clusterOf returns the Cluster of a MachineDeployment. No other update waits.
-func clusterOf(o any) string {
+// clusterAndFilterOf returns the Cluster of a MachineDeployment and the value of its watch label. No
+// other update waits. The controller drops updates by that label, so an update must not wait for one
+// with another value.
+func clusterAndFilterOf(o any) string {
 	md, ok := o.(*clusterv1.MachineDeployment)
 	if !ok {
 		return ""
 	}
-	return client.ObjectKey{Namespace: md.Namespace, Name: md.Spec.ClusterName}.String()
+	cluster := client.ObjectKey{Namespace: md.Namespace, Name: md.Spec.ClusterName}
+	return cluster.String() + "/" + md.Labels[clusterv1.WatchLabel]
 }
 
 func clusterUrgency(before, after any) urgency {

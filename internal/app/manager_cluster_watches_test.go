@@ -2,8 +2,11 @@ package app
 
 import (
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	toolscache "k8s.io/client-go/tools/cache"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 )
@@ -61,7 +64,34 @@ func TestClusterUrgency(t *testing.T) {
 			t.Errorf("%s: urgency %d, want %d", test.name, got, test.want)
 		}
 	}
-	if got := clusterEvents().key(group(rolling)); got != "/c" {
-		t.Errorf("the key is %q, want the Cluster", got)
+}
+
+// TestClusterEventsByWatchLabel: one update waits for all MachineDeployments of a Cluster that a
+// watch filter treats alike, and for no other.
+func TestClusterEventsByWatchLabel(t *testing.T) {
+	t.Parallel()
+	rules, waiting := clusterEvents(), []func(){}
+	rules.later = func(_ time.Duration, f func()) { waiting = append(waiting, f) }
+	var passed []string
+	handler := rules.narrow(toolscache.ResourceEventHandlerFuncs{UpdateFunc: func(_, after any) {
+		passed = append(passed, after.(*clusterv1.MachineDeployment).Name)
+	}})
+	for _, md := range []struct{ name, cluster, label string }{
+		{"a", "c", "theirs"}, {"b", "c", "ours"}, {"c", "c", "ours"}, {"d", "c", ""}, {"e", "d", "ours"},
+	} {
+		before := &clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Name: md.name}}
+		before.Spec.ClusterName, before.Spec.Replicas = md.cluster, new(int32(2))
+		if md.label != "" {
+			before.Labels = map[string]string{clusterv1.WatchLabel: md.label}
+		}
+		after := before.DeepCopy()
+		after.Status.ReadyReplicas = new(int32(1))
+		handler.OnUpdate(before, after)
+	}
+	for _, f := range waiting {
+		f()
+	}
+	if diff := cmp.Diff([]string{"a", "b", "d", "e"}, passed); diff != "" {
+		t.Errorf("the updates that the controller gets (-want +got):\n%s", diff)
 	}
 }

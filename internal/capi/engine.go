@@ -20,6 +20,9 @@ const ManagerLease = "controller-leader-election-capi"
 // renewing it, and the clocks of two machines differ.
 const silence = time.Minute
 
+// succession is how long after a manager has released its lease another one may still take it.
+const succession = 15 * time.Second
+
 // EngineFacts are what tells which engine drives a Cluster.
 type EngineFacts struct {
 	Cluster *clusterv1.Cluster
@@ -68,6 +71,30 @@ func (f EngineFacts) leader() (engine string, known bool) {
 		return "", false
 	}
 	return "", stock
+}
+
+// SilentSince returns when a manager last renewed the lease for a Cluster, if nobody holds one any
+// more; zero if somebody does, or if that is unknown. engine is what Engine returned. A manager that
+// stops removes its identity from the lease: such a lease counts if windlass manager drives the
+// Cluster.
+func (f EngineFacts) SilentSince(engine string) time.Time {
+	var last time.Time
+	for _, l := range f.Leases {
+		holder, renewed := l.Spec.HolderIdentity, l.Spec.RenewTime
+		if l.Name != ManagerLease || holder == nil || renewed == nil {
+			continue
+		}
+		limits, ours := parseHolder(*holder)
+		released := *holder == "" && engine == v1alpha1.EngineManager
+		switch {
+		case ours && !limits.include(f.Cluster):
+		case isHeld(l, f.Now), released && f.Now.Before(renewed.Add(succession)):
+			return time.Time{}
+		case (ours || released) && renewed.After(last):
+			last = renewed.Time
+		}
+	}
+	return last
 }
 
 // isHeld reports whether somebody holds a lease.

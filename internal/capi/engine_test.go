@@ -101,3 +101,56 @@ func TestEngine(t *testing.T) {
 		})
 	}
 }
+
+func TestSilentSince(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	lease := func(identity string, age time.Duration) *coordinationv1.Lease {
+		l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: capi.ManagerLease}}
+		l.Spec.HolderIdentity, l.Spec.LeaseDurationSeconds = &identity, new(int32(15))
+		l.Spec.RenewTime = new(metav1.NewMicroTime(now.Add(-age)))
+		return l
+	}
+	ours, other := capi.HolderPrefix("", "")+"a_b", capi.HolderPrefix("other", "")+"a_b"
+	const stock, manager = "capi-controller-manager-7c_91aa", v1alpha1.EngineManager
+	another := lease(ours, time.Hour)
+	another.Name = "another"
+	for name, tt := range map[string]struct {
+		engine string
+		leases []*coordinationv1.Lease
+		// want is how long ago the last renewal was; 0 for none.
+		want time.Duration
+	}{
+		"renewed":                    {engine: manager, leases: []*coordinationv1.Lease{lease(ours, time.Second)}},
+		"within the slack of clocks": {engine: manager, leases: []*coordinationv1.Lease{lease(ours, 74*time.Second)}},
+		"expired": {engine: manager, leases: []*coordinationv1.Lease{lease(ours, 76*time.Second)},
+			want: 76 * time.Second},
+		"expired, engine unknown": {leases: []*coordinationv1.Lease{lease(ours, time.Hour)}, want: time.Hour},
+		"the latest of two": {engine: manager,
+			leases: []*coordinationv1.Lease{lease(ours, time.Hour), lease(ours, 2*time.Hour)}, want: time.Hour},
+		"released a moment ago": {engine: manager, leases: []*coordinationv1.Lease{lease("", 14*time.Second)}},
+		"released": {engine: manager, leases: []*coordinationv1.Lease{lease("", 15*time.Second)},
+			want: 15 * time.Second},
+		"released, engine unknown": {leases: []*coordinationv1.Lease{lease("", time.Hour)}},
+		"stock took over":          {leases: []*coordinationv1.Lease{lease(ours, time.Hour), lease(stock, 0)}},
+		"stock is silent":          {leases: []*coordinationv1.Lease{lease(stock, time.Hour)}},
+		"one for other namespaces is not": {engine: manager,
+			leases: []*coordinationv1.Lease{lease(other, 0), lease(ours, time.Hour)}, want: time.Hour},
+		"one for other namespaces is": {engine: manager, leases: []*coordinationv1.Lease{lease(other, time.Hour)}},
+		"another lease":               {engine: manager, leases: []*coordinationv1.Lease{another}},
+		"no lease":                    {engine: manager},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := capi.EngineFacts{Cluster: &clusterv1.Cluster{}, Leases: tt.leases, Now: now}
+			f.Cluster.Namespace = "team"
+			got := time.Duration(0)
+			if since := f.SilentSince(tt.engine); !since.IsZero() {
+				got = now.Sub(since)
+			}
+			if got != tt.want {
+				t.Errorf("the last renewal was %s ago, want %s", got, tt.want)
+			}
+		})
+	}
+}

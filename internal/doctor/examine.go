@@ -14,7 +14,7 @@ import (
 // check is one check of a cluster.
 type check struct {
 	id ID
-	// global says that what it finds concerns all groups.
+	// global says that what it finds concerns all groups. Findings about guardSubject do, too.
 	global bool
 	// needs are the sources without which there is nothing to say; CheckUnread says which could not
 	// be read.
@@ -28,7 +28,7 @@ var checks = []check{
 	{id: CheckFeatureGates, global: true, needs: []Source{SourceManagers}, run: checkFeatureGates},
 	{id: CheckExtension, global: true, needs: []Source{SourceExtensions}, run: checkExtension},
 	{id: CheckUpdaters, needs: []Source{SourceUpdaters, SourceNamespace}, run: checkUpdaters},
-	{id: CheckGuard, global: true, run: checkGuard},
+	{id: CheckGuard, run: checkGuard},
 	{id: CheckReplicas, run: checkReplicas},
 	{id: CheckSurge, run: checkSurge},
 	{id: CheckRollout, run: checkRollout},
@@ -91,7 +91,8 @@ func concerning(g group, all []Finding, severity Severity) []string {
 		if f.Severity != severity || apart {
 			continue
 		}
-		about := f.Subject == g.Subject || slices.ContainsFunc(checks, func(c check) bool { return c.id == f.ID && c.global })
+		about := f.Subject == g.Subject || f.Subject == guardSubject ||
+			slices.ContainsFunc(checks, func(c check) bool { return c.id == f.ID && c.global })
 		if about && !slices.Contains(names, string(f.ID)) {
 			names = append(names, string(f.ID))
 		}
@@ -155,40 +156,64 @@ func describeTargets(targets []v1alpha1.UpdateTarget) string {
 	return fmt.Sprintf("Its targets name %q", names)
 }
 
+// guardSubject is the subject of findings about the guard that concern all groups.
+const guardSubject = "guard"
+
 func checkGuard(f Facts, groups []group, into *findings) {
-	const subject = "guard"
-	if !slices.ContainsFunc(groups, func(g group) bool { return g.selected.Guarded }) {
-		into.ok(subject, "not needed: no group has an UpdatePolicy with fallback None")
+	guarded := slices.DeleteFunc(slices.Clone(groups), func(g group) bool {
+		return !g.selected.Guarded
+	})
+	if len(guarded) == 0 {
+		into.ok(guardSubject, "not needed: no group has an UpdatePolicy with fallback None")
 		return
 	}
 	if f.unread(SourceGuard) || f.unread(SourceNamespace) {
 		return
 	}
 	if !f.Live {
-		into.unknown(subject, askLive, "manifests do not show whether the guard is installed")
+		into.unknown(guardSubject, askLive, "manifests do not show whether the guard is installed")
 		return
 	}
 	guard := updatepolicy.SelectGuard(f.Guard, f.Objects.Cluster.Namespace, f.NamespaceLabels)
 	if !guard.Active {
-		message, fix := cutFix(guard.Message)
-		if guard.Reason == v1alpha1.GuardMissingReason {
-			fix = guardFix
-		}
-		into.add(Error, subject, fix, "%s", message)
+		reportNoGuard(f, guarded, guard, into)
 		return
 	}
 	var uncovered []string
-	for _, g := range groups {
-		if g.selected.Guarded && !guard.Covers(g.Group) {
+	for _, g := range guarded {
+		if !guard.Covers(g.Group) {
 			uncovered = append(uncovered, g.String())
 		}
 	}
 	if len(uncovered) > 0 {
-		message, fix, _ := strings.Cut(updatepolicy.DescribeUncovered(uncovered), ". Fix: ")
-		into.add(Error, subject, fix, "%s", message)
+		message, fix := cutFix(updatepolicy.DescribeUncovered(uncovered))
+		into.add(Error, guardSubject, fix, "%s", message)
 		return
 	}
-	into.ok(subject, "it is asked before Machines of namespace %s are created or deleted", f.Objects.Cluster.Namespace)
+	into.ok(guardSubject, "it is asked before Machines of namespace %s are created or deleted", f.Objects.Cluster.Namespace)
+}
+
+// reportNoGuard reports a guard that is not active. Pools that windlass manager drives need none, and
+// the finding is about each guarded group then. A guard that cannot be called refuses all requests.
+func reportNoGuard(f Facts, guarded []group, guard updatepolicy.Guard, into *findings) {
+	message, fix := cutFix(guard.Message)
+	if guard.Reason == v1alpha1.GuardMissingReason {
+		fix = guardFix
+	}
+	kept := func(g group) bool { return f.Engine == v1alpha1.EngineManager && !g.ControlPlane }
+	unreachable := guard.Reason == v1alpha1.GuardUnreachableReason
+	if unreachable || !slices.ContainsFunc(guarded, kept) {
+		into.add(Error, guardSubject, fix, "%s", message)
+		return
+	}
+	for _, g := range guarded {
+		if kept(g) {
+			into.ok(g.Subject, "windlass manager keeps its machines and needs no guard for that; "+
+				"without the guard nothing refuses a Machine's deletion by others")
+		} else {
+			into.add(Error, g.Subject, fix, "%s", message)
+		}
+	}
 }
 
 // guardFix installs nothing but the guard: to apply all of config/default would undo what was changed since. Its precondition

@@ -42,7 +42,8 @@ const (
 	// CheckRollout looks for times at which machines are replaced without the extension being asked.
 	CheckRollout ID = "RolloutTimes"
 	// CheckLimits looks for limits of UpdatePolicies that keep every machine from a change, that bound
-	// nothing, that are too short, or that the Cluster's engine does not read.
+	// nothing, that are too short, that name labels which machines lack, or that the Cluster's engine
+	// does not read.
 	CheckLimits ID = "Limits"
 	// CheckTemplates looks for objects without which the extension is not asked.
 	CheckTemplates ID = "Templates"

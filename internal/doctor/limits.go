@@ -25,6 +25,7 @@ func checkLimits(f Facts, groups []group, into *findings) {
 			checkShares(g, into)
 			checkMachineDeadline(g, into)
 			checkGroupDeadline(g, into)
+			checkOrder(g, into)
 			checkReader(f, g, into)
 		}
 		if len(into.list) == before {

@@ -102,8 +102,9 @@ func TestMessages(t *testing.T) {
 		"replace": {
 			guarded(guard.Delete, 3, machine(func(m *guard.Machine) { m.Updating = true })),
 			"would replace Machine m-1 of MachineDeployment default/workers, which is being updated in place: " + keeps +
-				"Fix: to let it be replaced, annotate the Machine with windlass.dev/allow-replacement; to scale down, lower spec.replicas (now 3) first." +
-				doctor + "it",
+				"Fix: to delete it by hand or let it be replaced, annotate the Machine with " +
+				"windlass.dev/allow-replacement first; to scale down, lower spec.replicas (now 3) first. " +
+				"If no person deletes it," + doctor + "it",
 		},
 		"replace another": {
 			guarded(guard.Delete, 4, replaceable(1)),
@@ -135,8 +136,10 @@ func TestMessages(t *testing.T) {
 func TestExplainUnasked(t *testing.T) {
 	refused := guard.Decide(guarded(guard.Delete, 3))
 	want := refused
-	want.Message += ". Cluster API called no hook for this rollout under UpdatePolicy keep; if the policy is newer than the rollout, change the template again " +
-		"or restart capi-controller-manager, so that Cluster API calls the hooks"
+	want.Message += ". No hook allowed this rollout in place under UpdatePolicy keep. " +
+		"If stock Cluster API drives the Cluster and the policy is newer than the rollout, change " +
+		"the template again or restart capi-controller-manager, so that it calls the hooks; " +
+		"windlass manager needs no restart"
 	if diff := cmp.Diff(want, guard.ExplainUnasked(refused, "keep")); diff != "" {
 		t.Errorf("refused (-want +got):\n%s", diff)
 	}

@@ -21,8 +21,10 @@ func wouldReplace(r Request) string {
 	if r.Machine.Updating {
 		updating = ", which is being updated in place"
 	}
-	return fmt.Sprintf("would replace Machine %s of %s%s: %s. Fix: to let it be replaced, annotate the Machine with %s; to scale down, lower "+
-		"spec.replicas (now %d) first. `windlass doctor` shows why Cluster API replaces it",
+	return fmt.Sprintf("would replace Machine %s of %s%s: %s. "+
+		"Fix: to delete it by hand or let it be replaced, annotate the Machine with %s first; "+
+		"to scale down, lower spec.replicas (now %d) first. "+
+		"If no person deletes it, `windlass doctor` shows why Cluster API replaces it",
 		r.Machine.Name, r.Group, updating, keeps(r), allowReplacementAnnotation, r.Group.Desired)
 }
 
@@ -42,13 +44,16 @@ func wouldSurge(r Request) string {
 		r.Group.Desired, r.Group, keeps(r), fix, allowReplacementAnnotation)
 }
 
-// ExplainUnasked completes the message of a refusal where a rollout wants the Machine replaced and nobody was asked whether it can be
-// updated in place: Cluster API asks once for two MachineSets, and then keeps the answer for up to a day, whatever becomes of
-// the policies. A verdict that allows stays as it is.
+// ExplainUnasked completes the message of a refusal where a rollout wants the Machine replaced and
+// no decision to update it in place is stored. Stock Cluster API calls the hook once for two
+// MachineSets, and then keeps the answer for up to a day, also if the policies change. windlass
+// manager keeps no answer. A verdict that allows stays unchanged.
 func ExplainUnasked(v Verdict, policy string) Verdict {
 	if !v.Allowed {
-		v.Message += fmt.Sprintf(". Cluster API called no hook for this rollout under UpdatePolicy %s; if the policy is newer than the rollout, change the "+
-			"template again or restart capi-controller-manager, so that Cluster API calls the hooks", policy)
+		v.Message += fmt.Sprintf(". No hook allowed this rollout in place under UpdatePolicy %s. "+
+			"If stock Cluster API drives the Cluster and the policy is newer than the rollout, change "+
+			"the template again or restart capi-controller-manager, so that it calls the hooks; "+
+			"windlass manager needs no restart", policy)
 	}
 	return v
 }

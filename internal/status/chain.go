@@ -29,6 +29,8 @@ type UpgradeFacts struct {
 type RolloutFacts struct {
 	// Engine is v1alpha1.EngineManager; empty with stock Cluster API, or if unknown.
 	Engine string
+	// SilentSince is when windlass manager last renewed its lease, if nobody holds that; zero otherwise.
+	SilentSince time.Time
 	// MachineSets are those of the Cluster. They also tell which Machines cannot be made or deleted.
 	MachineSets []*clusterv1.MachineSet
 }

@@ -23,7 +23,10 @@ const ControlPlaneGroup = "control plane"
 
 // Compute reports on a cluster. now decides nothing but whether an update is late.
 func Compute(f Facts, now time.Time) Report {
-	r := Report{Namespace: f.Cluster.Namespace, Cluster: f.Cluster.Name}
+	r := Report{
+		Namespace: f.Cluster.Namespace, Cluster: f.Cluster.Name,
+		ManagerSilentSince: f.Rollouts.SilentSince.UTC(),
+	}
 	groups := listGroups(f)
 	records := make(map[string]record, len(f.Machines))
 	for _, m := range f.Machines {
@@ -67,6 +70,7 @@ func Compute(f Facts, now time.Time) Report {
 		g := groups[key]
 		g.Missing = max(0, g.replicas-(g.Machines-g.Count[Deleting]))
 		g.Rollout = computeRollout(f, g, now)
+		g.Waits = describeWaits(f, g)
 		r.Groups = append(r.Groups, g.Group)
 		r.Blocked = appendBlocked(r.Blocked, g.Kind, g.Object, g.Name, g.conditions)
 	}

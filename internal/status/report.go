@@ -40,6 +40,9 @@ func (f Facts) HasContext() bool { return f.Upgrade != nil || len(f.Policies) > 
 type Report struct {
 	Namespace string `json:"namespace"`
 	Cluster   string `json:"cluster"`
+	// ManagerSilentSince is when windlass manager last renewed its lease, if it drives the Cluster and
+	// nobody holds the lease any more; zero otherwise.
+	ManagerSilentSince time.Time `json:"managerSilentSince,omitzero"`
 	// Chain is how the upgrade stands; nil for a Cluster without a managed topology, or where it was not asked for.
 	Chain *Chain `json:"upgrade,omitempty"`
 	// Groups are the control plane first, then the MachineDeployments by name.
@@ -112,6 +115,8 @@ type Group struct {
 	Count    Counts `json:"states"`
 	// Rollout is how far a rollout is that windlass manager limits; nil if none is under way.
 	Rollout *Rollout `json:"rollout,omitempty"`
+	// Waits says why machines in the state Waiting wait for a person, and what to do; empty if none do.
+	Waits string `json:"waits,omitempty"`
 }
 
 // Machine is one machine, and where its update is.

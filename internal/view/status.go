@@ -44,6 +44,7 @@ func statusTable(s Screen, r status.Report, now time.Time) string {
 	})
 	formatDeletions(&buffer, s, r.Deletions, now)
 	formatBlocked(&buffer, s, r.Blocked, now)
+	formatWaits(&buffer, s, r.Groups)
 	if !s.All {
 		formatMessages(&buffer, s, r.Updates, r.Blocked)
 	}
@@ -90,6 +91,16 @@ func formatDeletions(
 	}
 }
 
+// formatWaits says in which groups machines wait for a person, and what to do.
+func formatWaits(buffer *strings.Builder, s Screen, groups []status.Group) {
+	waiting := slices.DeleteFunc(slices.Clone(groups), func(g status.Group) bool {
+		return g.Waits == ""
+	})
+	formatList(buffer, s, "Waiting", len(waiting), func(i int) (string, string) {
+		return waiting[i].Kind + " " + waiting[i].Object, waiting[i].Waits
+	})
+}
+
 // statusVerdict answers how the upgrade is going, and how many machines are not up to date.
 func statusVerdict(r status.Report, now time.Time) string {
 	var parts []string
@@ -111,7 +122,16 @@ func statusVerdict(r status.Report, now time.Time) string {
 	if failed {
 		parts = append([]string{words}, parts...)
 	}
+	if since := r.ManagerSilentSince; !since.IsZero() {
+		parts = append([]string{describeSilence(since, now)}, parts...)
+	}
 	return strings.Join(parts, " ")
+}
+
+// describeSilence says that nothing changes because windlass manager does not run.
+func describeSilence(since, now time.Time) string {
+	return fmt.Sprintf("windlass manager does not run, so nothing changes: it last renewed its lease %s ago. "+
+		"Fix: see that the Deployment capi-controller-manager runs.", formatAge(now, since))
 }
 
 // offSpecVerdict names the machines whose nodes run other versions than their specs; empty for none.
@@ -163,7 +183,7 @@ func statusTone(r status.Report) tone {
 	}
 	words, failed := inPlaceVerdict(r.InPlace)
 	switch {
-	case failed:
+	case failed, !r.ManagerSilentSince.IsZero():
 		result = bad
 	case len(r.Blocked)+len(r.OffSpec) > 0 || words != "":
 		result = max(result, fair)

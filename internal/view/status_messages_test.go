@@ -74,10 +74,16 @@ func TestVerdictNames(t *testing.T) {
 	for name, test := range map[string]struct {
 		inPlace *status.InPlaceUpgrades
 		offSpec []status.OffSpec
+		silent  time.Time
 		want    string
 		tone    tone
 	}{
 		"well": {want: "All machines are up to date (6).", tone: good},
+		"manager stopped": {
+			silent: ago(5 * time.Minute), tone: bad,
+			want: "windlass manager does not run, so nothing changes: it last renewed its lease 5m0s ago. " +
+				"Fix: see that the Deployment capi-controller-manager runs. All machines are up to date (6).",
+		},
 		"asked": {
 			inPlace: &asked, tone: fair,
 			want: "All machines have what their groups specify now (6). Annotations ask for 1 upgrade in place.",
@@ -102,6 +108,7 @@ func TestVerdictNames(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := status.Report{Groups: []status.Group{{Machines: 6, Count: upToDate(6)}}, InPlace: test.inPlace, OffSpec: test.offSpec}
+			r.ManagerSilentSince = test.silent
 			if got := statusVerdict(r, statusNow); got != test.want {
 				t.Errorf("%q, want %q", got, test.want)
 			}

@@ -41,7 +41,7 @@ func busyReport() status.Report {
 				Count: map[status.State]int{
 					status.UpToDate: 7, status.Marked: 1, status.Queued: 2, status.Updating: 3, status.Finished: 1, status.Failed: 1, status.Waiting: 1, status.Deleting: 1, status.Unreadable: 1,
 				}},
-			{Name: "md-1", Kind: "MachineDeployment", Object: "prod-md-1", Machines: 1, Missing: 1, Count: upToDate(1),
+			{Name: "md-1", Kind: "MachineDeployment", Object: "prod-md-1", Machines: 1, Waits: "its rollout strategy is OnDelete. Fix: delete one", Missing: 1, Count: upToDate(1),
 				Policy: status.Policy{Problem: `UpdatePolicies "a", "b" select the MachineDeployment team-a/prod-md-1 with the same precision (by name of the group)`}},
 		},
 		Machines: []status.Machine{{Name: "prod-md-0-a", Group: "md-0", State: status.Updating, Version: "v1.32.1"}},

@@ -77,11 +77,19 @@ func (m Cluster) ReadUpgradeContext(ctx context.Context, f *status.Facts) error 
 	return IgnoreForbidden(IgnoreMissing(err))
 }
 
-// readRollouts reads the engine, and MachineSets where they count.
+// readRollouts reads the engine, whether it is silent, and MachineSets where they count.
 func (m Cluster) readRollouts(ctx context.Context, f *status.Facts) error {
-	var err error
-	if f.Rollouts.Engine, err = m.Engine(ctx, f.Cluster); err != nil {
+	engine, known, err := m.FindEngine(ctx, f.Cluster)
+	if err != nil {
 		return err
+	}
+	f.Rollouts.Engine, f.Rollouts.SilentSince = engine, time.Time{}
+	if engine == v1alpha1.EngineManager || !known {
+		facts := capi.EngineFacts{Cluster: f.Cluster, Now: time.Now()}
+		if facts.Leases, err = m.managerLeases(ctx); err != nil {
+			return err
+		}
+		f.Rollouts.SilentSince = facts.SilentSince(engine)
 	}
 	if f.Upgrade == nil && f.Rollouts.Engine != v1alpha1.EngineManager {
 		return nil
@@ -117,14 +125,19 @@ func (m Cluster) FindEngine(
 	if engine, known = facts.Engine(); known {
 		return engine, known, nil
 	}
-	facts.Leases, err = List[*coordinationv1.Lease, coordinationv1.LeaseList](ctx, m, "Leases", Scope{
-		Options: []client.ListOption{client.MatchingFields{"metadata.name": capi.ManagerLease}},
-	})
-	if err := IgnoreForbidden(IgnoreMissing(err)); err != nil {
+	if facts.Leases, err = m.managerLeases(ctx); err != nil {
 		return "", false, err
 	}
 	engine, known = facts.Engine()
 	return engine, known, nil
+}
+
+// managerLeases reads the leases of core managers; none if nobody may read them.
+func (m Cluster) managerLeases(ctx context.Context) ([]*coordinationv1.Lease, error) {
+	leases, err := List[*coordinationv1.Lease, coordinationv1.LeaseList](ctx, m, "Leases", Scope{
+		Options: []client.ListOption{client.MatchingFields{"metadata.name": capi.ManagerLease}},
+	})
+	return leases, IgnoreForbidden(IgnoreMissing(err))
 }
 
 // readPlanSource finds where plans of the Cluster come from, as windlass plan does. What that command would refuse is no error here.

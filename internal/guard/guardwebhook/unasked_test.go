@@ -14,7 +14,8 @@ import (
 
 // In the middle of a rollout about which no hook was asked, a refusal says so.
 func TestUnasked(t *testing.T) {
-	const hint = "if the policy is newer than the rollout, change the template again or restart capi-controller-manager"
+	const hint = "If stock Cluster API drives the Cluster and the policy is newer than the rollout, " +
+		"change the template again or restart capi-controller-manager"
 	rollingOut := metav1.Condition{Type: clusterv1.MachineDeploymentRollingOutCondition, Status: metav1.ConditionTrue}
 	blocked := metav1.Condition{Type: v1alpha1.UpdateBlockedCondition, Status: metav1.ConditionTrue}
 	over := metav1.Condition{Type: clusterv1.MachineDeploymentRollingOutCondition, Status: metav1.ConditionFalse}
