@@ -30,13 +30,15 @@ type managed struct {
 	updater *rig.Updater
 }
 
-// managedReplicas is the size of the pool of a managed Cluster.
-const managedReplicas = 6
+const (
+	// managedReplicas is the size of the pool of a managed Cluster.
+	managedReplicas = 6
+	// firstMoves is how many of its machines move in the first rollout.
+	firstMoves = 3
+)
 
-// testTopology sets two variables of a topology, and sets them back while one machine is being
-// updated and two wait for their turn. The variables are in both templates. The two machines go
-// back at once, without a call of the updater, and the machine that has begun is updated twice. The
-// MachineSets are those from before.
+// testTopology sets variables of a topology and sets them back in the middle of the rollout: when some
+// machines have moved, and when all have. Then it deletes the templates in use.
 func (p *plane) testTopology(ctx context.Context, t *testing.T) {
 	t.Helper()
 	m := p.createManaged(ctx, t)
@@ -46,27 +48,48 @@ func (p *plane) testTopology(ctx context.Context, t *testing.T) {
 		return m.notAtRest(ctx, t, first, managedReplicas)
 	})
 	machines := m.census()
+	m.turnAround(ctx, t, first, firstMoves)
+	m.Change(ctx, t, m.key, func(c *clusterv1.Cluster) { setMaxUnavailable(c, managedReplicas) })
+	m.await(ctx, t, "the new maxUnavailable", func() string {
+		md := m.group(ctx, t)
+		if n := md.Spec.Rollout.Strategy.RollingUpdate.MaxUnavailable.IntVal; n != managedReplicas {
+			return fmt.Sprintf("it is %d", n)
+		}
+		return ""
+	})
+	m.turnAround(ctx, t, first, managedReplicas)
+	m.deleteTemplates(ctx, t)
+	rig.CheckCensus(t, machines, m.census())
+}
+
+// turnAround sets two variables, and sets them back when one machine is being updated and the others
+// that have moved wait for their turn. The variables are in both templates. The machines that wait go
+// back at once, without a call of the updater, and the one that has begun is updated twice. The
+// MachineSets stay the same.
+func (m *managed) turnAround(
+	ctx context.Context, t *testing.T, first map[types.UID]string, moved int,
+) {
+	t.Helper()
+	before := m.updater.Stats(ctx, t)
+	begun := func() int { return m.updater.Stats(ctx, t).Started - before.Started }
 	m.updater.Behave(ctx, t, stalling)
 	m.set(ctx, t, "debug", "2s")
-	m.await(ctx, t, "three Machines that have moved", func() string {
-		if n := m.pending(ctx, t); n != 3 {
-			return fmt.Sprintf("%d have the pending hook", n)
-		}
-		if n := started(ctx, t, m.updater); n != 1 {
-			return fmt.Sprintf("the updater has begun with %d", n)
+	m.await(ctx, t, "Machines that have moved", func() string {
+		if n := m.pending(ctx, t); n != moved || begun() != 1 {
+			return fmt.Sprintf("%d have the pending hook, and %d updates have begun", n, begun())
 		}
 		return ""
 	})
 	sets := m.sets(ctx, t)
 	m.set(ctx, t, "info", "1s")
-	m.await(ctx, t, "two Machines that have returned", func() string {
+	m.await(ctx, t, "Machines that have returned", func() string {
 		if n := m.pending(ctx, t); n != 1 {
 			return fmt.Sprintf("%d have the pending hook", n)
 		}
 		return m.notAtRest(ctx, t, first, managedReplicas-1)
 	})
-	if n := started(ctx, t, m.updater); n != 1 {
-		t.Errorf("the updater has begun with %d machines, want 1", n)
+	if n := begun(); n != 1 {
+		t.Errorf("%d updates have begun before the revert's end, want 1", n)
 	}
 	if diff := cmp.Diff(sets, m.sets(ctx, t)); diff != "" {
 		t.Errorf("the revert has changed the MachineSets (-before +after):\n%s", diff)
@@ -78,11 +101,54 @@ func (p *plane) testTopology(ctx context.Context, t *testing.T) {
 		}
 		return m.notAtRest(ctx, t, first, managedReplicas)
 	})
-	stats := m.updater.Stats(ctx, t)
-	if n := started(ctx, t, m.updater); n != 1 || stats.Started != 2 {
-		t.Errorf("the updater has begun %d updates of %d machines, want 2 of 1", stats.Started, n)
+	if n := begun(); n != 2 {
+		t.Errorf("%d updates have begun, want 2 of the same machine", n)
 	}
-	rig.CheckCensus(t, machines, m.census())
+}
+
+// deleteTemplates deletes the templates that the MachineDeployment refers to. Others take their place,
+// and the Cluster is reconciled.
+func (m *managed) deleteTemplates(ctx context.Context, t *testing.T) {
+	t.Helper()
+	before := m.group(ctx, t).Spec.Template.Spec
+	templates := func(machine clusterv1.MachineSpec) []*unstructured.Unstructured {
+		infrastructure, bootstrap := &unstructured.Unstructured{}, &unstructured.Unstructured{}
+		infrastructure.SetGroupVersionKind(
+			machine.InfrastructureRef.GroupKind().WithVersion(clusterv1.GroupVersion.Version))
+		infrastructure.SetName(machine.InfrastructureRef.Name)
+		bootstrap.SetGroupVersionKind(
+			machine.Bootstrap.ConfigRef.GroupKind().WithVersion(clusterv1.GroupVersion.Version))
+		bootstrap.SetName(machine.Bootstrap.ConfigRef.Name)
+		return []*unstructured.Unstructured{infrastructure, bootstrap}
+	}
+	deleted := templates(before)
+	for _, template := range deleted {
+		template.SetNamespace(m.key.Namespace)
+		if err := m.Client.Delete(ctx, template); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Nothing watches templates.
+	m.Annotate(ctx, t, m.key, map[string]any{"example.com/any": "1"})
+	m.await(ctx, t, "templates in the place of those that were deleted", func() string {
+		for i, template := range templates(m.group(ctx, t).Spec.Template.Spec) {
+			if template.GetName() == deleted[i].GetName() {
+				return "the MachineDeployment refers to a deleted template"
+			}
+			if !m.Cached(ctx, t, m.key.Namespace, template.GetName(), template) {
+				return fmt.Sprintf("there is no %s %s", template.GetKind(), template.GetName())
+			}
+		}
+		cluster := &clusterv1.Cluster{}
+		if !m.Cached(ctx, t, m.key.Namespace, m.key.Name, cluster) {
+			return "there is no Cluster"
+		}
+		reconciled := clusterv1.ClusterTopologyReconciledCondition
+		if status := rig.ConditionOf(cluster.Status.Conditions, reconciled); status != "True" {
+			return fmt.Sprintf("the condition %s is %q", reconciled, status)
+		}
+		return m.notAtRest(ctx, t, m.sets(ctx, t), managedReplicas)
+	})
 }
 
 // createManaged creates the Cluster in a namespace of its own.
@@ -118,11 +184,29 @@ func (p *plane) createManaged(ctx context.Context, t *testing.T) *managed {
 	group := &cluster.Spec.Topology.Workers.MachineDeployments[0]
 	group.Rollout.Strategy.Type = clusterv1.RollingUpdateMachineDeploymentStrategyType
 	group.Rollout.Strategy.RollingUpdate.MaxSurge = new(intstr.FromInt32(0))
-	group.Rollout.Strategy.RollingUpdate.MaxUnavailable = new(intstr.FromInt32(3))
+	setMaxUnavailable(cluster, firstMoves)
 	if err := p.Client.Create(ctx, cluster); err != nil {
 		t.Fatal(err)
 	}
 	return m
+}
+
+func setMaxUnavailable(c *clusterv1.Cluster, n int32) {
+	group := &c.Spec.Topology.Workers.MachineDeployments[0]
+	group.Rollout.Strategy.RollingUpdate.MaxUnavailable = new(intstr.FromInt32(n))
+}
+
+// group reads the MachineDeployment.
+func (m *managed) group(ctx context.Context, t *testing.T) *clusterv1.MachineDeployment {
+	t.Helper()
+	list := &clusterv1.MachineDeploymentList{}
+	if err := m.History.List(ctx, list, client.InNamespace(m.key.Namespace)); err != nil {
+		t.Fatal(err)
+	}
+	if len(list.Items) != 1 {
+		t.Fatalf("there are %d MachineDeployments, want 1", len(list.Items))
+	}
+	return &list.Items[0]
 }
 
 func variables(t *testing.T, logLevel, startup string) []clusterv1.ClusterVariable {
