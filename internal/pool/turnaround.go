@@ -34,6 +34,17 @@ func MovedFrom(m metav1.Object, from, to string) string {
 	return fmt.Sprintf("%s/%s/%08x", from, to, digest.Sum32())
 }
 
+// CameFrom returns the name of the MachineSet that a Machine left, and can go back to as far as its
+// annotations tell; empty for none.
+func CameFrom(m *clusterv1.Machine) string {
+	from, rest, _ := strings.Cut(m.Annotations[v1alpha1.MovedFromAnnotation], "/")
+	to, _, _ := strings.Cut(rest, "/")
+	if from == to || !isAsMoved(m, from, to) {
+		return ""
+	}
+	return from
+}
+
 // MayReturn reports whether a Machine of the MachineSet with the name set can go back to the one
 // with the name to: it came from there, and its update has not begun.
 func MayReturn(m *clusterv1.Machine, set, to string) bool {

@@ -370,3 +370,31 @@ func TestReturnOfThousands(t *testing.T) {
 		t.Errorf("the plan names %d Machines, and %d return", named, left)
 	}
 }
+
+// TestCameFrom checks which Machines name the MachineSet that they left.
+func TestCameFrom(t *testing.T) {
+	t.Parallel()
+	returned := func(m *clusterv1.Machine, from, _ string) { hasMoved(m, from, from) }
+	for name, test := range map[string]struct {
+		stage stage
+		want  string
+	}{
+		"has moved":      {hasMoved, "md-a"},
+		"waits":          {waits, "md-a"},
+		"from elsewhere": {fromElsewhere, "md-other"},
+		"has begun":      {hasBegun, ""},
+		"without proof":  {withoutProof, ""},
+		"with old proof": {withOldProof, ""},
+		"has ended":      {hasEnded, ""},
+		"returned":       {returned, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := &clusterv1.Machine{}
+			test.stage(m, "md-a", "md-b")
+			if got := pool.CameFrom(m); got != test.want {
+				t.Errorf("came from %q, want %q", got, test.want)
+			}
+		})
+	}
+}

@@ -191,8 +191,8 @@ func TestApplyVersions(t *testing.T) {
 
 	// One group.
 	held.MachineDeployments["b"] = topology.Worker{Version: "v1.31.5"}
-	w.at(held, stamped, "dry-run DevMachineTemplate", "dry-run DevMachineTemplate", "apply DevMachineTemplate",
-		"dry-run KubeadmConfigTemplate", "dry-run KubeadmConfigTemplate", "apply KubeadmConfigTemplate", "apply MachineDeployment")
+	w.at(held, stamped, "dry-run DevMachineTemplate", "dry-run DevMachineTemplate",
+		"dry-run KubeadmConfigTemplate", "dry-run KubeadmConfigTemplate", "apply DevMachineTemplate", "apply KubeadmConfigTemplate", "apply MachineDeployment")
 	_, after = w.read()
 	if md := after.MachineDeployments["b"]; md.Object.Spec.Template.Spec.Version != "v1.31.5" || field(md.InfrastructureMachineTemplate, "spec", "template", "spec", "image") != "md-v1.31.5-z2" {
 		t.Errorf("MachineDeployment at %s", md.Object.Spec.Template.Spec.Version)

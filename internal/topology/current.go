@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/exp/topology/scope"
@@ -17,6 +18,9 @@ import (
 
 // ReadCurrent reads the objects that a Cluster has now. What the Cluster does not refer to yet is nil; the templates of a group that is
 // being deleted are nil too, because they may be gone before it. Its result shares the Cluster with the caller.
+//
+// A template that a MachineDeployment refers to is nil if the API server has no such template. It was
+// collected with a MachineSet, and a new one takes its place.
 func (o *Objects) ReadCurrent(ctx context.Context, cluster *clusterv1.Cluster, blueprint *scope.ClusterBlueprint) (*scope.ClusterState, error) {
 	current := &scope.ClusterState{Cluster: cluster, ControlPlane: &scope.ControlPlaneState{}}
 	var err error
@@ -106,10 +110,10 @@ func (o *Objects) readMachineDeployments(ctx context.Context, cluster *clusterv1
 				templates = *found
 			}
 			machine := &object.Spec.Template.Spec
-			if state.InfrastructureMachineTemplate, err = o.owned(ctx, machine.InfrastructureRef, object.Namespace, templates.InfrastructureMachineTemplate, templateKind); err != nil {
+			if state.InfrastructureMachineTemplate, err = o.groupTemplate(ctx, object, machine.InfrastructureRef, templates.InfrastructureMachineTemplate); err != nil {
 				return nil, fmt.Errorf("reading the infrastructure of MachineDeployment %s: %w", name(object), err)
 			}
-			if state.BootstrapTemplate, err = o.owned(ctx, machine.Bootstrap.ConfigRef, object.Namespace, templates.BootstrapTemplate, templateKind); err != nil {
+			if state.BootstrapTemplate, err = o.groupTemplate(ctx, object, machine.Bootstrap.ConfigRef, templates.BootstrapTemplate); err != nil {
 				return nil, fmt.Errorf("reading the bootstrap template of MachineDeployment %s: %w", name(object), err)
 			}
 		}
@@ -186,6 +190,33 @@ func (o *Objects) owned(ctx context.Context, ref clusterv1.ContractVersionedObje
 		return nil, fmt.Errorf("%s %s lacks the label %s: it does not belong to a managed topology", object.GetKind(), name(object), clusterv1.ClusterTopologyOwnedLabel)
 	}
 	return object, nil
+}
+
+// groupTemplate reads a template of a MachineDeployment; nil if the API server itself has none. One
+// that only the cache does not show is an error, because a new template is a rollout.
+func (o *Objects) groupTemplate(
+	ctx context.Context, md *clusterv1.MachineDeployment,
+	ref clusterv1.ContractVersionedObjectReference, template *unstructured.Unstructured,
+) (*unstructured.Unstructured, error) {
+	object, err := o.owned(ctx, ref, md.Namespace, template, templateKind)
+	if !apierrors.IsNotFound(err) {
+		return object, err
+	}
+	aligned, alignErr := o.align(ctx, ref, md.Namespace, template, templateKind)
+	if alignErr != nil {
+		return nil, err
+	}
+	live := &metav1.PartialObjectMetadata{}
+	live.SetGroupVersionKind(aligned.GroupVersionKind())
+	key := client.ObjectKey{Namespace: md.Namespace, Name: ref.Name}
+	liveErr := o.apiReader.Get(ctx, key, live)
+	switch {
+	case liveErr == nil:
+		return nil, err
+	case !apierrors.IsNotFound(liveErr):
+		return nil, fmt.Errorf("getting %s %s: %w", ref.Kind, key, liveErr)
+	}
+	return nil, nil
 }
 
 // healthCheck reads the MachineHealthCheck of a control plane or MachineDeployment, which has the same name; nil if there is none.

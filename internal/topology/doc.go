@@ -28,10 +28,20 @@
 //
 // # Crashes
 //
-// Every effect can be repeated. A rotated template's name is computed from the template that it replaces and from its content, so a
-// process that died after creating it finds it again. Templates of a step that the API server rejected are deleted, if the step has
+// Every effect can be repeated. A rotated template's name is computed from the template that it replaces, from its content, and from the
+// MachineDeployment's revision, so a process that died after creating it finds it again. Templates of a step that the API server rejected are deleted, if the step has
 // created them itself; when the outcome of the step, or of an earlier attempt of it, is not known (a timeout), they stay, because the object may
 // refer to them already.
+//
+// # Templates that exist
+//
+// A topology that is set back in the middle of a rollout gets the templates that the earlier
+// MachineSet of the MachineDeployment refers to, so that its Machines stay or return. The condition
+// is strict: the MachineSet has no other difference, Machines are in it or can go back to it, and the
+// templates are exactly what a rotation would write, by dry runs. Upstream's controllers delete
+// templates with the last MachineSet that refers to them, and may read an older MachineDeployment. A
+// MachineDeployment whose template is gone therefore gets a new one. Nothing is recorded in between:
+// each state is one that the next reconcile continues from.
 //
 // # The controller
 //

@@ -16,11 +16,17 @@ const (
 func controlPlaneTemplatePrefix(cluster string) string  { return cluster + "-" }
 func workerTemplatePrefix(cluster, group string) string { return cluster + "-" + group + "-" }
 
-// computeTemplateName names the template that takes another's place: the same name for the same step, so that a repeated step creates no second
-// one, and a new one for each step, also back to an earlier content, because the template that had it may be about to be deleted.
-func computeTemplateName(prefix, replacedUID string, intent digest) string {
-	sum := sha256.Sum256(append([]byte(replacedUID+"\x00"), intent[:]...))
-	number := binary.BigEndian.Uint64(sum[:])
+// computeTemplateName names the template that takes another's place. A step that is repeated gets
+// the same name, so it creates no second template. The revision of the MachineDeployment gives
+// another name to a later step between the same contents: a MachineSet in deletion may still take
+// the template of the earlier step with it. A control plane has no revision, because it never
+// returns to a template.
+func computeTemplateName(prefix, replacedUID, revision string, intent digest) string {
+	hash := sha256.New()
+	hash.Write([]byte(replacedUID + "\x00"))
+	hash.Write(intent[:])
+	hash.Write([]byte(revision))
+	number := binary.BigEndian.Uint64(hash.Sum(nil))
 	suffix := make([]byte, suffixLength)
 	for i := range suffix {
 		suffix[i] = suffixLetters[number%uint64(len(suffixLetters))]

@@ -38,7 +38,7 @@ import (
 //	limit NAME=n           how many minors machines of a group can be moved at once; below 0 that cannot be told
 //	fail VERB KIND REASON  fails the next such write
 //	meanwhile VERB KIND    merges the input into the Cluster just before the next such write
-//	delete KIND NAME       deletes an object
+//	delete KIND NAME       deletes an object; the name of a group stands for its DevMachineTemplate
 //	advance DURATION       lets time go by
 //	initialize             the control plane is initialized
 //	count                  how many objects of each kind there are
@@ -259,6 +259,11 @@ func (w *world) object(kind, name string) client.Object {
 	switch kind {
 	case "DevMachineTemplate":
 		gv = infrastructure
+		for _, g := range w.groups() {
+			if md, ok := g.object.(*clusterv1.MachineDeployment); ok && g.name == name {
+				name = md.Spec.Template.Spec.InfrastructureRef.Name
+			}
+		}
 	case "MachineDeployment", "MachinePool":
 		for _, g := range w.groups() {
 			if g.name == name {

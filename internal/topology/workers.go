@@ -3,6 +3,7 @@ package topology
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -78,24 +79,18 @@ func (a *applier) applyMachineDeployment(ctx context.Context, group string, curr
 			return nil
 		}
 	}
-	prefix := workerTemplatePrefix(a.cluster.Name, group)
-	infrastructure := template{prefix: prefix, target: target{slot: slot{roleMachineDeploymentInfrastructure, group}, desired: desired.InfrastructureMachineTemplate}}
-	bootstrap := template{prefix: prefix, target: target{slot: slot{roleMachineDeploymentBootstrap, group}, desired: desired.BootstrapTemplate}}
 	t := target{slot: slot{roleMachineDeployment, group}}
 	note := ""
 	if exists {
-		if err := checkCompatible(current.InfrastructureMachineTemplate, desired.InfrastructureMachineTemplate); err != nil {
+		if err := checkTemplates(current, desired); err != nil {
 			return err
 		}
-		// The kind of bootstrap may change.
-		if err := checkNamespace(current.BootstrapTemplate, desired.BootstrapTemplate); err != nil {
-			return err
-		}
-		infrastructure.current, bootstrap.current, t.current = current.InfrastructureMachineTemplate, current.BootstrapTemplate, current.Object
+		t.current = current.Object
 		note = versionNote(current.Object.Spec.Template.Spec.Version, desired.Object.Spec.Template.Spec.Version)
 	}
 
-	if err := a.applyWithTemplates(ctx, t, desired.Object, infrastructure, bootstrap, note); err != nil {
+	parts := a.groupTemplates(group, current, desired)
+	if err := a.applyWithTemplates(ctx, t, desired.Object, parts, note); err != nil {
 		return err
 	}
 	if exists {
@@ -104,22 +99,53 @@ func (a *applier) applyMachineDeployment(ctx context.Context, group string, curr
 	return a.applyHealthCheck(ctx, slot{roleMachineDeploymentHealthCheck, group}, nil, desired.MachineHealthCheck)
 }
 
-// applyWithTemplates applies the templates of a MachineDeployment, then itself with their names. What was created goes again when nothing can
-// refer to it.
-func (a *applier) applyWithTemplates(ctx context.Context, t target, desired *clusterv1.MachineDeployment, infrastructure, bootstrap template, note string) error {
+// checkTemplates refuses templates that cannot take the place of the current ones. The kind of
+// bootstrap may change.
+func checkTemplates(current, desired *scope.MachineDeploymentState) error {
+	if current.InfrastructureMachineTemplate != nil {
+		err := checkCompatible(
+			current.InfrastructureMachineTemplate, desired.InfrastructureMachineTemplate)
+		if err != nil {
+			return err
+		}
+	}
+	if current.BootstrapTemplate == nil {
+		return nil
+	}
+	return checkNamespace(current.BootstrapTemplate, desired.BootstrapTemplate)
+}
+
+// applyWithTemplates applies the templates of a MachineDeployment, then itself with their names. It
+// uses those of an earlier MachineSet again if their content is the desired one. What was created
+// goes again when nothing can refer to it.
+func (a *applier) applyWithTemplates(
+	ctx context.Context, t target, desired *clusterv1.MachineDeployment, parts []*part, note string,
+) error {
+	for _, p := range parts {
+		var err error
+		if p.result, err = a.assess(ctx, p.target, true); err != nil {
+			return err
+		}
+	}
+	set, err := a.findEarlier(ctx, t.current, desired, parts)
+	if err != nil {
+		return err
+	}
+	if set != nil {
+		note += fmt.Sprintf(" back to the templates of MachineSet %q", set.Name)
+	}
 	var created []client.Object
-	infrastructureTemplate, isNew, err := a.applyTemplate(ctx, infrastructure)
-	if err != nil {
-		return err
+	names := make([]string, len(parts))
+	for i, p := range parts {
+		object, isNew, err := a.writePart(ctx, p)
+		if err != nil {
+			a.cleanUp(ctx, created)
+			return err
+		}
+		created = appendIf(created, isNew, object)
+		names[i] = object.GetName()
 	}
-	created = appendIf(created, isNew, infrastructureTemplate)
-	bootstrapTemplate, isNew, err := a.applyTemplate(ctx, bootstrap)
-	if err != nil {
-		a.cleanUp(ctx, created)
-		return err
-	}
-	created = appendIf(created, isNew, bootstrapTemplate)
-	t.desired = withTemplates(desired, infrastructureTemplate.GetName(), bootstrapTemplate.GetName())
+	t.desired = withTemplates(desired, names[0], names[1])
 	err = a.apply(ctx, t, note)
 	if err != nil && rejected(err) {
 		a.cleanUp(ctx, created)

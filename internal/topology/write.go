@@ -185,6 +185,12 @@ type template struct {
 	target
 	// prefix begins the names of new templates.
 	prefix string
+	// revision is the MachineDeployment's: templates of the same content have other names in
+	// another revision. Empty for control planes.
+	revision string
+	// missing is the name by which a MachineDeployment refers to a template that does not exist.
+	// current is nil then.
+	missing string
 }
 
 // applyTemplate creates, changes or rotates a template. It returns the object as it is now wanted, whose name is a new one after a rotation,
@@ -194,7 +200,16 @@ func (a *applier) applyTemplate(ctx context.Context, t template) (*unstructured.
 	if err != nil {
 		return nil, false, err
 	}
+	return a.writeTemplate(ctx, t, result)
+}
+
+// writeTemplate writes a template as its assessment requires. It returns what applyTemplate does.
+func (a *applier) writeTemplate(
+	ctx context.Context, t template, result *assessment,
+) (*unstructured.Unstructured, bool, error) {
 	switch {
+	case t.missing != "":
+		return a.rotate(ctx, t, result)
 	case t.current == nil:
 		return result.intent, true, a.write(ctx, t.target, result, "")
 	case !result.changes:
@@ -202,9 +217,28 @@ func (a *applier) applyTemplate(ctx context.Context, t template) (*unstructured.
 	case !result.changesSpec:
 		return result.intent, false, a.write(ctx, t.target, result, " (metadata only)")
 	}
-	replaced := t.current.GetName()
+	return a.rotate(ctx, t, result)
+}
+
+// rotated returns the template that takes the place of t, which is not written yet.
+func (t template) rotated(result *assessment) *unstructured.Unstructured {
+	replaced := "missing " + t.missing
+	if t.current != nil {
+		replaced = string(t.current.GetUID())
+	}
 	rotated := result.intent.DeepCopy()
-	rotated.SetName(computeTemplateName(t.prefix, string(t.current.GetUID()), result.state.intent))
+	rotated.SetName(computeTemplateName(t.prefix, replaced, t.revision, result.state.intent))
+	return rotated
+}
+
+// rotate writes the template that takes the place of t. It returns what applyTemplate does.
+func (a *applier) rotate(
+	ctx context.Context, t template, result *assessment,
+) (*unstructured.Unstructured, bool, error) {
+	note, rotated := fmt.Sprintf(" in the place of %q, which is missing", t.missing), t.rotated(result)
+	if t.current != nil {
+		note = fmt.Sprintf(" in the place of %q", t.current.GetName())
+	}
 	t.current, t.desired = nil, rotated
 	exists, err := a.existsLive(ctx, rotated)
 	if err != nil {
@@ -213,7 +247,7 @@ func (a *applier) applyTemplate(ctx context.Context, t template) (*unstructured.
 	if result, err = a.assess(ctx, t.target, true); err != nil {
 		return nil, false, err
 	}
-	if err := a.write(ctx, t.target, result, fmt.Sprintf(" in the place of %q", replaced)); err != nil {
+	if err := a.write(ctx, t.target, result, note); err != nil {
 		return nil, false, err
 	}
 	return rotated, !exists, nil

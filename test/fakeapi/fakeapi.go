@@ -210,6 +210,8 @@ func (a *API) apply(ctx context.Context, c client.WithWatch, configuration runti
 				return err
 			}
 		}
+		existing.SetNamespace(intent.GetNamespace())
+		existing.SetName(intent.GetName())
 		defer func() { _ = a.dry.Delete(ctx, existing) }() // it may not exist
 		if err := a.dry.Apply(ctx, configuration, options); err != nil {
 			return err

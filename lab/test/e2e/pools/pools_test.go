@@ -20,7 +20,7 @@ import (
 )
 
 // parts are what TestPools does, in this order.
-var parts = flag.String("parts", "stories,down,kills,swaps", "which parts TestPools does")
+var parts = flag.String("parts", "stories,topology,down,kills,swaps", "which parts TestPools does")
 
 func does(part string) bool { return slices.Contains(strings.Split(*parts, ","), part) }
 
@@ -56,6 +56,9 @@ func TestPools(t *testing.T) {
 	}
 	if does("stories") {
 		t.Run("stories", func(t *testing.T) { p.testStories(ctx, t) })
+	}
+	if does("topology") {
+		t.Run("topology", func(t *testing.T) { p.testTopology(ctx, t) })
 	}
 	if does("down") {
 		t.Run("extension down", func(t *testing.T) { p.testDown(ctx, t) })
