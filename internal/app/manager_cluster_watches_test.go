@@ -74,7 +74,9 @@ func TestClusterEventsByWatchLabel(t *testing.T) {
 	rules.later = func(_ time.Duration, f func()) { waiting = append(waiting, f) }
 	var passed []string
 	handler := rules.narrow(toolscache.ResourceEventHandlerFuncs{UpdateFunc: func(_, after any) {
-		passed = append(passed, after.(*clusterv1.MachineDeployment).Name)
+		if md, ok := after.(*clusterv1.MachineDeployment); ok {
+			passed = append(passed, md.Name)
+		}
 	}})
 	for _, md := range []struct{ name, cluster, label string }{
 		{"a", "c", "theirs"}, {"b", "c", "ours"}, {"c", "c", "ours"}, {"d", "c", ""}, {"e", "d", "ours"},

@@ -86,15 +86,23 @@ func (f EngineFacts) SilentSince(engine string) time.Time {
 		}
 		limits, ours := parseHolder(*holder)
 		released := *holder == "" && engine == v1alpha1.EngineManager
+		passing := released && f.Now.Before(renewed.Add(succession))
 		switch {
 		case ours && !limits.include(f.Cluster):
-		case isHeld(l, f.Now), released && f.Now.Before(renewed.Add(succession)):
+		case passing, isHeld(l, f.Now):
 			return time.Time{}
-		case (ours || released) && renewed.After(last):
-			last = renewed.Time
+		case ours, released:
+			last = later(last, renewed.Time)
 		}
 	}
 	return last
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // isHeld reports whether somebody holds a lease.

@@ -19,8 +19,8 @@ import (
 // ReadCurrent reads the objects that a Cluster has now. What the Cluster does not refer to yet is nil; the templates of a group that is
 // being deleted are nil too, because they may be gone before it. Its result shares the Cluster with the caller.
 //
-// A template that a MachineDeployment refers to is nil if the API server has no such template. It was
-// collected with a MachineSet, and a new one takes its place.
+// A template that a MachineDeployment refers to is nil if the API server has no such template, and no
+// Machine is of it. It was collected with a MachineSet, and a new one takes its place.
 func (o *Objects) ReadCurrent(ctx context.Context, cluster *clusterv1.Cluster, blueprint *scope.ClusterBlueprint) (*scope.ClusterState, error) {
 	current := &scope.ClusterState{Cluster: cluster, ControlPlane: &scope.ControlPlaneState{}}
 	var err error
@@ -192,8 +192,10 @@ func (o *Objects) owned(ctx context.Context, ref clusterv1.ContractVersionedObje
 	return object, nil
 }
 
-// groupTemplate reads a template of a MachineDeployment; nil if the API server itself has none. One
-// that only the cache does not show is an error, because a new template is a rollout.
+// groupTemplate reads a template of a MachineDeployment. It returns nil if the API server itself has
+// no such template, and no Machine is of it: it was collected with a MachineSet. A template that only
+// the cache does not show is an error, and so is one that somebody has deleted while Machines are of
+// it: a new template would update or replace these.
 func (o *Objects) groupTemplate(
 	ctx context.Context, md *clusterv1.MachineDeployment,
 	ref clusterv1.ContractVersionedObjectReference, template *unstructured.Unstructured,
@@ -216,7 +218,45 @@ func (o *Objects) groupTemplate(
 	case !apierrors.IsNotFound(liveErr):
 		return nil, fmt.Errorf("getting %s %s: %w", ref.Kind, key, liveErr)
 	}
+	set, usedErr := o.usedBy(ctx, md, ref)
+	switch {
+	case usedErr != nil:
+		return nil, usedErr
+	case set != "":
+		return nil, fmt.Errorf("%w: MachineSet %s has Machines of it. "+
+			"Fix: create it again with the same content", err, set)
+	}
 	return nil, nil
+}
+
+// usedBy returns the name of a MachineSet of a MachineDeployment that refers to a template, is not
+// being deleted, and has Machines; empty for none.
+func (o *Objects) usedBy(
+	ctx context.Context, md *clusterv1.MachineDeployment,
+	template clusterv1.ContractVersionedObjectReference,
+) (string, error) {
+	sets, machines := &clusterv1.MachineSetList{}, &clusterv1.MachineList{}
+	for _, list := range []client.ObjectList{sets, machines} {
+		err := o.apiReader.List(ctx, list, client.InNamespace(md.Namespace),
+			client.MatchingLabels{clusterv1.MachineDeploymentNameLabel: md.Name})
+		if err != nil {
+			return "", fmt.Errorf("listing what uses %s %s: %w", template.Kind, template.Name, err)
+		}
+	}
+	for i := range sets.Items {
+		set := &sets.Items[i]
+		machine := &set.Spec.Template.Spec
+		if !set.DeletionTimestamp.IsZero() ||
+			machine.InfrastructureRef != template && machine.Bootstrap.ConfigRef != template {
+			continue
+		}
+		for j := range machines.Items {
+			if metav1.IsControlledBy(&machines.Items[j], set) {
+				return set.Name, nil
+			}
+		}
+	}
+	return "", nil
 }
 
 // healthCheck reads the MachineHealthCheck of a control plane or MachineDeployment, which has the same name; nil if there is none.

@@ -40,8 +40,9 @@
 // is strict: the MachineSet has no other difference, Machines are in it or can go back to it, and the
 // templates are exactly what a rotation would write, by dry runs. Upstream's controllers delete
 // templates with the last MachineSet that refers to them, and may read an older MachineDeployment. A
-// MachineDeployment whose template is gone therefore gets a new one. Nothing is recorded in between:
-// each state is one that the next reconcile continues from.
+// MachineDeployment whose template is gone therefore gets a new one, unless a MachineSet still has
+// Machines of it: then somebody has deleted the template, and a new one would be a rollout. Nothing
+// is recorded in between: each state is one that the next reconcile continues from.
 //
 // # The controller
 //

@@ -420,6 +420,41 @@ func TestReadCurrentOfAnOldCache(t *testing.T) {
 	}
 }
 
+// TestReadCurrentWithoutATemplateInUse deletes a template of Machines. That is an error with a fix,
+// until the MachineSet of the Machines is being deleted.
+func TestReadCurrentWithoutATemplateInUse(t *testing.T) {
+	for _, kind := range []string{"DevMachineTemplate", "KubeadmConfigTemplate"} {
+		t.Run(kind, func(t *testing.T) {
+			w := steady(t, fixture("full"))
+			blueprint, current := w.read()
+			a := current.MachineDeployments["a"]
+			set := w.putSet("using", a.Object, 1)
+			owner := metav1.NewControllerRef(set, clusterv1.GroupVersion.WithKind("MachineSet"))
+			machine := metav1.ObjectMeta{
+				Namespace: set.Namespace, Name: "machine", Labels: set.Labels,
+				OwnerReferences: []metav1.OwnerReference{*owner},
+			}
+			if err := w.Inner.Create(t.Context(), &clusterv1.Machine{ObjectMeta: machine}); err != nil {
+				t.Fatal(err)
+			}
+			template := a.InfrastructureMachineTemplate
+			if kind == "KubeadmConfigTemplate" {
+				template = a.BootstrapTemplate
+			}
+			w.delete(template)
+			_, err := w.objects.ReadCurrent(t.Context(), current.Cluster, blueprint)
+			if !apierrors.IsNotFound(err) ||
+				!strings.Contains(err.Error(), "MachineSet using has Machines of it. Fix: ") {
+				t.Errorf("error %v, want NotFound with the MachineSet and a fix", err)
+			}
+			w.update(set, func() { set.Finalizers = []string{"somebody.example/finalizer"} })
+			w.delete(set)
+			w.apply()
+			w.checkImage("z1")
+		})
+	}
+}
+
 // TestApplyChangesAgainAfterAReturn makes the same change twice, with a return in between. The
 // template of the first change may go with its MachineSet, so the second change writes another one.
 func TestApplyChangesAgainAfterAReturn(t *testing.T) {

@@ -38,7 +38,7 @@ const (
 )
 
 // testTopology sets variables of a topology and sets them back in the middle of the rollout: when some
-// machines have moved, and when all have. Then it deletes the templates in use.
+// machines have moved, and when all have.
 func (p *plane) testTopology(ctx context.Context, t *testing.T) {
 	t.Helper()
 	m := p.createManaged(ctx, t)
@@ -58,7 +58,6 @@ func (p *plane) testTopology(ctx context.Context, t *testing.T) {
 		return ""
 	})
 	m.turnAround(ctx, t, first, managedReplicas)
-	m.deleteTemplates(ctx, t)
 	rig.CheckCensus(t, machines, m.census())
 }
 
@@ -104,51 +103,6 @@ func (m *managed) turnAround(
 	if n := begun(); n != 2 {
 		t.Errorf("%d updates have begun, want 2 of the same machine", n)
 	}
-}
-
-// deleteTemplates deletes the templates that the MachineDeployment refers to. Others take their place,
-// and the Cluster is reconciled.
-func (m *managed) deleteTemplates(ctx context.Context, t *testing.T) {
-	t.Helper()
-	before := m.group(ctx, t).Spec.Template.Spec
-	templates := func(machine clusterv1.MachineSpec) []*unstructured.Unstructured {
-		infrastructure, bootstrap := &unstructured.Unstructured{}, &unstructured.Unstructured{}
-		infrastructure.SetGroupVersionKind(
-			machine.InfrastructureRef.GroupKind().WithVersion(clusterv1.GroupVersion.Version))
-		infrastructure.SetName(machine.InfrastructureRef.Name)
-		bootstrap.SetGroupVersionKind(
-			machine.Bootstrap.ConfigRef.GroupKind().WithVersion(clusterv1.GroupVersion.Version))
-		bootstrap.SetName(machine.Bootstrap.ConfigRef.Name)
-		return []*unstructured.Unstructured{infrastructure, bootstrap}
-	}
-	deleted := templates(before)
-	for _, template := range deleted {
-		template.SetNamespace(m.key.Namespace)
-		if err := m.Client.Delete(ctx, template); err != nil {
-			t.Fatal(err)
-		}
-	}
-	// Nothing watches templates.
-	m.Annotate(ctx, t, m.key, map[string]any{"example.com/any": "1"})
-	m.await(ctx, t, "templates in the place of those that were deleted", func() string {
-		for i, template := range templates(m.group(ctx, t).Spec.Template.Spec) {
-			if template.GetName() == deleted[i].GetName() {
-				return "the MachineDeployment refers to a deleted template"
-			}
-			if !m.Cached(ctx, t, m.key.Namespace, template.GetName(), template) {
-				return fmt.Sprintf("there is no %s %s", template.GetKind(), template.GetName())
-			}
-		}
-		cluster := &clusterv1.Cluster{}
-		if !m.Cached(ctx, t, m.key.Namespace, m.key.Name, cluster) {
-			return "there is no Cluster"
-		}
-		reconciled := clusterv1.ClusterTopologyReconciledCondition
-		if status := rig.ConditionOf(cluster.Status.Conditions, reconciled); status != "True" {
-			return fmt.Sprintf("the condition %s is %q", reconciled, status)
-		}
-		return m.notAtRest(ctx, t, m.sets(ctx, t), managedReplicas)
-	})
 }
 
 // createManaged creates the Cluster in a namespace of its own.
