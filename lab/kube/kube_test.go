@@ -28,7 +28,11 @@ func TestBuild(t *testing.T) { //nolint:tparallel // The minors share most of wh
 	if os.Getenv("WINDLASS_E2E") != "1" {
 		t.Skip("set WINDLASS_E2E=1 to compile Kubernetes")
 	}
-	for _, minor := range []version.Minor{{Major: 1, Minor: 36}, {Major: 1, Minor: 35}} {
+	minors := []version.Minor{{Major: 1, Minor: 36}, {Major: 1, Minor: 35}}
+	if os.Getenv("WINDLASS_LONG") == "1" {
+		minors = append(minors, version.Minor{Major: 1, Minor: 34})
+	}
+	for _, minor := range minors {
 		t.Run(minor.String(), func(t *testing.T) { testBuild(t, minor) })
 	}
 }

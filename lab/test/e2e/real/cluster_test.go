@@ -48,14 +48,14 @@ func TestClusters(t *testing.T) {
 	})
 }
 
-// upgrade is a plane for upgrades from one release to the next. The extension runs on it, with the
-// updater of kind Kubeadm.
+// upgrade is a plane for upgrades from one release to another. The extension runs on it.
 type upgrade struct {
 	*plane
 	ctx      context.Context // it ends with the test's time
 	from, to kube.Release
 }
 
+// startUpgrade starts a plane for upgrades to the next minor, with the updater of kind Kubeadm.
 func startUpgrade(t *testing.T) *upgrade {
 	t.Helper()
 	u := &upgrade{
@@ -67,14 +67,20 @@ func startUpgrade(t *testing.T) *upgrade {
 	if err != nil {
 		t.Fatal(err)
 	}
-	u.ctx, u.plane = start(t, nil, arguments...)
-	if err := setup.Register(u.ctx, u.Plane, u.Windlass); err != nil {
-		t.Fatal(err)
-	}
+	u.startPlane(t, arguments)
 	if err := setup.AddHostUpdater(u.ctx, u.Plane, mirror); err != nil {
 		t.Fatal(err)
 	}
 	return u
+}
+
+// startPlane starts the plane with the arguments of prepare, and the extension on it.
+func (u *upgrade) startPlane(t *testing.T, arguments []string) {
+	t.Helper()
+	u.ctx, u.plane = start(t, nil, arguments...)
+	if err := setup.Register(u.ctx, u.Plane, u.Windlass); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func build(t *testing.T, minor version.Minor) kube.Release {
@@ -127,6 +133,8 @@ type shape struct {
 	Kept int
 	// NoSurge has KubeadmControlPlane add no machine to those that there are.
 	NoSurge bool
+	// PlanExtension is the hook that makes upgrade plans for the ClusterClass; empty if it has none.
+	PlanExtension string
 }
 
 // workers is the number of machines beside the control plane's.
