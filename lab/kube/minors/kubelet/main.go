@@ -6,7 +6,7 @@
 // With WINDLASS_KUBELET_PODS=real in its environment the kubelet runs pods: it uses the container runtime at its endpoint, mounts
 // volumes, starts static pods, and serves at the host's addresses. Cgroups, cAdvisor and the OOM killer's priorities stay stand-ins.
 //
-// Every minor is built from this source: go.mod is that of the newest one, and v1.35.mod that of v1.35.
+// Every minor is built from this source: go.mod is that of the newest one, and vX.mod that of vX.
 package main
 
 import (
