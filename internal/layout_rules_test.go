@@ -216,7 +216,7 @@ var rules = []rule{
 	{pkg: "internal/text", kind: pure, imports: ``},
 	{pkg: "internal/topology", kind: effects, imports: `
 		api/v1alpha1 internal/capi internal/chain internal/contract internal/keyed
-		internal/pool/objects internal/snapshot internal/text pkg/plan pkg/version
+		internal/pool internal/pool/objects internal/snapshot internal/text pkg/plan pkg/version
 	`},
 	{pkg: "internal/transport", kind: effects, imports: `internal/port`},
 	{pkg: "internal/transport/pod", kind: effects, imports: `

@@ -2,6 +2,7 @@ package rig
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -9,9 +10,13 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
@@ -90,15 +95,26 @@ func (u *Updater) Trust(ctx context.Context, t *testing.T, ca []byte) (before []
 	return before
 }
 
-// Patch applies a JSON merge patch. It carries no resource version: controllers write at the same time.
+// Patch applies a JSON merge patch. It carries no resource version: controllers write at the same
+// time. While a webhook does not answer, because its manager was killed, it tries again.
 func Patch(ctx context.Context, t *testing.T, c client.Client, object client.Object, change any) {
 	t.Helper()
 	data, err := json.Marshal(change)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Patch(ctx, object, client.RawPatch(types.MergePatchType, data)); err != nil {
-		t.Fatalf("patching %T %s: %v", object, object.GetName(), err)
+	const every, atMost = 200 * time.Millisecond, 30 * time.Second
+	var last error
+	err = wait.PollUntilContextTimeout(ctx, every, atMost, true,
+		func(ctx context.Context) (bool, error) {
+			last = c.Patch(ctx, object, client.RawPatch(types.MergePatchType, data))
+			if apierrors.IsInternalError(last) && strings.Contains(last.Error(), "failed to call webhook") {
+				return false, nil
+			}
+			return true, last
+		})
+	if err != nil {
+		t.Fatalf("patching %T %s: %v", object, object.GetName(), cmp.Or(last, err))
 	}
 }
 
