@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os/exec"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/windlass-dev/windlass/pkg/version"
@@ -29,13 +30,18 @@ type Release struct {
 
 // EtcdVersion is the version of etcd that Kubeadm installs, as its members report it.
 func (r Release) EtcdVersion() string {
-	for _, image := range r.Images {
-		if image.Name() == "etcd" {
-			v, _, _ := strings.Cut(image.Tag, "-")
-			return v
-		}
+	image, _ := r.Image("etcd")
+	v, _, _ := strings.Cut(image.Tag, "-")
+	return v
+}
+
+// Image returns the image with a name; false if Kubeadm lists none.
+func (r Release) Image(name string) (Image, bool) {
+	at := slices.IndexFunc(r.Images, func(i Image) bool { return i.Name() == name })
+	if at < 0 {
+		return Image{}, false
 	}
-	return ""
+	return r.Images[at], true
 }
 
 // BuildRelease builds what [Build] builds, and the rest of a cluster's programs, in the same way.
@@ -129,13 +135,16 @@ type Image struct{ Repository, Tag string }
 // Name is the last part of the repository.
 func (i Image) Name() string { return path.Base(i.Repository) }
 
+// Reference is what a container names the image by.
+func (i Image) Reference() string { return i.Repository + ":" + i.Tag }
+
 // version is that of the program in the image: the tag without the number of the image's build.
 func (i Image) version() (version.Version, error) {
 	tag, _, _ := strings.Cut(i.Tag, "-")
 	v, err := version.Parse("v" + strings.TrimPrefix(tag, "v"))
 	if err != nil {
 		return version.Version{},
-			fmt.Errorf("reading the tag of image %s:%s: %w", i.Repository, i.Tag, err)
+			fmt.Errorf("reading the tag of image %s: %w", i.Reference(), err)
 	}
 	return v, nil
 }

@@ -31,13 +31,13 @@ func (c *cluster) createWeb(ctx context.Context, t *testing.T, release kube.Rele
 	t.Helper()
 	at := metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "web"}
 	labels := map[string]string{"app": "web"}
-	container := corev1.Container{
-		Name: "web", Command: []string{"sh", "-c", "trap 'exit 0' TERM; sleep infinity & wait"},
+	image, ok := release.Image("pause")
+	if !ok {
+		t.Fatalf("%s has no image pause", release.Version)
 	}
-	for _, image := range release.Images {
-		if image.Name() == "pause" {
-			container.Image = image.Repository + ":" + image.Tag
-		}
+	container := corev1.Container{
+		Name: "web", Image: image.Reference(),
+		Command: []string{"sh", "-c", "trap 'exit 0' TERM; sleep infinity & wait"},
 	}
 	w := &web{cluster: c, budget: &policyv1.PodDisruptionBudget{
 		ObjectMeta: at,

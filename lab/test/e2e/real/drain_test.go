@@ -49,10 +49,14 @@ type webPod struct {
 func (c *realCluster) startWeb(ctx context.Context, t *testing.T, release kube.Release) *web {
 	t.Helper()
 	w := &web{realCluster: c, workload: c.connect(ctx, t), watch: c.watchPods(ctx, t, "web")}
+	image, ok := release.Image("pause")
+	if !ok {
+		t.Fatalf("%s has no image pause", release.Version)
+	}
 	objects := decode(t, webManifest, struct {
 		Image    string
 		Replicas int
-	}{image(t, release, "pause"), c.Workers + c.Kept})
+	}{image.Reference(), c.Workers + c.Kept})
 	err := setup.ApplyAll(ctx, w.workload, metav1.NamespaceDefault, objects)
 	if err != nil {
 		t.Fatal(err)
@@ -83,18 +87,6 @@ func (c *realCluster) startWeb(ctx context.Context, t *testing.T, release kube.R
 		}
 	}
 	return w
-}
-
-// image is the reference of an image of a release.
-func image(t *testing.T, release kube.Release, name string) string {
-	t.Helper()
-	for _, image := range release.Images {
-		if image.Name() == name {
-			return image.Repository + ":" + image.Tag
-		}
-	}
-	t.Fatalf("%s has no image %s", release.Version, name)
-	return ""
 }
 
 // testDrains sees two drains while the machines of the MachineDeployments are upgraded: Cluster
