@@ -9,7 +9,6 @@ import (
 	"go/parser"
 	"go/token"
 	"maps"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -24,6 +23,8 @@ import (
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 )
 
+// TestMachineSettles: the addition of a Machine waits for the condition Paused that its MachineSet
+// writes, and comes by itself where the MachineSet does not.
 func TestMachineSettles(t *testing.T) {
 	t.Parallel()
 	isOwned := new(true)
@@ -84,6 +85,8 @@ func TestMachineSettles(t *testing.T) {
 	}
 }
 
+// TestMachineWatchesMove has the steps of a move enqueue a Machine later, and what begins and ends
+// its update at once.
 func TestMachineWatchesMove(t *testing.T) {
 	t.Parallel()
 	marked := map[string]string{clusterv1.UpdateInProgressAnnotation: ""}
@@ -145,6 +148,8 @@ func TestMachineWatchesMove(t *testing.T) {
 	}
 }
 
+// TestExternalConditions: of the conditions of an infrastructure machine or a bootstrap config, only
+// the status of Ready is urgent, in each contract of Cluster API.
 func TestExternalConditions(t *testing.T) {
 	t.Parallel()
 	object := func(path, kind, status, message string) *unstructured.Unstructured {
@@ -184,6 +189,7 @@ func TestExternalConditions(t *testing.T) {
 	}
 }
 
+// TestOwnStatusWaits: what the Machine controller wrote itself waits longest.
 func TestOwnStatusWaits(t *testing.T) {
 	t.Parallel()
 	with := func(kind string, status metav1.ConditionStatus) *clusterv1.Machine {
@@ -205,13 +211,13 @@ func TestOwnStatusWaits(t *testing.T) {
 	}
 }
 
+// TestMachineControllerReads pins the functions of Cluster API's Machine controller that name a
+// MachineSet, a MachineDeployment, a bootstrap config or an infrastructure machine. When it fails
+// after an update of Cluster API, see what they read now, correct groupUrgency and
+// isExternalUrgent, and write the new digests here.
 func TestMachineControllerReads(t *testing.T) {
 	t.Parallel()
-	dir, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/cluster-api").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	files, err := filepath.Glob(filepath.Join(strings.TrimSpace(string(dir)), "core", "reconcilers", "machine", "*.go"))
+	files, err := filepath.Glob(filepath.Join(clusterAPI(t), "core", "reconcilers", "machine", "*.go"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -260,6 +266,7 @@ func TestMachineControllerReads(t *testing.T) {
 	}
 }
 
+// readers returns name and digest of each function of a file that names an object of others.
 func readers(t *testing.T, file string) []string {
 	t.Helper()
 	fset := token.NewFileSet()
@@ -296,6 +303,7 @@ func names(function *ast.FuncDecl) bool {
 	return found
 }
 
+// TestEventsWait: an update that may wait comes later, and no other one of the same object until then.
 func TestEventsWait(t *testing.T) {
 	t.Parallel()
 	var passed []string

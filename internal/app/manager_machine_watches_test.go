@@ -239,8 +239,6 @@ func TestMachineWatches(t *testing.T) {
 	}
 }
 
-// TestMachineSettles: the addition of a Machine waits for the condition Paused that its MachineSet
-// writes, and comes by itself where the MachineSet does not.
 // TestMachineWatchesPass has each change of a group that Cluster API's Machine controller reads enqueue all Machines.
 func TestMachineWatchesPass(t *testing.T) {
 	t.Parallel()
@@ -294,15 +292,3 @@ func TestMachineWatchesPass(t *testing.T) {
 		t.Errorf("rollout.after: %d Machines, or at once", n)
 	}
 }
-
-// TestMachineWatchesMove has the steps of a move enqueue a Machine later, and what begins and ends
-// its update at once.
-// TestExternalConditions: of the conditions of an infrastructure machine or a bootstrap config, only
-// the status of Ready is urgent, in each contract of Cluster API.
-// TestOwnStatusWaits: what the Machine controller wrote itself waits longest.
-// TestMachineControllerReads pins the functions of Cluster API's Machine controller that name a
-// MachineSet, a MachineDeployment, a bootstrap config or an infrastructure machine. When it fails
-// after an update of Cluster API, see what they read now, correct groupUrgency and
-// isExternalUrgent, and write the new digests here.
-// readers returns name and digest of each function of a file that names an object of others.
-// TestEventsWait: an update that may wait comes later, and no other one of the same object until then.

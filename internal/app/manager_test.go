@@ -20,14 +20,21 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestMigratedKinds holds the kinds whose stored objects are migrated against the rights that Cluster API's manifests give for it.
-func TestMigratedKinds(t *testing.T) {
-	t.Parallel()
-	dir, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/cluster-api").Output()
+// clusterAPI returns the folder of Cluster API's sources.
+func clusterAPI(t *testing.T) string {
+	t.Helper()
+	list := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/cluster-api")
+	dir, err := list.Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	manifest, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(dir)), "core", "config", "rbac", "role.yaml"))
+	return strings.TrimSpace(string(dir))
+}
+
+// TestMigratedKinds holds the kinds whose stored objects are migrated against the rights that Cluster API's manifests give for it.
+func TestMigratedKinds(t *testing.T) {
+	t.Parallel()
+	manifest, err := os.ReadFile(filepath.Join(clusterAPI(t), "core", "config", "rbac", "role.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
