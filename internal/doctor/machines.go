@@ -3,7 +3,6 @@ package doctor
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -176,7 +175,7 @@ func checkStandingStill(report status.Report, fix string, into *findings) {
 		if b.Kind != "Machine" && (b.Reason != v1alpha1.UpdateFailedReason || !failed[b.Group]) {
 			fix, message := blockedFix(b.Reason), b.Message
 			if fix != followMessage {
-				message, _, _ = strings.Cut(message, ". Fix: ")
+				message, _ = cutFix(message)
 			}
 			into.add(Error, b.Kind+" "+b.Name, fix, "its update is blocked (%s): %s", b.Reason, message)
 		}

@@ -1,11 +1,7 @@
 package doctor
 
 import (
-	"cmp"
-
-	corev1 "k8s.io/api/core/v1"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-
+	"github.com/windlass-dev/windlass/internal/pool"
 	"github.com/windlass-dev/windlass/internal/text"
 )
 
@@ -22,7 +18,7 @@ func checkOrder(g group, into *findings) {
 	for _, key := range order.Labels {
 		var without []string
 		for _, m := range g.machines {
-			if orderValue(m, key) == "" {
+			if pool.OrderValue(key, m.Labels, m.Spec.FailureDomain) == "" {
 				without = append(without, m.Name)
 			}
 		}
@@ -40,12 +36,4 @@ func checkOrder(g group, into *findings) {
 				text.JoinSome(without, maxNamedMachines, ", "))
 		}
 	}
-}
-
-// orderValue returns the value by which a rollout orders a Machine.
-func orderValue(m *clusterv1.Machine, key string) string {
-	if key == corev1.LabelTopologyZone {
-		return cmp.Or(m.Labels[key], m.Spec.FailureDomain)
-	}
-	return m.Labels[key]
 }

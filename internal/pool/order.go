@@ -36,16 +36,21 @@ type Place struct {
 	values string
 }
 
+// OrderValue returns the value of a key of [Order] for a Machine with these labels in this failure
+// domain; empty if it has none.
+func OrderValue(key string, set map[string]string, failureDomain string) string {
+	if key == corev1.LabelTopologyZone {
+		return cmp.Or(set[key], failureDomain)
+	}
+	return set[key]
+}
+
 // Place returns the place of a Machine with these labels in this failure domain.
 func (o *Order) Place(set map[string]string, failureDomain string) Place {
 	p := Place{last: o.Last != nil && o.Last.Matches(labels.Set(set))}
 	values := make([]string, 0, len(o.Labels))
 	for _, key := range o.Labels {
-		value := set[key]
-		if value == "" && key == corev1.LabelTopologyZone {
-			value = failureDomain
-		}
-		values = append(values, key+"="+value)
+		values = append(values, key+"="+OrderValue(key, set, failureDomain))
 	}
 	p.values = strings.Join(values, ",")
 	return p
