@@ -12,15 +12,18 @@ import (
 	"github.com/windlass-dev/windlass/internal/capi"
 )
 
+var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// lease returns a manager's lease that was renewed so long ago.
+func lease(identity string, age time.Duration) *coordinationv1.Lease {
+	l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: capi.ManagerLease}}
+	l.Spec.HolderIdentity, l.Spec.LeaseDurationSeconds = &identity, new(int32(15))
+	l.Spec.RenewTime = new(metav1.NewMicroTime(now.Add(-age)))
+	return l
+}
+
 func TestEngine(t *testing.T) {
 	t.Parallel()
-	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	lease := func(identity string, age time.Duration) *coordinationv1.Lease {
-		l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: capi.ManagerLease}}
-		l.Spec.HolderIdentity, l.Spec.LeaseDurationSeconds = &identity, new(int32(15))
-		l.Spec.RenewTime = new(metav1.NewMicroTime(now.Add(-age)))
-		return l
-	}
 	ours := func(namespace, filter string) *coordinationv1.Lease {
 		return lease(capi.HolderPrefix(namespace, filter)+"capi-controller-manager-5d_8e1b", time.Second)
 	}
@@ -104,13 +107,6 @@ func TestEngine(t *testing.T) {
 
 func TestSilentSince(t *testing.T) {
 	t.Parallel()
-	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	lease := func(identity string, age time.Duration) *coordinationv1.Lease {
-		l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: capi.ManagerLease}}
-		l.Spec.HolderIdentity, l.Spec.LeaseDurationSeconds = &identity, new(int32(15))
-		l.Spec.RenewTime = new(metav1.NewMicroTime(now.Add(-age)))
-		return l
-	}
 	ours, other := capi.HolderPrefix("", "")+"a_b", capi.HolderPrefix("other", "")+"a_b"
 	const stock, manager = "capi-controller-manager-7c_91aa", v1alpha1.EngineManager
 	another := lease(ours, time.Hour)

@@ -79,16 +79,21 @@ func (m Cluster) ReadUpgradeContext(ctx context.Context, f *status.Facts) error 
 
 // readRollouts reads the engine, whether it is silent, and MachineSets where they count.
 func (m Cluster) readRollouts(ctx context.Context, f *status.Facts) error {
-	engine, known, err := m.FindEngine(ctx, f.Cluster)
+	facts, err := m.engineFacts(ctx, f.Cluster)
 	if err != nil {
 		return err
 	}
-	f.Rollouts.Engine, f.Rollouts.SilentSince = engine, time.Time{}
+	engine, known := facts.Engine()
 	if engine == v1alpha1.EngineManager || !known {
-		facts := capi.EngineFacts{Cluster: f.Cluster, Now: time.Now()}
 		if facts.Leases, err = m.managerLeases(ctx); err != nil {
 			return err
 		}
+	}
+	if !known {
+		engine, known = facts.Engine()
+	}
+	f.Rollouts.Engine, f.Rollouts.SilentSince = engine, time.Time{}
+	if engine == v1alpha1.EngineManager || !known {
 		f.Rollouts.SilentSince = facts.SilentSince(engine)
 	}
 	if f.Upgrade == nil && f.Rollouts.Engine != v1alpha1.EngineManager {
@@ -112,15 +117,9 @@ func (m Cluster) Engine(ctx context.Context, cluster *clusterv1.Cluster) (string
 func (m Cluster) FindEngine(
 	ctx context.Context, cluster *clusterv1.Cluster,
 ) (engine string, known bool, err error) {
-	facts := capi.EngineFacts{Cluster: cluster, Now: time.Now()}
-	if ref := cluster.Spec.InfrastructureRef; ref.IsDefined() && cluster.Spec.Topology.IsDefined() {
-		object, err := m.Referenced(ctx, cluster.Namespace, ref)
-		if IgnoreForbidden(IgnoreMissing(err)) != nil {
-			return "", false, err
-		}
-		if err == nil {
-			facts.Infrastructure = object
-		}
+	facts, err := m.engineFacts(ctx, cluster)
+	if err != nil {
+		return "", false, err
 	}
 	if engine, known = facts.Engine(); known {
 		return engine, known, nil
@@ -130,6 +129,22 @@ func (m Cluster) FindEngine(
 	}
 	engine, known = facts.Engine()
 	return engine, known, nil
+}
+
+// engineFacts reads what tells the engine of a Cluster, but for the leases, which not all need.
+func (m Cluster) engineFacts(
+	ctx context.Context, cluster *clusterv1.Cluster,
+) (capi.EngineFacts, error) {
+	facts := capi.EngineFacts{Cluster: cluster, Now: time.Now()}
+	ref := cluster.Spec.InfrastructureRef
+	if !ref.IsDefined() || !cluster.Spec.Topology.IsDefined() {
+		return facts, nil
+	}
+	object, err := m.Referenced(ctx, cluster.Namespace, ref)
+	if err == nil {
+		facts.Infrastructure = object
+	}
+	return facts, IgnoreForbidden(IgnoreMissing(err))
 }
 
 // managerLeases reads the leases of core managers; none if nobody may read them.
