@@ -28,10 +28,11 @@
 //
 // # Crashes
 //
-// Every effect can be repeated. A rotated template's name is computed from the template that it replaces, from its content, and from the
-// MachineDeployment's revision, so a process that died after creating it finds it again. Templates of a step that the API server rejected are deleted, if the step has
-// created them itself; when the outcome of the step, or of an earlier attempt of it, is not known (a timeout), they stay, because the object may
-// refer to them already.
+// Every effect can be repeated. A rotated template's name is computed from the template that it
+// replaces, from its content, and from the MachineDeployment's revision, so a process that died
+// after creating it finds it again. Templates of a step that the API server rejected are deleted, if
+// the step has created them itself; when the outcome of the step, or of an earlier attempt of it, is
+// not known (a timeout), they stay, because the object may refer to them already.
 //
 // # Templates that exist
 //

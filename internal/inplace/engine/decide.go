@@ -112,7 +112,7 @@ func (e *Engine) decide(ctx context.Context, q question, o owner) (cover.Answer,
 		return cover.Answer{Message: noPolicy(o)}, nil
 	}
 	if len(q.unasked) > 0 {
-		return e.answerUncovered(q, o, policy, fmt.Sprintf("the %s and its template do not ask for %s. "+
+		return e.answerUncovered(q, o, policy, true, fmt.Sprintf("the %s and its template do not ask for %s. "+
 			"Fix: set the field there, or remove what adds it to the desired Machine", o.group, cover.Describe(q.unasked)))
 	}
 	updaters, err := e.selectUpdaters(ctx, q.subject.GetNamespace(), q.labels)
@@ -121,7 +121,7 @@ func (e *Engine) decide(ctx context.Context, q question, o owner) (cover.Answer,
 	}
 	if q.handOver {
 		if updaters = takers(updaters); len(updaters) == 0 {
-			return e.answerUncovered(q, o, policy, noTaker)
+			return e.answerUncovered(q, o, policy, true, noTaker)
 		}
 	}
 	coverage, err := e.askAll(ctx, q, policy, updaters)
@@ -152,10 +152,8 @@ func noPolicy(o owner) string {
 func (e *Engine) conclude(ctx context.Context, q question, o owner, policy updatepolicy.Selected, updaters []v1alpha1.Updater, coverage *cover.Coverage) (cover.Answer, error) {
 	result := coverage.Result()
 	if len(result.Uncovered) > 0 {
-		answer, err := e.answerUncovered(q, o, policy, "no updater covers "+result.DescribeUncovered(cover.PartMachine))
-		if r, ok := errors.AsType[*RefusedError](err); ok {
-			r.NotCovered = allAnswered(result)
-		}
+		answer, err := e.answerUncovered(q, o, policy, allAnswered(result),
+			"no updater covers "+result.DescribeUncovered(cover.PartMachine))
 		answer.Patches = coverage.Patches()
 		return answer, err
 	}
@@ -175,8 +173,11 @@ func (e *Engine) conclude(ctx context.Context, q question, o owner, policy updat
 const notCoveredFix = "Fix: register an updater that covers it, add it to ignorePaths of the " +
 	"UpdatePolicy, set its fallback to RollingUpdate, or revert the change"
 
-// answerUncovered answers that something is not covered, as the policy's fallback says.
-func (e *Engine) answerUncovered(q question, o owner, policy updatepolicy.Selected, message string) (cover.Answer, error) {
+// answerUncovered answers that something is not covered, as the policy's fallback says. certain says
+// that it stays so until a person acts.
+func (e *Engine) answerUncovered(
+	q question, o owner, policy updatepolicy.Selected, certain bool, message string,
+) (cover.Answer, error) {
 	if !policy.FallbackReplace {
 		if !strings.Contains(message, "Fix: ") {
 			message += ". " + notCoveredFix
@@ -184,7 +185,7 @@ func (e *Engine) answerUncovered(q question, o owner, policy updatepolicy.Select
 		r := refused(v1alpha1.NotCoveredReason, "%s of the %s cannot be updated in place, and "+
 			"UpdatePolicy %q forbids to replace machines (fallback None): %s",
 			client.ObjectKeyFromObject(q.subject), o.group, policy.Name, message)
-		r.NotCovered = true
+		r.NotCovered = certain
 		return cover.Answer{}, r
 	}
 	if !q.quiet {
