@@ -6,6 +6,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -201,6 +202,25 @@ func (c client) exited(id string) *runtime.ContainerStatus {
 		select {
 		case <-c.t.Context().Done():
 			c.t.Fatalf("the container runs: %v", status)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+// usage waits until the containers of a pod have memory.
+func (c client) usage(pod string) []*runtime.ContainerStats {
+	c.t.Helper()
+	request := &runtime.PodSandboxStatsRequest{PodSandboxId: pod}
+	for {
+		stats := must(c.t, c.PodSandboxStats, request).GetStats().GetLinux().GetContainers()
+		if !slices.ContainsFunc(stats, func(s *runtime.ContainerStats) bool {
+			return s.GetMemory().GetRssBytes().GetValue() == 0
+		}) {
+			return stats
+		}
+		select {
+		case <-c.t.Context().Done():
+			c.t.Fatalf("a container has no memory: %v", stats)
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
