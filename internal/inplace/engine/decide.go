@@ -82,6 +82,10 @@ func (e *Engine) answer(ctx context.Context, q question, unread error) (cover.An
 	if q.quiet {
 		return coverage, err
 	}
+	if err != nil && errors.Is(ctx.Err(), context.Canceled) {
+		// Whoever asked is gone. What failed because of that is no failure of an updater.
+		return cover.Answer{}, err
+	}
 	if r, ok := errors.AsType[*RefusedError](err); ok {
 		e.reportBlocked(ctx, o, q.subject, r)
 		return cover.Answer{}, err

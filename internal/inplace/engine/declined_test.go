@@ -1,9 +1,15 @@
 package engine
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/inplace/cover"
@@ -71,5 +77,31 @@ func TestDeclinedByOne(t *testing.T) {
 	coverage, err := w.canUpdateSet(machineSet("old", from), machineSet("new", to))
 	if err != nil || coverage.Message != "updated in place by second" || !strings.Contains(string(coverage.Patches.Machine.Data), to) {
 		t.Errorf("one declines: coverage %+v, error %v", coverage, err)
+	}
+}
+
+// TestNobodyWaits: an updater that does not answer because whoever asked is gone has not failed. The
+// group does not say so.
+func TestNobodyWaits(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, external(func(*v1alpha1.UpdatePolicySpec) {}), deployment(), machineSet("old", from))
+	w.updater("canceled", 0, "{}").err = context.Canceled
+	blocked := func() *metav1.Condition {
+		md := &clusterv1.MachineDeployment{}
+		key := types.NamespacedName{Namespace: namespace, Name: "md"}
+		if err := w.client.Get(t.Context(), key, md); err != nil {
+			t.Fatal(err)
+		}
+		return meta.FindStatusCondition(md.Status.Conditions, v1alpha1.UpdateBlockedCondition)
+	}
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	_, err := w.canUpdateSetFor(gone, machineSet("old", from), machineSet("new", to))
+	if c := blocked(); err == nil || c != nil {
+		t.Errorf("nobody waits: error %v, condition %+v", err, c)
+	}
+	_, err = w.canUpdateSet(machineSet("old", from), machineSet("new", to))
+	if c := blocked(); err == nil || c == nil || c.Reason != v1alpha1.UpdaterErrorReason {
+		t.Errorf("somebody waits: error %v, condition %+v", err, c)
 	}
 }
