@@ -96,7 +96,9 @@ func TestNobodyWaits(t *testing.T) {
 	}
 	gone, leave := context.WithCancel(t.Context())
 	leave()
-	_, err := w.canUpdateSetFor(gone, machineSet("old", from), machineSet("new", to))
+	w.putSets(machineSet("old", from), machineSet("new", to), infrastructure.Raw, infrastructure.Raw)
+	request := setsRequest(machineSet("old", from), machineSet("new", to))
+	_, err := w.engine.CanUpdateMachineSet(gone, request)
 	if c := blocked(); err == nil || c != nil {
 		t.Errorf("nobody waits: error %v, condition %+v", err, c)
 	}

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"context"
 	"encoding/json"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -50,19 +49,15 @@ func providerKinds() []client.Object {
 // canUpdateSet asks whether the machines of set old can be updated to set new, as Cluster API does: the live objects are what it asks about.
 func (w *world) canUpdateSet(oldSet, newSet *clusterv1.MachineSet) (cover.Answer, error) {
 	w.Helper()
-	return w.canUpdateSetFor(w.Context(), oldSet, newSet)
+	w.putSets(oldSet, newSet, infrastructure.Raw, infrastructure.Raw)
+	return w.engine.CanUpdateMachineSet(w.Context(), setsRequest(oldSet, newSet))
 }
 
-// canUpdateSetFor is canUpdateSet of somebody who waits as long as ctx.
-func (w *world) canUpdateSetFor(
-	ctx context.Context, oldSet, newSet *clusterv1.MachineSet,
-) (cover.Answer, error) {
-	w.Helper()
-	w.putSets(oldSet, newSet, infrastructure.Raw, infrastructure.Raw)
-	return w.engine.CanUpdateMachineSet(ctx, &runtimehooksv1.CanUpdateMachineSetRequest{
+func setsRequest(oldSet, newSet *clusterv1.MachineSet) *runtimehooksv1.CanUpdateMachineSetRequest {
+	return &runtimehooksv1.CanUpdateMachineSetRequest{
 		Current: runtimehooksv1.CanUpdateMachineSetRequestObjects{MachineSet: *oldSet, InfrastructureMachineTemplate: infrastructure},
 		Desired: runtimehooksv1.CanUpdateMachineSetRequestObjects{MachineSet: *newSet, InfrastructureMachineTemplate: infrastructure},
-	})
+	}
 }
 
 // putSets makes two MachineSets, and the template of their MachineDeployment, what a test asks about.
