@@ -3,9 +3,11 @@ package engine
 import (
 	"testing"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/capi"
@@ -46,5 +48,33 @@ func TestBlockedKinds(t *testing.T) {
 				t.Errorf("%d Events, want 1", len(w.events.Events))
 			}
 		})
+	}
+}
+
+// TestTwoThatAreBlocked asks about two MachineSets in turn, which are refused for different reasons.
+// Each reason is said once. When one is no longer refused, the condition has the other one's words.
+func TestTwoThatAreBlocked(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, external(nil), deployment())
+	o := owner{object: capi.MetadataOf(clusterv1.GroupVersion.WithKind("MachineDeployment"))}
+	o.object.ObjectMeta = deployment().ObjectMeta
+	first, second := machineSet("first", from), machineSet("second", from)
+	ask := func(set *clusterv1.MachineSet) {
+		w.engine.reportBlocked(t.Context(), o, set, refused(v1alpha1.NotCoveredReason, "%s", set.Name))
+	}
+	for range 3 {
+		ask(first)
+		ask(second)
+	}
+	if n := len(w.events.Events); n != 2 {
+		t.Errorf("%d Events, want 2", n)
+	}
+	w.engine.reportUnblocked(t.Context(), o, second)
+	ask(first)
+	md := &clusterv1.MachineDeployment{}
+	w.must(w.client.Get(t.Context(), client.ObjectKeyFromObject(deployment()), md))
+	c := meta.FindStatusCondition(md.Status.Conditions, v1alpha1.UpdateBlockedCondition)
+	if c == nil || c.Message != first.Name {
+		t.Errorf("condition %+v, want the words of %s", c, first.Name)
 	}
 }

@@ -54,7 +54,7 @@ type Engine struct {
 	// reported are the Updaters whose status was just written.
 	reported keyed.Memory[string, struct{}]
 	// said is what was said last about an object, so that it is logged and written once per change.
-	said *keyed.Once[types.UID]
+	said *keyed.Once[saidOf]
 	// unasked is what desired objects have that no live object asks for.
 	unasked *keyed.Once[types.UID]
 	blocked *blockedSet
@@ -76,7 +76,7 @@ func New(o Options) *Engine {
 	o.Prefix = cmp.Or(o.Prefix, v1alpha1.DefaultInPlaceUpgradePrefix)
 	return &Engine{
 		Options: o, slots: inplace.NewInFlight[types.UID](), blocked: newBlockedSet(),
-		said: keyed.NewOnce[types.UID](sayAgainAfter, 0), unasked: keyed.NewOnce[types.UID](sayAgainAfter, 0),
+		said: keyed.NewOnce[saidOf](sayAgainAfter, 0), unasked: keyed.NewOnce[types.UID](sayAgainAfter, 0),
 		locks: newControlPlaneLocks(o.Client, o.Live), fence: fence{Client: o.Client, Live: o.Live},
 		keys: NewKeys(o.Prefix), members: newMembers(),
 	}

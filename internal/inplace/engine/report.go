@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -52,6 +53,15 @@ const drainMessageFor = 30 * time.Second
 // statusEvery is how often the status of an Updater is written at most.
 const statusEvery = time.Minute
 
+// saidOf names what something was said about: a Machine, or an owner and the source that blocks it.
+// Two MachineSets that are refused for different reasons would otherwise take turns.
+type saidOf struct{ object, source types.UID }
+
+// forgetSaid forgets what was said about an object, for each source.
+func (e *Engine) forgetSaid(object types.UID) {
+	e.said.ForgetFunc(func(about saidOf) bool { return about.object == object })
+}
+
 func logFor(ctx context.Context) logr.Logger { return ctrl.LoggerFrom(ctx) }
 
 // reportBlocked shows on the owner why its machines are neither updated nor replaced.
@@ -59,7 +69,8 @@ func (e *Engine) reportBlocked(ctx context.Context, o owner, subject client.Obje
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reportTimeout)
 	defer cancel()
 	message := cut(r.Message)
-	if !e.said.Changed(o.object.UID, r.Reason+message, e.Now()) {
+	about := saidOf{object: o.object.UID, source: subject.GetUID()}
+	if !e.said.Changed(about, r.Reason+message, e.Now()) {
 		return
 	}
 	logFor(ctx).Info("Neither updating nor replacing machines", "group", o.group.String(), "reason", r.Reason, "message", message)
@@ -70,7 +81,7 @@ func (e *Engine) reportBlocked(ctx context.Context, o owner, subject client.Obje
 	e.blocked.add(o.blockedObject(), subject.GetName())
 	if err := e.ApplyConditions(ctx, o.object, FieldOwner, e.blockedCondition(r.Reason, message)); err != nil {
 		logFor(ctx).Error(err, "Writing the condition of a blocked group", "group", o.group.String())
-		e.said.Forget(o.object.UID)
+		e.said.Forget(about)
 	}
 }
 
@@ -83,10 +94,14 @@ func hasKeyedConditions(kind schema.GroupVersionKind) bool {
 
 // reportUnblocked removes the condition, where one is known of, unless the machines of another MachineSet still block.
 func (e *Engine) reportUnblocked(ctx context.Context, o owner, subject client.Object) {
-	if !e.blocked.lift(o.blockedObject(), subject.GetName()) {
+	known, lifted := e.blocked.lift(o.blockedObject(), subject.GetName())
+	if known || lifted {
+		// What another source says becomes the condition's words when that one is asked about again.
+		e.forgetSaid(o.object.UID)
+	}
+	if !lifted {
 		return
 	}
-	e.said.Forget(o.object.UID)
 	if err := e.ApplyConditions(ctx, o.object, FieldOwner); err != nil {
 		e.blocked.add(o.blockedObject(), subject.GetName())
 		logFor(ctx).Error(err, "Removing the condition of a group that is no longer blocked", "group", o.group.String())

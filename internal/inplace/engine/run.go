@@ -280,7 +280,7 @@ func (r *run) reportRefused(ctx context.Context, a inplace.Refuse) {
 func (r *run) showBlocked(ctx context.Context, reason, message string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reportTimeout)
 	defer cancel()
-	if !r.said.Changed(r.Object.UID, reason+message, r.Now()) || r.conditionIs(reason, message) {
+	if !r.said.Changed(saidOf{object: r.Object.UID}, reason+message, r.Now()) || r.conditionIs(reason, message) {
 		return
 	}
 	if r.facts.Progress == nil {
@@ -289,7 +289,7 @@ func (r *run) showBlocked(ctx context.Context, reason, message string) {
 	logFor(ctx).Info("The update of a machine is blocked", "machine", r.name(), "reason", reason, "message", message)
 	if err := r.ApplyConditions(ctx, r.Object, FieldOwner, r.blockedCondition(reason, message)); err != nil {
 		logFor(ctx).Error(err, "Writing the condition of a Machine", "machine", r.name())
-		r.said.Forget(r.Object.UID)
+		r.said.Forget(saidOf{object: r.Object.UID})
 	}
 }
 
@@ -304,7 +304,7 @@ func (r *run) conditionIs(reason, message string) bool {
 
 // clearCondition removes the condition where the Machine has it.
 func (r *run) clearCondition(ctx context.Context) {
-	r.said.Forget(r.Object.UID)
+	r.said.Forget(saidOf{object: r.Object.UID})
 	if !r.isBlocked() {
 		return
 	}

@@ -59,20 +59,22 @@ func (s *blockedSet) has(o blockedObject, source string) bool {
 	return ok
 }
 
-// lift takes a source away, and reports whether the object is blocked by none any longer.
-func (s *blockedSet) lift(o blockedObject, source string) bool {
+// lift takes a source away. It reports whether it was one, and whether the object is blocked by none
+// any longer.
+func (s *blockedSet) lift(o blockedObject, source string) (known, lifted bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	sources, ok := s.objects[o]
-	if !ok {
-		return false
+	sources, blocked := s.objects[o]
+	if !blocked {
+		return false, false
 	}
+	_, known = sources[source]
 	delete(sources, source)
 	if len(sources) > 0 {
-		return false
+		return known, false
 	}
 	delete(s.objects, o)
-	return true
+	return known, true
 }
 
 func (s *blockedSet) remove(o blockedObject) {
@@ -166,7 +168,7 @@ func (e *Engine) unblock(ctx context.Context, o blockedObject) error {
 		}
 		logFor(ctx).Info("Machines are up to date, nothing blocks them any longer", "kind", o.kind.Kind, "object", o.key.String())
 	}
-	e.said.Forget(object.GetUID())
+	e.forgetSaid(object.GetUID())
 	e.blocked.remove(o)
 	return nil
 }
