@@ -26,17 +26,23 @@ func filesSteps(g Goal) ([]Step, *Failure) {
 
 // writeStep writes files. Each file is below one of the prefixes.
 func writeStep(g Goal, name Name, summary string, files []File, prefixes, protected []string) Step {
-	var lines strings.Builder
+	// A check needs no content. Files may be large and secret, and checks run often.
+	var lines, checked strings.Builder
 	encode := func(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }
 	for _, file := range files {
 		permissions := cmp.Or(file.Permissions, "0644")
-		fmt.Fprintln(&lines, encode(file.Path), encode(prefixOf(file.Path, prefixes)), cmp.Or(file.Owner, "root:root"), permissions,
-			strings.TrimLeft(permissions, "0"), digestOf(file.Content), "="+base64.StdEncoding.EncodeToString(file.Content))
+		owner, mode := cmp.Or(file.Owner, "root:root"), strings.TrimLeft(permissions, "0")
+		fmt.Fprintln(&checked, encode(file.Path), owner, mode, digestOf(file.Content))
+		fmt.Fprintln(&lines, encode(file.Path), encode(prefixOf(file.Path, prefixes)), owner,
+			permissions, mode, digestOf(file.Content), "="+encode(string(file.Content)))
 	}
-	list := value{"FILES", strings.TrimSuffix(lines.String(), "\n")}
+	list := func(b *strings.Builder) value {
+		return value{"FILES", strings.TrimSuffix(b.String(), "\n")}
+	}
 	return Step{
-		Name: name, Summary: summary, Check: g.script("write-check", list),
-		Action: g.run(commandLimit, "write", list, value{"PROTECTED", strings.Join(protected, "\n")}),
+		Name: name, Summary: summary, Check: g.script("write-check", list(&checked)),
+		Action: g.run(commandLimit, "write", list(&lines),
+			value{"PROTECTED", strings.Join(protected, "\n")}),
 	}
 }
 

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
@@ -237,6 +239,73 @@ func TestScriptNamesAreConstant(t *testing.T) {
 	}
 	if conversions != 1 {
 		t.Errorf("%d conversions to a script: only the name of a sourced file is one", conversions)
+	}
+}
+
+// TestChecksOfFiles: a file may be larger than an argument of a program, and its content may be
+// secret. All users of a host can read arguments.
+func TestChecksOfFiles(t *testing.T) {
+	t.Parallel()
+	needs(t, "bash", "bash")
+	dir := t.TempDir()
+	content := []byte(strings.Repeat("secret ", 100_000))
+	owner, err := exec.CommandContext(t.Context(), "stat", "-c", "%U:%G", dir).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := []File{{
+		Path: filepath.Join(dir, "a b"), Owner: strings.TrimSpace(string(owner)),
+		Permissions: "0600", Content: content,
+	}}
+	step := writeStep(Goal{Distribution: Kubeadm}, WriteFiles, "", files, []string{dir}, nil)
+	if len(step.Check) > 4096 {
+		t.Errorf("the check has %d bytes: does it contain the file?", len(step.Check))
+	}
+	check := func() CheckResult {
+		command := exec.CommandContext(t.Context(), "bash")
+		command.Stdin = strings.NewReader(ChecksScript([]Step{step}))
+		printed, err := command.Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		checks, err := ParseChecks(string(printed))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return checks[WriteFiles]
+	}
+	if got := check(); got.Done || got.Output != files[0].Path+" differs" {
+		t.Errorf("without the file: %+v", got)
+	}
+	if err := os.WriteFile(files[0].Path, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := check(); !got.Done {
+		t.Errorf("with the file: %+v", got)
+	}
+}
+
+// TestChecksAreNoArguments: see TestChecksOfFiles. A check may grow beyond the limit of arguments.
+func TestChecksAreNoArguments(t *testing.T) {
+	t.Parallel()
+	needs(t, "bash", "bash")
+	large := strings.Repeat("# a comment\n", 20_000)
+	steps := []Step{
+		{Name: "done", Check: large + "true\n"}, {Name: "left", Check: large + "echo x; exit 3\n"},
+	}
+	command := exec.CommandContext(t.Context(), "bash")
+	command.Stdin = strings.NewReader(ChecksScript(steps))
+	printed, err := command.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := ParseChecks(string(printed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Checks{"done": {Done: true}, "left": {Output: "x"}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
