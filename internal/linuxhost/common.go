@@ -12,11 +12,14 @@ func digestOf(content []byte) Digest {
 	return Digest(hex.EncodeToString(sum[:]))
 }
 
+// snapshotsFolder has the snapshots of etcd on hosts that kubeadm made.
+const snapshotsFolder = StateFolder + "/snapshots"
+
 // etcdSnapshotStep saves etcd. A server of RKE2 or K3s keeps the snapshot among its own.
 func etcdSnapshotStep(g Goal) Step {
 	step := Step{Name: EtcdSnapshot, Check: g.script("etcd-snapshot-check")}
 	if g.Distribution == Kubeadm {
-		path := StateFolder + "/snapshots/" + g.Operation() + ".db"
+		path := snapshotsFolder + "/" + g.Operation() + ".db"
 		step.Summary = "save etcd to " + path
 		step.Action = g.run(upgradeLimit, "etcd-snapshot-kubeadm", value{"FILE", path})
 		return step

@@ -242,7 +242,33 @@ func lacks(g Goal, steps []Step, s Seen) *Failure {
 		return newFailure(DiskFull, left.firstFetch, "%s has %d MiB left, but %d binaries need about %d MiB",
 			StateFolder, f.FreeStateKB>>10, left.fetch, room*left.fetch>>10)
 	}
+	return lacksSnapshotRoom(steps, s, room*left.fetch)
+}
+
+// lacksSnapshotRoom returns why a snapshot of etcd would not fit. fetched is the size in KiB of the
+// binaries that are brought to the host before it.
+func lacksSnapshotRoom(steps []Step, s Seen, fetched int64) *Failure {
+	f := s.Facts
+	if f.SnapshotKB == 0 || !isLeft(steps, s, EtcdSnapshot) {
+		return nil
+	}
+	for _, disk := range []struct {
+		folder     string
+		free, need int64
+	}{{f.EtcdData, f.FreeEtcdKB, f.SnapshotKB}, {StateFolder, f.FreeStateKB, f.SnapshotKB + fetched}} {
+		if disk.free <= disk.need {
+			return newFailure(DiskFull, EtcdSnapshot,
+				"%s has %d MiB left, but the upgrade needs about %d MiB there, with the snapshot of etcd. "+
+					"Nothing was changed", disk.folder, disk.free>>10, disk.need>>10)
+		}
+	}
 	return nil
+}
+
+// isLeft reports whether a step is one of the upgrade, and not done.
+func isLeft(steps []Step, s Seen, name Name) bool {
+	return !s.Checks[name].Done &&
+		slices.ContainsFunc(steps, func(step Step) bool { return step.Name == name })
 }
 
 // lacksKubectl tells whether nobody could find out which machine of a control plane is the first.
@@ -251,25 +277,22 @@ func lacksKubectl(steps []Step, s Seen) bool {
 		return false
 	}
 	brings := func(step Step) bool { return step.Name == FetchPrefix+kubectl }
-	asks := func(step Step) bool { return step.Name == KubeadmUpgrade && !s.Checks[KubeadmUpgrade].Done }
-	return slices.ContainsFunc(steps, asks) && !slices.ContainsFunc(steps, brings)
+	return isLeft(steps, s, KubeadmUpgrade) && !slices.ContainsFunc(steps, brings)
 }
 
 // lacksEtcd returns why etcd cannot be saved, or would not survive that the host's member is
 // restarted. RKE2 and K3s see to that themselves.
 func lacksEtcd(g Goal, steps []Step, s Seen) *Failure {
-	left := func(name Name) bool {
-		isLeft := func(step Step) bool { return step.Name == name && !s.Checks[name].Done }
-		return slices.ContainsFunc(steps, isLeft)
-	}
+	// In the middle of an attempt, a member may need a while after a power cut.
+	begins := s.Facts.Job.Attempt != s.Attempt
 	switch {
 	case g.Distribution != Kubeadm || !s.Facts.Member:
 		return nil
-	case !s.Facts.EtcdClient && left(EtcdSnapshot):
+	case !s.Facts.EtcdClient && isLeft(steps, s, EtcdSnapshot):
 		return newFailure(ToolMissing, EtcdSnapshot, "the host has neither etcdctl nor crictl to save "+
 			"etcd with. Nothing was changed. Fix: install one of them, or save etcd in another way and "+
 			"set etcdSnapshot: Skip (--skip-etcd-snapshot)")
-	case s.Facts.EtcdProblem != "" && left(KubeadmUpgrade):
+	case s.Facts.EtcdProblem != "" && begins && isLeft(steps, s, KubeadmUpgrade):
 		return newFailure(EtcdUnhealthy, KubeadmUpgrade, "not all members of etcd are healthy: %s. "+
 			"Nothing was changed. Fix: repair the member, or remove it from etcd", s.Facts.EtcdProblem)
 	}

@@ -45,9 +45,13 @@ type Facts struct {
 	// EtcdClient says that a host with a member of etcd has a program to save it with: etcdctl, or
 	// crictl, by which that of the member's container is run.
 	EtcdClient bool
-	// EtcdProblem says which member of etcd is not healthy, before an operation has begun; empty if all
-	// are.
+	// EtcdProblem says which member of etcd is not healthy, before kubeadm has begun; empty if all are.
 	EtcdProblem string
+	// SnapshotKB is the room that a snapshot of etcd needs, both in EtcdData, the folder of the member's
+	// data, and among what Windlass keeps; 0 if unknown. FreeEtcdKB is what is left in EtcdData. Both
+	// are in KiB.
+	SnapshotKB, FreeEtcdKB int64
+	EtcdData               string
 	// Cleaned says that the operation was seen to be done, and left no binaries behind.
 	Cleaned bool
 	// Verb is the verb of kubeadm upgrade that the change to the version began with; empty for none.
@@ -89,7 +93,8 @@ const (
 // and removes it.
 func FactsScript(g Goal) string {
 	if g.Distribution == Kubeadm {
-		return g.script("facts-kubeadm", value{"PATCHES_FOLDER", g.PatchesFolder})
+		return g.script("facts-kubeadm",
+			value{"PATCHES_FOLDER", g.PatchesFolder}, value{"SNAPSHOTS", snapshotsFolder})
 	}
 	return g.script("facts-rancher")
 }
@@ -108,7 +113,9 @@ func ParseFacts(output string) (Facts, error) {
 		LocalServer: r.server("local-server"), KubeletFlags: values["kubelet-flags"],
 		Service: values["service"], Writable: r.yes("writable"), Why: values["writable-why"],
 		FreeKB: r.number("free-kb"), FreeStateKB: r.number("free-state-kb"), NeedKB: r.number("need-kb"),
-		Verb: values["verb"], Kubectl: r.yes("kubectl"), EtcdClient: r.yes("etcd-client"), EtcdProblem: values["etcd-problem"], Cleaned: r.yes("cleaned"), Drained: r.yes("drained"), Cordoned: r.yes("cordoned"),
+		Verb: values["verb"], Kubectl: r.yes("kubectl"), EtcdClient: r.yes("etcd-client"), EtcdProblem: values["etcd-problem"],
+		SnapshotKB: r.number("snapshot-kb"), FreeEtcdKB: r.number("free-etcd-kb"), EtcdData: values["etcd-data"],
+		Cleaned: r.yes("cleaned"), Drained: r.yes("drained"), Cordoned: r.yes("cordoned"),
 	}
 	for line := range strings.SplitSeq(values["patches"], "\n") {
 		if line != "" {

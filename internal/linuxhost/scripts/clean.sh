@@ -1,5 +1,6 @@
 # Removes what an upgrade that is done does not need: binaries that are in their places take as much
-# room as these. Records that the upgrade is done, so that nobody waits for it.
+# room as these. The verb of kubeadm is that of this upgrade only: the next one, also to the same
+# version, has not begun. Records that the upgrade is done, so that nobody waits for it.
 source lib-job.sh
-rm -rf "$STATE/binaries"
+rm -rf "$STATE/binaries" "$KEEP/kubeadm-verb-$VERSION"
 mark "done" yes

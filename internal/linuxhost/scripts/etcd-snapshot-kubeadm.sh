@@ -1,15 +1,19 @@
 # Saves the member of etcd beside the kubelet to FILE: with the host's etcdctl, or with the one in
-# the member's own container. The newest three snapshots of earlier upgrades stay.
+# the member's own container. The newest three snapshots stay, and the first one of this version:
+# goals may change between attempts, and only the first is from before kubeadm's first run.
 source lib-job.sh
 source lib-snapshot.sh
 source lib-etcd.sh
 folder=$(dirname "$FILE")
 mkdir -p "$folder"
 chmod 0700 "$folder"
-# A snapshot that fills the disk of a member takes the member down.
-need=$(($(stat -c %s "$data/member/snap/db" 2>/dev/null || echo 0) * 6 / 5 / 1024))
+# What a snapshot left that was cut short, of any upgrade, takes the room of this one.
+rm -f "$folder"/*.new "$folder"/*.new.part "$data"/windlass-snapshot.db{,.part}
+# A snapshot that fills the disk of a member takes the member down. There was room when the upgrade
+# began.
+need=$(snapshot_kb)
 for disk in "$data" "$folder"; do
-  [ ! -d "$disk" ] || [ "$(df -Pk "$disk" | awk 'NR==2 {print $4}')" -gt $need ] ||
+  [ ! -d "$disk" ] || [ "$(df -Pk "$disk" | awk 'NR==2 {print $4}')" -gt "$need" ] ||
     fail DiskFull "$disk has no room for a snapshot of etcd of about $((need / 1024)) MiB"
 done
 
@@ -19,11 +23,13 @@ saved="$FILE.new"
 command -v etcdctl >/dev/null || saved="$data/windlass-snapshot.db"
 # After a power cut, etcd takes a while.
 for _ in $(seq 30); do client endpoint health && break; sleep 2; done
-rm -f "$FILE" "$FILE.new" "$FILE.new.part" "$saved" "$saved.part"
 client snapshot save "$saved" || fail SnapshotFailed "etcdctl snapshot save failed"
 [ "$saved" = "$FILE.new" ] || mv "$saved" "$FILE.new"
 [ -s "$FILE.new" ] || fail SnapshotFailed "the snapshot of etcd is empty"
 sync "$FILE.new"
 mv "$FILE.new" "$FILE"
-ls -t "$folder"/*.db | tail -n +4 | while read -r old; do rm -f "$old"; done
+first=$(ls -tr "$folder/$VERSION"-*.db | head -n 1)
+ls -t "$folder"/*.db | tail -n +4 | while read -r old; do
+  [ "$old" = "$first" ] || rm -f "$old"
+done
 record_snapshot "$FILE"

@@ -28,11 +28,17 @@ if [ -f $apiserver ] || [ -f $kubernetes/pki/apiserver.crt ]; then
 fi
 if [ -f $manifest ]; then
   fact member yes
+  fact etcd-data "$data"
+  fact free-etcd-kb "$(free "$data")"
+  # The step removes what is left of a snapshot that was cut short, and then looks for room itself.
+  compgen -G "$data/windlass-snapshot.db*" >/dev/null ||
+    compgen -G "$SNAPSHOTS/*.new*" >/dev/null || fact snapshot-kb "$(snapshot_kb)"
   if has_client; then
     fact etcd-client yes
-    # An upgrade that has begun restarts the host's member itself. A cluster that lacks another
-    # member as well would lose its quorum by that.
-    [ -d "$OP" ] || problem=$(ETCDCTL_COMMAND_TIMEOUT=3s client endpoint --cluster health 2>&1) ||
+    # kubeadm restarts the host's member itself. A cluster that lacks another member as well would
+    # lose its quorum by that.
+    [ -f "$KEEP/kubeadm-verb-$VERSION" ] ||
+      problem=$(client --command-timeout 3s endpoint --cluster health 2>&1) ||
       fact etcd-problem "$(grep 'is unhealthy' <<<"$problem" | head -n 1 | grep . || tail -n 1 <<<"$problem")"
   fi
 fi

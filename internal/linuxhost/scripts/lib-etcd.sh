@@ -7,6 +7,11 @@ data=${data:-/var/lib/etcd}
 # has_client reports whether there is an etcdctl, or crictl for the one in the member's container.
 has_client() { [ -n "$(PATH="$PATH:/usr/local/sbin:/usr/local/bin" type -P etcdctl crictl)" ]; }
 
+# snapshot_kb prints the room for a snapshot in KiB: more than the database, which grows meanwhile.
+snapshot_kb() {
+  echo $(($(stat -c %s "$data/member/snap/db" 2>/dev/null || echo 0) * 6 / 5 / 1024))
+}
+
 # client ARGUMENT... runs etcdctl against the member. It is that of the host, or of the container,
 # which has the folder of etcd's data at the same path.
 client() {

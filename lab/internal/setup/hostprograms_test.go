@@ -1,0 +1,39 @@
+package setup
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestSharedFolderOfOthers: hosts run what is in the folder as root, so nobody else may have made it.
+func TestSharedFolderOfOthers(t *testing.T) {
+	for name, test := range map[string]struct {
+		make    func(folder string) error
+		refused bool
+	}{
+		"missing": {make: func(string) error { return nil }},
+		"our own": {make: func(folder string) error { return os.Mkdir(folder, 0o755) }},
+		"writable by others": {refused: true, make: func(folder string) error {
+			return errors.Join(os.Mkdir(folder, 0o755), os.Chmod(folder, 0o777))
+		}},
+		"a link": {refused: true, make: func(folder string) error {
+			return os.Symlink(t.TempDir(), folder)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			folder := filepath.Join(t.TempDir(), "programs")
+			if err := test.make(folder); err != nil {
+				t.Fatal(err)
+			}
+			// The folder of a test may be on another file system than /, which is another error.
+			err := makeShared(folder)
+			refused := err != nil && strings.Contains(err.Error(), "another user can change")
+			if refused != test.refused {
+				t.Errorf("%v, want refused: %t", err, test.refused)
+			}
+		})
+	}
+}
