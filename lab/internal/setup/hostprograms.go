@@ -66,8 +66,11 @@ func makeShared(folder string) error {
 		return fmt.Errorf("making the folder of programs for hosts: %w", err)
 	}
 	var root, is syscall.Stat_t
-	if err := errors.Join(syscall.Stat("/", &root), syscall.Stat(folder, &is)); err != nil {
+	if err := errors.Join(syscall.Stat("/", &root), syscall.Lstat(folder, &is)); err != nil {
 		return fmt.Errorf("reading the file system of %s: %w", folder, err)
+	}
+	if err := checkOwned(folder, is); err != nil {
+		return err
 	}
 	if root.Dev != is.Dev {
 		return fmt.Errorf(
@@ -75,4 +78,15 @@ func makeShared(folder string) error {
 		)
 	}
 	return nil
+}
+
+// checkOwned returns an error if another user can change what is in a folder. Hosts run it as root,
+// and anybody can make a folder in /var/tmp before the lab does.
+func checkOwned(folder string, is syscall.Stat_t) error {
+	const writableByOthers = 0o022
+	isFolder := is.Mode&syscall.S_IFMT == syscall.S_IFDIR
+	if isFolder && int(is.Uid) == os.Geteuid() && is.Mode&writableByOthers == 0 {
+		return nil
+	}
+	return fmt.Errorf("another user can change the programs in %s. Fix: remove it", folder)
 }

@@ -72,7 +72,8 @@ func New(options Options) *Balancer {
 	return &Balancer{options: options, backends: map[string]*backend{}}
 }
 
-// Serve accepts connections until the listener or the Balancer is closed.
+// Serve accepts connections until the listener or the Balancer is closed. After any other error, such
+// as too many open files, it waits a moment and continues: clusters have no other endpoint.
 func (b *Balancer) Serve(listener net.Listener) {
 	b.mu.Lock()
 	b.listener = listener
@@ -84,10 +85,14 @@ func (b *Balancer) Serve(listener net.Listener) {
 	}
 	for {
 		connection, err := listener.Accept()
-		if err != nil {
+		switch {
+		case err == nil:
+			go b.forward(connection)
+		case errors.Is(err, net.ErrClosed):
 			return
+		default:
+			<-time.After(b.options.Interval)
 		}
-		go b.forward(connection)
 	}
 }
 

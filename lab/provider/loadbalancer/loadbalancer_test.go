@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -27,7 +28,7 @@ func TestHealth(t *testing.T) {
 		"flips without loss":         {[]probe{ready, not, ready}, "r-r"},
 		"refused is lost at once":    {[]probe{ready, gone, ready}, "rLr"},
 		"silent three times is lost": {[]probe{ready, quiet, quiet, quiet, quiet}, "rrrLL"},
-		"an answer counts anew":      {[]probe{ready, quiet, quiet, ready, quiet, quiet, quiet}, "rrrrrrL"},
+		"an answer counts again":     {[]probe{ready, quiet, quiet, ready, quiet, quiet, quiet}, "rrrrrrL"},
 		"never ready":                {[]probe{quiet, not, gone, quiet}, "--L-"},
 	}
 	for name, test := range tests {
@@ -259,4 +260,47 @@ func TestABackendWithAnotherCAIsNotReady(t *testing.T) {
 	w.await(1)
 	w.Set(Backends{Addresses: []string{a.address()}})
 	w.await(0)
+}
+
+// exhausted is a listener whose first connections cannot be accepted.
+type exhausted struct {
+	net.Listener
+	failures atomic.Int32
+}
+
+func (l *exhausted) Accept() (net.Conn, error) {
+	if l.failures.Add(-1) >= 0 {
+		return nil, &net.OpError{Op: "accept", Err: syscall.EMFILE}
+	}
+	return l.Listener.Accept()
+}
+
+// TestTooManyOpenFiles: a connection that cannot be accepted does not end the balancer.
+func TestTooManyOpenFiles(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	failing := &exhausted{Listener: listener}
+	failing.failures.Store(3)
+	b := New(Options{Interval: time.Millisecond})
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		b.Serve(failing)
+	}()
+	client, err := net.Dial("tcp", listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		<-ended
+		_ = client.Close()
+	}()
+	// Without backends, the balancer resets what it has accepted.
+	if _, err := client.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("the connection ends with %v, want a reset", err)
+	}
+	b.Close()
+	<-ended
 }

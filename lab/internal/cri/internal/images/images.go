@@ -95,7 +95,7 @@ func (s *Store) Pull(name string) (Image, error) {
 }
 
 // List returns the pulled images, by reference. It skips records that cannot be read: the next pull
-// writes them anew.
+// writes them again.
 func (s *Store) List() ([]Image, error) {
 	files, err := filepath.Glob(filepath.Join(s.records, "*.json"))
 	if err != nil {
