@@ -1,6 +1,7 @@
 # Removes what an upgrade that is done does not need: binaries that are in their places take as much
-# room as these. The verb of kubeadm is that of this upgrade only: the next one, also to the same
-# version, has not begun. Records that the upgrade is done, so that nobody waits for it.
+# room as these. What is kept of kubeadm's runs, also for other versions, is of this upgrade only: the
+# next one, also to the same version, has not begun. Records that the upgrade is done, so that nobody
+# waits for it.
 source lib-job.sh
-rm -rf "$STATE/binaries" "$KEEP/kubeadm-verb-$VERSION"
+rm -rf "$STATE/binaries" "$KEEP"/kubeadm-* "$KEEP"/kubernetes-*
 mark "done" yes

@@ -1,4 +1,8 @@
-# The recorded snapshot exists and has its recorded size. A file alone proves nothing: it may be
-# half of a snapshot, or that of another upgrade.
+# A recorded snapshot exists and has its recorded size. A file alone proves nothing: it may be half of
+# a snapshot, or that of another upgrade.
 source lib-check.sh
-read -r _ size file <"$OP/etcd-snapshot" && [ "$(stat -c %s "$file")" = "$size" ]
+is_saved() { read -r _ size file <"$1" && [ "$(stat -c %s "$file")" = "$size" ]; }
+is_saved "$OP/etcd-snapshot" && exit
+# Once kubeadm has begun, only the snapshot from before that is of use, also after a change of the
+# goal. A power cut may have left an etcd that nobody can save before kubeadm has run again.
+[ -f "$KEEP/kubeadm-verb-$VERSION" ] && is_saved "$KEEP/etcd-snapshot-$VERSION"

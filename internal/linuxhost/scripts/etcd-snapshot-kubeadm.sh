@@ -1,6 +1,5 @@
 # Saves the member of etcd beside the kubelet to FILE: with the host's etcdctl, or with the one in
-# the member's own container. The newest three snapshots stay, and the first one of this version:
-# goals may change between attempts, and only the first is from before kubeadm's first run.
+# the member's own container. The newest three snapshots of earlier upgrades stay.
 source lib-job.sh
 source lib-snapshot.sh
 source lib-etcd.sh
@@ -28,8 +27,7 @@ client snapshot save "$saved" || fail SnapshotFailed "etcdctl snapshot save fail
 [ -s "$FILE.new" ] || fail SnapshotFailed "the snapshot of etcd is empty"
 sync "$FILE.new"
 mv "$FILE.new" "$FILE"
-first=$(ls -tr "$folder/$VERSION"-*.db | head -n 1)
-ls -t "$folder"/*.db | tail -n +4 | while read -r old; do
-  [ "$old" = "$first" ] || rm -f "$old"
-done
+ls -t "$folder"/*.db | tail -n +4 | while read -r old; do rm -f "$old"; done
 record_snapshot "$FILE"
+write "$KEEP/etcd-snapshot-$VERSION" "$(<"$OP/etcd-snapshot")
+"

@@ -233,7 +233,11 @@ func (w *world) mustBeKubeadms(t *testing.T) {
 // mustHaveSnapshot looks at what the snapshot holds. The first one that was whole is the one from before the first change.
 func (w *world) mustHaveSnapshot(t *testing.T) {
 	t.Helper()
-	record := strings.Fields(w.host.MustRun("cat " + linuxhost.StateFolder + "/op/" + w.upgrade.Goal.Operation() + "/etcd-snapshot"))
+	path := "/op/" + w.upgrade.Goal.Operation() + "/etcd-snapshot"
+	if w.upgrade.Goal.Distribution == linuxhost.Kubeadm {
+		path = "/keep/etcd-snapshot-" + w.upgrade.Goal.Version.String()
+	}
+	record := strings.Fields(w.host.MustRun("cat " + linuxhost.StateFolder + path))
 	if len(record) != 3 {
 		t.Fatalf("the record of the snapshot is %q", record)
 	}

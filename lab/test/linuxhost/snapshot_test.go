@@ -3,11 +3,8 @@
 package linuxhost_test
 
 import (
-	"slices"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/windlass-dev/windlass/internal/linuxhost"
 	testhosts "github.com/windlass-dev/windlass/lab/internal/hosts"
@@ -39,22 +36,34 @@ truncate -s $((free * 1024 / 2)) /var/lib/etcd/member/snap/db`)
 	}
 }
 
-// TestSnapshotsThatStay: beside the newest ones, the first one for the version stays.
-func TestSnapshotsThatStay(t *testing.T) {
+// TestSnapshotBeforeKubeadm: once kubeadm has begun, an upgrade with a corrected configuration needs
+// no other snapshot. etcd may not run until kubeadm has run again.
+func TestSnapshotBeforeKubeadm(t *testing.T) {
 	t.Parallel()
 	testhosts.Require(t)
 	w := newWorld(t, linuxhost.Kubeadm, true)
-	w.host.MustRun("mkdir -p " + snapshots + " && cd " + snapshots + ` && age=9
-for name in v1.34.8-a v1.36.3-first v1.36.3-b v1.36.3-c v1.35.4-d; do
-  touch -d "$age days ago" $name.db
-  age=$((age - 1))
-done`)
-	w.until(t, false, func(p linuxhost.Progress) bool { return p.Step == linuxhost.Drain })
-	want := []string{"v1.35.4-d.db", w.upgrade.Goal.Operation() + ".db", "v1.36.3-c.db", "v1.36.3-first.db"}
-	got := strings.Fields(w.host.MustRun("ls " + snapshots))
-	slices.Sort(want)
-	slices.Sort(got)
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("the snapshots (-want +got):\n%s", diff)
+	w.host.Write("/etc/stand-in/kubeadm.fail", []byte("not now\n"))
+	if p := w.until(t, false, nil); p.Failure == nil || p.Failure.Step != linuxhost.KubeadmUpgrade {
+		t.Fatalf("%+v", p)
+	}
+	saved := w.host.MustRun("ls " + snapshots)
+	w.host.Remove("/etc/stand-in/kubeadm.fail")
+	w.host.MustRun("mv /usr/bin/etcdctl /opt/etcdctl")
+	w.host.Write("/usr/bin/etcdctl", []byte("#!/bin/sh\necho no leader >&2\nexit 1\n"))
+	first := w.upgrade.Goal
+	w.upgrade.Attempt, w.upgrade.Goal.After = "second", nil
+	w.mustFinish(t)
+	if now := w.host.MustRun("ls " + snapshots); now != saved {
+		t.Errorf("the snapshots are\n%s, want\n%s", now, saved)
+	}
+	kept := w.host.MustRun("ls " + linuxhost.StateFolder + "/keep")
+	if want := "etcd-snapshot-" + first.Version.String() + "\n"; kept != want {
+		t.Errorf("after the upgrade, this is kept: %s, want %s", kept, want)
+	}
+	w.host.MustRun("mv /opt/etcdctl /usr/bin/etcdctl")
+	w.upgrade.Attempt, w.upgrade.Goal = "third", first
+	w.mustFinish(t)
+	if again := w.host.MustRun("grep -c . /var/log/etcdctl"); again != "2\n" {
+		t.Errorf("after another upgrade, etcd was saved %s times", again)
 	}
 }
