@@ -303,7 +303,8 @@ func TestChecksAreNoArguments(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Checks{"done": {Done: true}, "left": {Output: "x"}}
+	want := make(Checks)
+	want["done"], want["left"] = CheckResult{Done: true}, CheckResult{Output: "x"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
