@@ -92,6 +92,7 @@ func (u Upgrade) lookFurther(ctx context.Context, facts Facts) (Report, error) {
 		node := u.Node.Look(ctx)
 		seen.Node = &node
 	}
+	seen.Checks = ExpireSnapshot(u.Goal, seen)
 	for i, step := range steps {
 		report.Steps = append(report.Steps, StepState{Step: step, Done: IsDone(u.Goal, steps, i, seen)})
 	}

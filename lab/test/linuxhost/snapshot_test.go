@@ -36,6 +36,30 @@ truncate -s $((free * 1024 / 2)) /var/lib/etcd/member/snap/db`)
 	}
 }
 
+// TestOldSnapshot: the attempt after one that has changed nothing saves etcd again if the snapshot is
+// old.
+func TestOldSnapshot(t *testing.T) {
+	t.Parallel()
+	testhosts.Require(t)
+	w := newWorld(t, linuxhost.Kubeadm, true)
+	w.until(t, false, func(p linuxhost.Progress) bool { return p.Step == linuxhost.Drain })
+	w.upgrade.Attempt = "second"
+	w.until(t, false, func(p linuxhost.Progress) bool { return p.Step == linuxhost.Drain })
+	w.host.MustRun("touch -d '2 hours ago' " + snapshots + "/*.db")
+	w.upgrade.Attempt = "third"
+	w.mustFinish(t)
+	w.mustBeWhole(t)
+	if saved := w.host.MustRun("grep -c . /var/log/etcdctl"); saved != "2\n" {
+		t.Errorf("etcd was saved %s times", saved)
+	}
+	w.host.MustRun("touch -d '2 hours ago' " + snapshots + "/*.db")
+	w.upgrade.Attempt = "fourth"
+	w.mustFinish(t)
+	if saved := w.host.MustRun("grep -c . /var/log/etcdctl"); saved != "2\n" {
+		t.Errorf("after the upgrade, etcd was saved %s times", saved)
+	}
+}
+
 // TestSnapshotBeforeKubeadm: once kubeadm has begun, an upgrade with a corrected configuration needs
 // no other snapshot. etcd may not run until kubeadm has run again.
 func TestSnapshotBeforeKubeadm(t *testing.T) {
