@@ -266,19 +266,28 @@ func (d *runDriver) failed(ctx context.Context, failure linuxhost.Failure) error
 	if cordon := d.describeCordon(ctx, "until that has succeeded"); cordon != "" {
 		message += "; " + cordon
 	}
-	if isForPeople(failure.Reason) {
-		return cli.Refusedf("%s. Completed steps stay done. Fix: correct the cause, and run the same command again; it continues from there", message)
+	return cli.Refusedf("%s. %s", message, computeAdvice(failure))
+}
+
+// computeAdvice returns what a person does after a failure. The failure may name the fix itself.
+func computeAdvice(failure linuxhost.Failure) string {
+	const done, again = "Completed steps stay done. ", "run the same command again; it continues from there"
+	switch {
+	case strings.Contains(failure.Message, "Fix: "):
+		return "Then run the same command again; completed steps stay done"
+	case isForPeople(failure.Reason):
+		return done + "Fix: correct the cause, and " + again
 	}
-	return cli.Refusedf("%s. Completed steps stay done. Fix: run the same command again; it continues from there", message)
+	return done + "Fix: " + again
 }
 
 // isForPeople reports whether the same command fails again until somebody has fixed something.
 func isForPeople(r linuxhost.Reason) bool {
 	switch r {
 	case linuxhost.NotThisDistribution, linuxhost.VersionRefused, linuxhost.NoDigest, linuxhost.WrongDigest, linuxhost.WrongVersion, linuxhost.DownloadFailed, linuxhost.DiskFull,
-		linuxhost.FolderReadOnly, linuxhost.ToolMissing, linuxhost.FileRefused, linuxhost.WrongHost:
+		linuxhost.FolderReadOnly, linuxhost.ToolMissing, linuxhost.FileRefused, linuxhost.WrongHost, linuxhost.EtcdUnhealthy:
 		return true
-	case linuxhost.EtcdUnhealthy, linuxhost.SnapshotFailed, linuxhost.StepFailed, linuxhost.StepTimedOut, linuxhost.StepHadNoEffect,
+	case linuxhost.SnapshotFailed, linuxhost.StepFailed, linuxhost.StepTimedOut, linuxhost.StepHadNoEffect,
 		linuxhost.ControlPlaneNotReady, linuxhost.NodeNotReady:
 	}
 	return false

@@ -97,6 +97,31 @@ func TestRunTracker(t *testing.T) {
 	}
 }
 
+// TestAdvice: a failure has one fix.
+func TestAdvice(t *testing.T) {
+	for _, test := range []struct {
+		failure linuxhost.Failure
+		want    string
+	}{
+		{
+			linuxhost.Failure{Reason: linuxhost.EtcdUnhealthy, Message: "x. Fix: repair the member"},
+			"Then run the same command again; completed steps stay done",
+		},
+		{
+			linuxhost.Failure{Reason: linuxhost.DiskFull, Message: "x"},
+			"Completed steps stay done. Fix: correct the cause, and run the same command again; it continues from there",
+		},
+		{
+			linuxhost.Failure{Reason: linuxhost.StepFailed, Message: "x"},
+			"Completed steps stay done. Fix: run the same command again; it continues from there",
+		},
+	} {
+		if diff := cmp.Diff(test.want, computeAdvice(test.failure)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", test.failure, diff)
+		}
+	}
+}
+
 func TestSelectNode(t *testing.T) {
 	node := func(name string, addresses ...string) corev1.Node {
 		n := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
