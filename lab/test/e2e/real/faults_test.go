@@ -21,15 +21,18 @@ import (
 	"github.com/windlass-dev/windlass/lab/provider/api/v1alpha1"
 )
 
-// testFaults tries the upgrade with a member of etcd that is dead. Then it cuts the power of two
-// machines while kubeadm upgrades them: etcd restarts on the first one, the API server on the second.
+// testFaults tries the upgrade with a member of etcd that is dead. It begins by itself when the member
+// is repaired. Then the power of two machines is cut while kubeadm upgrades them: etcd restarts on the
+// first one, the API server on the second.
 func (u *upgrade) testFaults(t *testing.T) {
 	c := u.createKept(t, "faults")
 	before := c.identities(u.ctx, t)
-	c.checkDeadMember(t, u)
+	victim := &c.controlPlaneHosts(u.ctx, t)[1]
+	c.breakMember(u.ctx, t, victim)
+	c.checkRefused(t, u, victim)
 	w := c.startWriter(u.ctx, t)
 	began := time.Now()
-	c.send(u.ctx, t, u.to.Version.String())
+	c.repairMember(u.ctx, t, victim)
 	done := map[string]bool{}
 	for _, at := range []moment{
 		{command: "kubeadm upgrade apply", pod: "etcd"},
@@ -73,8 +76,9 @@ func (c *realCluster) awaitUpdating(
 // process has ended.
 type moment struct{ command, pod string }
 
-// cutPower cuts the power of a machine's host at a moment, and boots it again. The host writes down
-// which programs run, and the last line tells whether the moment was still there.
+// cutPower cuts the power of a machine's host at a moment, and boots it again. The kubelet would start
+// the pod's new process in less than a second, so it is stopped, and the moment lasts. The host writes
+// down which programs run, and the last line tells whether the moment was still there.
 func (c *realCluster) cutPower(ctx context.Context, t *testing.T, machine string, at moment) {
 	t.Helper()
 	host := c.host(ctx, t, machine)
@@ -82,9 +86,10 @@ func (c *realCluster) cutPower(ctx context.Context, t *testing.T, machine string
 until [ -e manifests/$pod.yaml ] && ls tmp/kubeadm-backup-manifests-*/$pod.yaml; do
   sleep 0.05
 done >/dev/null 2>&1
+while pgrep -x $pod; do sleep 0.01; done >/dev/null
+pkill -STOP -x kubelet
 setsid bash -c 'while sleep 0.05; do echo $(ps -eo comm= | sort -u); done' \
   >/root/running 2>&1 </dev/null &
-while pgrep -x $pod >/dev/null; do sleep 0.05; done
 ps -C kubeadm -o args=`)
 	if !strings.Contains(command, at.command) {
 		t.Errorf("%s is replaced on %s by %q, want %s", at.pod, machine, command, at.command)
@@ -110,21 +115,34 @@ func (c *realCluster) host(ctx context.Context, t *testing.T, name string) *v1al
 	return host
 }
 
-// checkDeadMember takes the data of one member of etcd away and asks for the upgrade, by annotation
-// and by the version of the KubeadmControlPlane. Both must wait, with the reason, and drain nothing.
-// Then it gives the data back. Stock Cluster API asks the members that answer, and so calls the dead
-// one healthy; it waits because of the pods of its machine.
-func (c *realCluster) checkDeadMember(t *testing.T, u *upgrade) {
+// breakMember takes the data of a host's member of etcd away. etcd does not start with a file in the
+// place of its folder. Without the folder it may start, and get the data from the other members.
+func (c *realCluster) breakMember(ctx context.Context, t *testing.T, host *v1alpha1.HostMachine) {
 	t.Helper()
-	ctx, at := u.ctx, c.Version
-	victim := c.controlPlaneHosts(ctx, t)[1]
-	// etcd does not start with a file in the place of its folder. Without the folder, it may start and
-	// get its data from the other members.
-	c.run(ctx, t, &victim, `cd /var/lib/etcd
+	c.run(ctx, t, host, `cd /var/lib/etcd
 mv member ../etcd-member && touch member && pkill -KILL -x etcd`)
+}
+
+// repairMember gives the data back. A kubelet that starts does not wait for the end of
+// CrashLoopBackOff, which is up to 5 minutes later.
+func (c *realCluster) repairMember(ctx context.Context, t *testing.T, host *v1alpha1.HostMachine) {
+	t.Helper()
+	c.run(ctx, t, host, `set -e
+systemctl stop kubelet
+rm /var/lib/etcd/member
+mv /var/lib/etcd-member /var/lib/etcd/member
+systemctl start kubelet`)
+}
+
+// checkRefused asks for the upgrade while the member of etcd on a host is dead: by annotation, which
+// it cancels, and by the version of the KubeadmControlPlane. Both must wait, with the reason, and
+// drain nothing. The updater asks each member. Stock Cluster API asks a member that answers, calls
+// the dead one healthy, and waits because of the pods of its machine.
+func (c *realCluster) checkRefused(t *testing.T, u *upgrade, victim *v1alpha1.HostMachine) {
+	t.Helper()
+	ctx, at, to := u.ctx, c.Version, u.to.Version.String()
 	const key = windlassv1.DefaultInPlaceUpgradePrefix + "to"
-	c.patch(ctx, t, c.controlPlane(), `{"metadata":{"annotations":{%q:%q}}}`,
-		key, "version="+u.to.Version.String())
+	c.patch(ctx, t, c.controlPlane(), `{"metadata":{"annotations":{%q:%q}}}`, key, "version="+to)
 	machine, err := setup.Await(ctx, c.client, &clusterv1.MachineList{}, func(m *clusterv1.Machine) string {
 		is := meta.FindStatusCondition(m.Status.Conditions, windlassv1.InPlaceUpgradeCondition)
 		if is == nil || !strings.Contains(is.Message, "not all members of etcd are healthy") {
@@ -140,17 +158,9 @@ mv member ../etcd-member && touch member && pkill -KILL -x etcd`)
 	c.checkUntouched(ctx, t, at)
 	c.windlass(ctx, t, "upgrade", "controlplane", c.Name, "-n", c.Name, "--cancel")
 	sent := time.Now().Truncate(time.Second)
-	c.send(ctx, t, u.to.Version.String())
+	c.send(ctx, t, to)
 	c.awaitEvent(ctx, t, sent, "ControlPlaneUnhealthy", "Machine "+victim.Name)
 	c.checkUntouched(ctx, t, at)
-	c.send(ctx, t, at)
-	// A kubelet that is restarted does not wait for the end of CrashLoopBackOff, up to 5 minutes.
-	c.run(ctx, t, &victim, `set -e
-systemctl stop kubelet
-rm /var/lib/etcd/member
-mv /var/lib/etcd-member /var/lib/etcd/member
-systemctl start kubelet`)
-	c.await(ctx, t)
 }
 
 // awaitEvent waits for an Event of the control plane that was seen since a time.
