@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -136,8 +137,8 @@ systemctl start kubelet`)
 
 // checkRefused asks for the upgrade while the member of etcd on a host is dead: by annotation, which
 // it cancels, and by the version of the KubeadmControlPlane. Both must wait, with the reason, and
-// drain nothing. The updater asks each member. Stock Cluster API asks a member that answers, calls
-// the dead one healthy, and waits because of the pods of its machine.
+// drain nothing. The updater asks each member. Stock Cluster API asks a member that answers, and calls
+// the dead one healthy. It waits because of the pods of its machine, once it has noticed them.
 func (c *realCluster) checkRefused(t *testing.T, u *upgrade, victim *v1alpha1.HostMachine) {
 	t.Helper()
 	ctx, at, to := u.ctx, c.Version, u.to.Version.String()
@@ -157,10 +158,24 @@ func (c *realCluster) checkRefused(t *testing.T, u *upgrade, victim *v1alpha1.Ho
 	t.Logf("the dead member is that of %s, and %s was to be upgraded first", victim.Name, machine.Name)
 	c.checkUntouched(ctx, t, at)
 	c.windlass(ctx, t, "upgrade", "controlplane", c.Name, "-n", c.Name, "--cancel")
+	c.awaitUnhealthyPod(ctx, t, victim.Name)
 	sent := time.Now().Truncate(time.Second)
 	c.send(ctx, t, to)
 	c.awaitEvent(ctx, t, sent, "ControlPlaneUnhealthy", "Machine "+victim.Name)
 	c.checkUntouched(ctx, t, at)
+}
+
+// awaitUnhealthyPod waits until Cluster API does not call the pod of etcd on a machine healthy.
+func (c *realCluster) awaitUnhealthyPod(ctx context.Context, t *testing.T, machine string) {
+	t.Helper()
+	const condition = controlplanev1.KubeadmControlPlaneMachineEtcdPodHealthyCondition
+	check := func(m *clusterv1.Machine) string {
+		if setup.NotTrue(m.Status.Conditions, condition) == "" {
+			return condition + " is True"
+		}
+		return ""
+	}
+	await(ctx, t, c.plane, &clusterv1.MachineList{}, c.Name, machine, check)
 }
 
 // awaitEvent waits for an Event of the control plane that was seen since a time.
