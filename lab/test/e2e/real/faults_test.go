@@ -28,7 +28,7 @@ import (
 func (u *upgrade) testFaults(t *testing.T) {
 	c := u.createKept(t, "faults")
 	before := c.identities(u.ctx, t)
-	victim := &c.controlPlaneHosts(u.ctx, t)[1]
+	victim := c.newestHost(u.ctx, t)
 	c.breakMember(u.ctx, t, victim)
 	c.checkRefused(t, u, victim)
 	w := c.startWriter(u.ctx, t)
@@ -116,6 +116,15 @@ func (c *realCluster) host(ctx context.Context, t *testing.T, name string) *v1al
 	return host
 }
 
+// newestHost returns the host of the control plane machine that was created last.
+func (c *realCluster) newestHost(ctx context.Context, t *testing.T) *v1alpha1.HostMachine {
+	t.Helper()
+	newest := slices.MaxFunc(c.machines(ctx, t), func(a, b clusterv1.Machine) int {
+		return a.CreationTimestamp.Compare(b.CreationTimestamp.Time)
+	})
+	return c.host(ctx, t, newest.Name)
+}
+
 // breakMember takes the data of a host's member of etcd away. etcd does not start with a file in the
 // place of its folder. Without the folder it may start, and get the data from the other members.
 func (c *realCluster) breakMember(ctx context.Context, t *testing.T, host *v1alpha1.HostMachine) {
@@ -138,7 +147,8 @@ systemctl start kubelet`)
 // checkRefused asks for the upgrade while the member of etcd on a host is dead: by annotation, which
 // it cancels, and by the version of the KubeadmControlPlane. Both must wait, with the reason, and
 // drain nothing. The updater asks each member. Stock Cluster API asks a member that answers, and calls
-// the dead one healthy. It waits because of the pods of its machine, once it has noticed them.
+// the dead one healthy. It waits because of the pods of its machine, once it has noticed them. That
+// machine must not be the oldest, which comes first: Cluster API would try to replace it.
 func (c *realCluster) checkRefused(t *testing.T, u *upgrade, victim *v1alpha1.HostMachine) {
 	t.Helper()
 	ctx, at, to := u.ctx, c.Version, u.to.Version.String()
