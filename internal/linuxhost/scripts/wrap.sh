@@ -9,8 +9,11 @@ cd /
 export HOME="${HOME:-/root}"
 export PATH="${PATH:-/usr/sbin:/usr/bin:/sbin:/bin}:/usr/local/sbin:/usr/local/bin"
 umask 022
+# head would write only when it has 4 KiB.
+line=()
+command -v stdbuf >/dev/null && line=(stdbuf -oL)
 timeout --kill-after=30 "$LIMIT" bash "$job/run" </dev/null 2>&1 |
-  { head -c 1048576 >"$job/out"; tail -c 65536 >"$job/out.last"; }
+  { ${line[@]+"${line[@]}"} head -c 1048576 >"$job/out"; tail -c 65536 >"$job/out.last"; }
 status=${PIPESTATUS[0]}
 {
   printf -- '--- %s: exit %s\n' "$(cat "$job/id")" "$status"

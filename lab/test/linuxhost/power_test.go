@@ -258,7 +258,7 @@ flags=/var/lib/kubelet/kubeadm-flags.env instance=/var/lib/kubelet/instance-conf
 [ -f $instance ] && exit 0
 endpoint=$(sed -n 's/.*--container-runtime-endpoint=\([^ "]*\).*/\1/p' $flags)
 sed -i 's/--container-runtime-endpoint=[^ "]* *//' $flags
-if [ -e /etc/stand-in/hold ]; then touch ` + hanging + `; while :; do read -r -t 1 _ <>/run/nobody-writes; done; fi
+if [ -e /etc/stand-in/hold ]; then echo 'kubeadm is held'; touch ` + hanging + `; while :; do read -r -t 1 _ <>/run/nobody-writes; done; fi
 echo "containerRuntimeEndpoint: \"$endpoint\"" >$instance
 `
 
@@ -269,6 +269,10 @@ func (w *world) cutShort(t *testing.T, kubeadm string) {
 	w.host.Write("/etc/stand-in/hold", nil)
 	w.until(t, false, func(p linuxhost.Progress) bool { return p.Step == linuxhost.KubeadmUpgrade })
 	w.awaitFile(t, hanging)
+	// What a job prints is seen while it runs.
+	w.until(t, false, func(p linuxhost.Progress) bool {
+		return strings.Contains(p.Job.Output, "kubeadm is held")
+	})
 	w.host.PowerCut()
 	w.host.Remove("/etc/stand-in/hold")
 	w.host.Boot()
@@ -298,7 +302,7 @@ echo "$*" >>/var/log/moving-kubeadm
 manifest=/etc/kubernetes/manifests/kube-apiserver.yaml backup=/etc/kubernetes/tmp/kubeadm-backup-manifests-$(date +%s)
 [ -e $manifest ] || exit 0
 mkdir -p $backup && mv $manifest $backup/
-if [ -e /etc/stand-in/hold ]; then touch ` + hanging + `; while :; do read -r -t 1 _ <>/run/nobody-writes; done; fi
+if [ -e /etc/stand-in/hold ]; then echo 'kubeadm is held'; touch ` + hanging + `; while :; do read -r -t 1 _ <>/run/nobody-writes; done; fi
 sed 's/kube-apiserver:v.*/kube-apiserver:v1.36.3/' $backup/kube-apiserver.yaml >$manifest
 `
 
@@ -330,7 +334,7 @@ backup=/etc/kubernetes/tmp/kubeadm-backup-manifests-$(date +%s)
 mkdir -p $backup && mv $manifest $backup/
 if [ -e /etc/stand-in/hold ]; then
   : >$key; : >$manifest
-  touch ` + hanging + `; while :; do read -r -t 1 _ <>/run/nobody-writes; done
+  echo 'kubeadm is held'; touch ` + hanging + `; while :; do read -r -t 1 _ <>/run/nobody-writes; done
 fi
 echo 'second key' >$key
 sed 's/kube-apiserver:v.*/kube-apiserver:v1.36.3/' $backup/kube-apiserver.yaml >$manifest

@@ -19,7 +19,6 @@ import (
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/lab/internal/setup"
 	"github.com/windlass-dev/windlass/lab/kube"
-	"github.com/windlass-dev/windlass/pkg/version"
 )
 
 // TestChain upgrades a cluster of a ClusterClass by two minors, by one change of its topology. A
@@ -28,16 +27,13 @@ func TestChain(t *testing.T) {
 	if !long() {
 		t.Skip("set WINDLASS_LONG=1 to upgrade a cluster by two minors")
 	}
-	var releases []kube.Release
+	host := prepare(t, "v1.34.4", "v1.35.4", "v1.36.3")
 	var versions []v1alpha1.Version
-	for minor := uint32(34); minor <= 36; minor++ {
-		release := build(t, version.Minor{Major: 1, Minor: minor})
-		releases = append(releases, release)
+	for _, release := range host.Releases {
 		versions = append(versions, v1alpha1.Version(release.Version.String()))
 	}
-	_, arguments := prepare(t, releases...)
-	u := &upgrade{from: releases[0], to: releases[2]}
-	u.startPlane(t, arguments)
+	u := &upgrade{from: host.Releases[0], to: host.Releases[2]}
+	u.startPlane(t, host)
 	c := u.createChained(t, versions)
 	// The engine must not create machines only because it is another one.
 	before := c.identities(u.ctx, t)
@@ -53,7 +49,7 @@ func TestChain(t *testing.T) {
 	began := time.Now()
 	c.Version = u.to.Version.String()
 	c.patch(u.ctx, t, c.cluster(), `{"spec":{"topology":{"version":%q}}}`, c.Version)
-	between := releases[1].Version.String()
+	between := host.Releases[1].Version.String()
 	want := []string{
 		controlPlane + between, controlPlane + c.Version,
 		machineDeployment + c.Version, machinePool + c.Version,

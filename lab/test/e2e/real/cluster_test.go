@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"testing"
 	"text/template"
 	"time"
@@ -58,46 +57,34 @@ type upgrade struct {
 // startUpgrade starts a plane for upgrades to the next minor, with the updater of kind Kubeadm.
 func startUpgrade(t *testing.T) *upgrade {
 	t.Helper()
-	u := &upgrade{
-		from: build(t, version.Minor{Major: 1, Minor: 35}),
-		to:   build(t, version.Minor{Major: 1, Minor: 36}),
-	}
-	store, arguments := prepare(t, u.from, u.to)
-	mirror, err := store.Mirror(u.to)
-	if err != nil {
-		t.Fatal(err)
-	}
-	u.startPlane(t, arguments)
-	if err := setup.AddHostUpdater(u.ctx, u.Plane, mirror); err != nil {
+	host := prepare(t, "v1.35.4", "v1.36.3")
+	u := &upgrade{from: host.Releases[0], to: host.Releases[1]}
+	u.startPlane(t, host)
+	if err := setup.AddHostUpdater(u.ctx, u.Plane, host.Mirror); err != nil {
 		t.Fatal(err)
 	}
 	return u
 }
 
-// startPlane starts the plane with the arguments of prepare, and the extension on it.
-func (u *upgrade) startPlane(t *testing.T, arguments []string) {
+// startPlane starts the plane, and the extension on it.
+func (u *upgrade) startPlane(t *testing.T, host setup.HostPrograms) {
 	t.Helper()
-	u.ctx, u.plane = start(t, nil, arguments...)
+	u.ctx, u.plane = start(t, nil, host.Arguments()...)
 	if err := setup.Register(u.ctx, u.Plane, u.Windlass); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func build(t *testing.T, minor version.Minor) kube.Release {
+// prepare builds versions of Kubernetes, and lays out what hosts run.
+func prepare(t *testing.T, versions ...string) setup.HostPrograms {
 	t.Helper()
 	if os.Getenv("WINDLASS_E2E") != "1" {
 		t.Skip("set WINDLASS_E2E=1 to run tests on a development plane")
 	}
-	release, err := kube.BuildRelease(t.Context(), repository, minor)
+	runtime, err := programs.BuildRuntime()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return release
-}
-
-// prepare lays out what hosts run, and returns the arguments with which the site finds it.
-func prepare(t *testing.T, releases ...kube.Release) (store kube.Store, arguments []string) {
-	t.Helper()
 	// Hosts have a /tmp of their own.
 	dir, err := os.MkdirTemp("/var/tmp", "windlass-real-") //nolint:usetesting // for the reason above
 	if err != nil {
@@ -107,15 +94,16 @@ func prepare(t *testing.T, releases ...kube.Release) (store kube.Store, argument
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	store, err = kube.NewStore(dir, releases...)
+	var parsed []version.Version
+	for _, v := range versions {
+		parsed = append(parsed, version.MustParse(v))
+	}
+	host, err := setup.BuildHostPrograms(
+		t.Context(), repository, dir, runtime, parsed, func(version.Version) {})
 	if err != nil {
 		t.Fatal(err)
 	}
-	runtime := filepath.Join(dir, "windlass-cri")
-	if err := programs.Compile(t.Context(), "../../..", runtime, "./cmd/windlass-cri"); err != nil {
-		t.Fatal(err)
-	}
-	return store, []string{"--store", store.Dir, "--runtime", runtime}
+	return host
 }
 
 var (

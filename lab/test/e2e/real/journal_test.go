@@ -18,7 +18,6 @@ import (
 	"github.com/windlass-dev/windlass/lab/internal/journal"
 	"github.com/windlass-dev/windlass/lab/internal/journal/recorder"
 	"github.com/windlass-dev/windlass/lab/internal/programs"
-	"github.com/windlass-dev/windlass/pkg/version"
 )
 
 // TestJournal wipes one of three members of etcd without a trace, and expects the client's journal
@@ -27,15 +26,14 @@ func TestJournal(t *testing.T) {
 	if os.Getenv("WINDLASS_LONG") != "1" {
 		t.Skip("set WINDLASS_LONG=1 to create a control plane of three machines for this test")
 	}
-	release := build(t, version.Minor{Major: 1, Minor: 36})
-	_, arguments := prepare(t, release)
-	forget := filepath.Join(filepath.Dir(arguments[len(arguments)-1]), "forget")
+	host := prepare(t, "v1.36.3")
+	forget := filepath.Join(host.Store.Dir, "forget")
 	if err := programs.Compile(t.Context(), "../../../kube/etcd", forget, "./forget"); err != nil {
 		t.Fatal(err)
 	}
-	ctx, p := start(t, nil, arguments...)
+	ctx, p := start(t, nil, host.Arguments()...)
 	c := p.createReal(ctx, t, clusterManifest, shape{
-		Name: "journal", Version: release.Version.String(), ControlPlanes: 3,
+		Name: "journal", Version: host.Releases[0].Version.String(), ControlPlanes: 3,
 	})
 	c.await(ctx, t)
 	attempts := c.record(ctx, t)

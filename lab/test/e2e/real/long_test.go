@@ -29,6 +29,7 @@ func TestControlPlanes(t *testing.T) {
 	u := startUpgrade(t)
 	t.Run("in place", u.testInPlace)
 	t.Run("replaced", u.testReplaced)
+	t.Run("faults", u.testFaults)
 }
 
 // createKept creates a control plane of 3 machines that are never replaced.
