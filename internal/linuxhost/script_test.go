@@ -141,7 +141,7 @@ func TestScriptsGetTheirValues(t *testing.T) {
 	read := regexp.MustCompile(`\$\{?([A-Z][A-Z_]+)`)
 	comment := regexp.MustCompile(`(?m)^ *#.*$`)
 	// Variables of bash and of the environment, and one that checks.sh sets for the checks.
-	given := []string{"PATH", "HOME", "PIPESTATUS", "KNOWN"}
+	given := []string{"PATH", "HOME", "PIPESTATUS", "SECONDS", "KNOWN"}
 	texts := map[string]string{}
 	for _, file := range scriptFiles(t) {
 		name := strings.TrimSuffix(filepath.Base(file), ".sh")

@@ -90,7 +90,9 @@ keep_certificates() {
 await_control_plane() {
   local node ready='jsonpath={.status.conditions[?(@.type=="Ready")].status}'
   [ -f /etc/kubernetes/manifests/kube-apiserver.yaml ] && [ -n "$kubectl" ] || return 0
-  for _ in $(seq 150); do
+  # An API server that does not answer takes the time of a request.
+  local end=$((SECONDS + 300))
+  while [ $SECONDS -lt $end ]; do
     node=$(node_name 2>/dev/null) && kube admin get --raw /readyz >/dev/null 2>&1 &&
       [ "$(kube admin get node "$node" --output "$ready" 2>/dev/null)" = True ] && return
     sleep 2
