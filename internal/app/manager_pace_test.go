@@ -41,14 +41,14 @@ func TestPacedQueue(t *testing.T) {
 			q.Add(other)
 		}, other, early},
 		"the controller asks": {func(q priorityqueue.PriorityQueue[reconcile.Request]) {
-			q.AddAfter(one, early)
+			q.AddWithOpts(priorityqueue.AddOpts{After: early}, one)
 		}, one, 2 * early},
 		"it asks, and there is an event": {func(q priorityqueue.PriorityQueue[reconcile.Request]) {
 			q.Add(one)
-			q.AddAfter(one, early)
+			q.AddWithOpts(priorityqueue.AddOpts{After: early}, one)
 		}, one, 2 * early},
 		"after an error": {func(q priorityqueue.PriorityQueue[reconcile.Request]) {
-			q.AddRateLimited(one)
+			q.AddWithOpts(priorityqueue.AddOpts{RateLimited: true}, one)
 		}, one, 2 * early},
 	} {
 		t.Run(name, func(t *testing.T) {
