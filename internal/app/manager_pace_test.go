@@ -22,7 +22,7 @@ func TestPacedQueue(t *testing.T) {
 	t.Parallel()
 	one := reconcile.Request{NamespacedName: client.ObjectKey{Name: "one"}}
 	other := reconcile.Request{NamespacedName: client.ObjectKey{Name: "other"}}
-	const early = 100 * time.Millisecond
+	const early, backoff = 100 * time.Millisecond, 3 * time.Second
 	for name, tt := range map[string]struct {
 		// add is called soon after the reconcile of one has begun.
 		add  func(priorityqueue.PriorityQueue[reconcile.Request])
@@ -49,12 +49,12 @@ func TestPacedQueue(t *testing.T) {
 		}, one, 2 * early},
 		"after an error": {func(q priorityqueue.PriorityQueue[reconcile.Request]) {
 			q.AddWithOpts(priorityqueue.AddOpts{RateLimited: true}, one)
-		}, one, 2 * early},
+		}, one, early + backoff},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](early, early)
+				limiter := workqueue.NewTypedItemFastSlowRateLimiter[reconcile.Request](backoff, backoff, 1)
 				q, ok := newPace().newQueue("test", limiter).(priorityqueue.PriorityQueue[reconcile.Request])
 				if !ok {
 					t.Fatal("it is no priority queue")
