@@ -10,7 +10,7 @@ var rules = []rule{
 		api/updates/v1alpha1 api/v1alpha1 internal/capi internal/contract internal/controllers
 		internal/diagnostics internal/gate/gatehooks internal/guard/guardwebhook internal/hookclient
 		internal/hookserver internal/inplace internal/inplace/engine internal/inplace/request
-		internal/lease internal/linuxhost internal/metrics internal/patches internal/pool
+		internal/keyed internal/lease internal/linuxhost internal/metrics internal/patches internal/pool
 		internal/pool/machinedeployment internal/pool/machineset internal/port
 		internal/snapshot internal/topology internal/transport/pod internal/transport/ssh
 		internal/updatepolicy internal/updaters internal/updaters/handover

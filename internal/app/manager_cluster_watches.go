@@ -9,15 +9,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/windlass-dev/windlass/internal/pool"
 )
 
 // clusterEvents are those for Cluster API's Cluster controller. It sums up MachineDeployments in the
 // Cluster's status, and each write of that status causes another reconcile, which finds other words.
-func clusterEvents() eventRules {
+func clusterEvents(p *pace) eventRules {
 	return eventRules{
-		urgency: clusterUrgency, key: clusterAndFilterOf, later: afterFunc,
+		urgency: clusterUrgency, key: clusterAndFilterOf, requestOf: clusterOf, pace: p, later: afterFunc,
 		delay: func(any, any) time.Duration { return statusInterval },
 	}
 }
@@ -30,8 +31,19 @@ func clusterAndFilterOf(o any) string {
 	if !ok {
 		return ""
 	}
-	cluster := client.ObjectKey{Namespace: md.Namespace, Name: md.Spec.ClusterName}
-	return cluster.String() + "/" + md.Labels[clusterv1.WatchLabel]
+	return clusterKey(md).String() + "/" + md.Labels[clusterv1.WatchLabel]
+}
+
+func clusterOf(o any) (reconcile.Request, bool) {
+	md, ok := o.(*clusterv1.MachineDeployment)
+	if !ok {
+		return reconcile.Request{}, false
+	}
+	return reconcile.Request{NamespacedName: clusterKey(md)}, true
+}
+
+func clusterKey(md *clusterv1.MachineDeployment) client.ObjectKey {
+	return client.ObjectKey{Namespace: md.Namespace, Name: md.Spec.ClusterName}
 }
 
 func clusterUrgency(before, after any) urgency {
@@ -52,7 +64,12 @@ func clusterUrgency(before, after any) urgency {
 
 // sameMetadata reports whether two versions of an object differ in nothing but status.
 func sameMetadata(a, b client.Object) bool {
-	return a.GetUID() == b.GetUID() && a.GetGeneration() == b.GetGeneration() &&
+	return a.GetGeneration() == b.GetGeneration() && sameButGeneration(a, b)
+}
+
+// sameButGeneration reports whether two versions of an object differ in nothing but spec and status.
+func sameButGeneration(a, b client.Object) bool {
+	return a.GetUID() == b.GetUID() &&
 		a.GetDeletionTimestamp().Equal(b.GetDeletionTimestamp()) &&
 		reflect.DeepEqual(a.GetLabels(), b.GetLabels()) &&
 		reflect.DeepEqual(a.GetAnnotations(), b.GetAnnotations()) &&

@@ -93,6 +93,7 @@ type part struct {
 func (b *builder) addControllers(ctx context.Context) error {
 	withoutTopology := !feature.Gates.Enabled(feature.ClusterTopology)
 	c, apiReader, n := b.mgr.GetClient(), b.mgr.GetAPIReader(), b.Concurrency
+	clusters := newPace()
 	parts := []part{
 		{name: "CRDMigrator", add: func() error {
 			return (&crdmigrator.CRDMigrator{
@@ -120,7 +121,7 @@ func (b *builder) addControllers(ctx context.Context) error {
 		{name: "Cluster", add: func() error {
 			return (&cluster.Reconciler{
 				Client: patches.NewClient(c, apiReader, &clusterv1.Cluster{}), APIReader: apiReader, ClusterCache: b.clusterCache, WatchFilterValue: b.WatchFilter, RemoteConnectionGracePeriod: b.ConnectionGracePeriod,
-			}).SetupWithManager(ctx, eventManager{b.mgr, clusterEvents()}, concurrency(n.Cluster))
+			}).SetupWithManager(ctx, eventManager{b.mgr, clusterEvents(clusters)}, clusters.options(n.Cluster))
 		}},
 	}
 	for _, p := range append(parts, b.machineControllers(ctx)...) {
@@ -137,13 +138,14 @@ func (b *builder) addControllers(ctx context.Context) error {
 // machineControllers are those of machines, their groups, and what is applied to new clusters.
 func (b *builder) machineControllers(ctx context.Context) []part {
 	c, apiReader, n := b.mgr.GetClient(), b.mgr.GetAPIReader(), b.Concurrency
+	machines := newPace()
 	return []part{
 		{name: "Machine", add: func() error {
 			return (&machine.Reconciler{
 				Client: patches.NewClient(c, apiReader, &clusterv1.Machine{}), APIReader: apiReader, ClusterCache: b.clusterCache, RuntimeClient: b.runtimeClient, WatchFilterValue: b.WatchFilter,
 				RemoteConditionsGracePeriod: b.ConditionsGracePeriod,
 				AdditionalSyncMachineLabels: b.checked.labels, AdditionalSyncMachineAnnotations: b.checked.annotations,
-			}).SetupWithManager(ctx, eventManager{b.mgr, machineEvents()}, concurrency(n.Machine))
+			}).SetupWithManager(ctx, eventManager{b.mgr, machineEvents(machines)}, machines.options(n.Machine))
 		}},
 		{name: "MachineSet", add: func() error {
 			return b.addMachineSets(ctx)

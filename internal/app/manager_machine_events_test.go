@@ -8,7 +8,6 @@ import (
 	"go/format"
 	"go/parser"
 	"go/token"
-	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,7 +16,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	toolscache "k8s.io/client-go/tools/cache"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
@@ -66,7 +64,7 @@ func TestMachineSettles(t *testing.T) {
 			t.Parallel()
 			var got []string
 			var late []func()
-			rules := machineEvents()
+			rules := machineEvents(newPace())
 			rules.later = func(_ time.Duration, pass func()) { late = append(late, pass) }
 			tt.send(rules.narrow(toolscache.ResourceEventHandlerFuncs{
 				AddFunc:    func(any) { got = append(got, "addition") },
@@ -89,25 +87,16 @@ func TestMachineSettles(t *testing.T) {
 // its update at once.
 func TestMachineWatchesMove(t *testing.T) {
 	t.Parallel()
-	marked := map[string]string{clusterv1.UpdateInProgressAnnotation: ""}
 	machine := func(change func(*clusterv1.Machine)) *clusterv1.Machine {
-		m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Annotations: maps.Clone(marked)}}
+		m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
+			Annotations: map[string]string{clusterv1.UpdateInProgressAnnotation: ""},
+		}}
 		change(m)
 		return m
 	}
-	external := func(annotations map[string]string, path ...string) *unstructured.Unstructured {
-		o := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{}}}
-		if len(path) > 0 {
-			if err := unstructured.SetNestedField(o.Object, "x", path...); err != nil {
-				t.Fatal(err)
-			}
-		}
-		o.SetAnnotations(annotations)
-		return o
-	}
 	for _, test := range []struct {
 		name  string
-		after any
+		after *clusterv1.Machine
 		want  urgency
 	}{
 		{"a Machine that moves", machine(func(*clusterv1.Machine) {}), soon},
@@ -118,96 +107,107 @@ func TestMachineWatchesMove(t *testing.T) {
 			m.DeletionTimestamp = &epoch
 		}), now},
 		{"a resync of a Machine", &clusterv1.Machine{}, now},
-		{"the status of a Machine", &clusterv1.Machine{
-			ObjectMeta: metav1.ObjectMeta{ResourceVersion: "2"},
-		}, soon},
-		{"the condition Paused of a Machine", &clusterv1.Machine{
-			ObjectMeta: metav1.ObjectMeta{ResourceVersion: "2"},
-			Status: clusterv1.MachineStatus{Conditions: []metav1.Condition{{
-				Type: clusterv1.PausedCondition, Status: metav1.ConditionFalse,
-			}}},
-		}, now},
-		{"the spec of a Machine", &clusterv1.Machine{
-			ObjectMeta: metav1.ObjectMeta{ResourceVersion: "2", Generation: 2},
-		}, now},
-		{"labels of an object", external(nil, "metadata", "labels", "a"), soon},
-		{"annotations of an object", external(marked), soon},
-		{"spec of an object", external(nil, "spec", "a"), now},
-		{"spec of an object that is marked", external(marked, "spec", "a"), soon},
-		{"status of an object that is marked", external(marked, "status", "a"), now},
-		{"owners of an object", external(nil, "metadata", "ownerReferences"), now},
-		{"deletion of an object", external(nil, "metadata", "deletionTimestamp"), soon},
 	} {
-		var before any = external(nil)
-		if _, ok := test.after.(*clusterv1.Machine); ok {
-			before = &clusterv1.Machine{}
-		}
-		if got := machineUrgency(before, test.after); got != test.want {
+		if got := machineUrgency(&clusterv1.Machine{}, test.after); got != test.want {
 			t.Errorf("%s: urgency %d, want %d", test.name, got, test.want)
 		}
 	}
 }
 
-// TestExternalConditions: of the conditions of an infrastructure machine or a bootstrap config, only
-// the status of Ready is urgent, in each contract of Cluster API.
-func TestExternalConditions(t *testing.T) {
+// TestOwnWritesWait: what the Machine controller writes at the end of a reconcile comes later. What
+// it writes and then waits for comes at once, and so does what others write.
+func TestOwnWritesWait(t *testing.T) {
 	t.Parallel()
-	object := func(path, kind, status, message string) *unstructured.Unstructured {
-		o := &unstructured.Unstructured{Object: map[string]any{
-			"status": map[string]any{"initialization": map[string]any{"provisioned": true}},
-		}}
-		all := []any{map[string]any{"type": kind, "status": status, "message": message}}
-		err := unstructured.SetNestedSlice(o.Object, all, strings.Split("status."+path, ".")...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return o
-	}
-	for _, path := range []string{"conditions", "v1beta2.conditions", "deprecated.v1beta1.conditions"} {
-		ready := object(path, "Ready", "False", "one")
-		without := ready.DeepCopy()
-		delete(without.Object, "status")
-		provisioning := ready.DeepCopy()
-		provisioning.Object["status"].(map[string]any)["initialization"] = nil //nolint:errcheck // It is made above.
-		for name, tt := range map[string]struct {
-			before, after *unstructured.Unstructured
-			want          urgency
-		}{
-			"Ready's status": {ready, object(path, "Ready", "True", "one"), now},
-			"Ready's words":  {ready, object(path, "Ready", "False", "two"), soon},
-			"another one": {
-				object(path, "Other", "False", "one"), object(path, "Other", "True", "two"), soon,
-			},
-			"the first status":    {without, ready, now},
-			"what it waits for":   {provisioning, ready, now},
-			"nothing, it resyncs": {ready, ready, soon},
-		} {
-			if got := machineUrgency(tt.before, tt.after); got != tt.want {
-				t.Errorf("%s, %s: urgency %d, want %d", path, name, got, tt.want)
+	for name, tt := range map[string]struct {
+		change func(*clusterv1.Machine)
+		want   urgency
+	}{
+		"the status": {func(m *clusterv1.Machine) { m.Status.Phase = "Running" }, soon},
+		"the provider ID": {func(m *clusterv1.Machine) {
+			m.Generation, m.Spec.ProviderID = 2, "x"
+		}, soon},
+		"the Secret's name": {func(m *clusterv1.Machine) {
+			m.Generation, m.Spec.Bootstrap.DataSecretName = 2, new("x")
+		}, soon},
+		"the failure domain": {func(m *clusterv1.Machine) {
+			m.Generation, m.Spec.FailureDomain = 2, "x"
+		}, soon},
+		"the provider ID, and what others write": {func(m *clusterv1.Machine) {
+			m.Generation, m.Spec.ProviderID, m.Spec.MinReadySeconds = 2, "x", new(int32(1))
+		}, now},
+		"the bootstrap config": {func(m *clusterv1.Machine) {
+			m.Generation, m.Spec.Bootstrap.ConfigRef.Name = 2, "x"
+		}, now},
+		"the finalizer": {func(m *clusterv1.Machine) {
+			m.Finalizers = []string{clusterv1.MachineFinalizer}
+		}, now},
+		"the condition Paused": {func(m *clusterv1.Machine) {
+			m.Status.Conditions = []metav1.Condition{
+				{Type: clusterv1.PausedCondition, Status: metav1.ConditionFalse},
 			}
+		}, now},
+		"an annotation": {func(m *clusterv1.Machine) { m.Annotations = map[string]string{"a": ""} }, now},
+		"a label":       {func(m *clusterv1.Machine) { m.Labels = map[string]string{"a": ""} }, now},
+		"a deletion":    {func(m *clusterv1.Machine) { m.DeletionTimestamp = &epoch }, now},
+	} {
+		before := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "1", Generation: 1}}
+		after := before.DeepCopy()
+		after.ResourceVersion = "2"
+		tt.change(after)
+		if got := machineUrgency(before, after); got != tt.want {
+			t.Errorf("%s: urgency %d, want %d", name, got, tt.want)
 		}
 	}
 }
 
-// TestOwnStatusWaits: what the Machine controller wrote itself waits longest.
+// TestOwnStatusWaits: what the Machine controller wrote itself waits longest, and so do words of
+// others.
 func TestOwnStatusWaits(t *testing.T) {
 	t.Parallel()
-	with := func(kind string, status metav1.ConditionStatus) *clusterv1.Machine {
+	with := func(kind string, status metav1.ConditionStatus, message string) *clusterv1.Machine {
 		return &clusterv1.Machine{Status: clusterv1.MachineStatus{Conditions: []metav1.Condition{
-			{Type: clusterv1.MachineUpToDateCondition}, {Type: kind, Status: status},
+			{Type: kind, Status: status, Message: message},
 		}}}
 	}
 	for kind, want := range map[string]time.Duration{
 		clusterv1.ReadyCondition:                       ownDelay,
 		clusterv1.MachineNodeHealthyCondition:          ownDelay,
+		clusterv1.MachineUpToDateCondition:             ownDelay,
 		clusterv1.MachineHealthCheckSucceededCondition: rolloutDelay,
 		clusterv1.MachineOwnerRemediatedCondition:      rolloutDelay,
 		"Somebody/Else":                                rolloutDelay,
 	} {
-		got := machineDelay(with(kind, metav1.ConditionFalse), with(kind, metav1.ConditionTrue))
-		if got != want {
+		one, other := with(kind, metav1.ConditionFalse, "one"), with(kind, metav1.ConditionFalse, "other")
+		if got := machineDelay(one, with(kind, metav1.ConditionTrue, "one")); got != want {
 			t.Errorf("%s waits for %s, want %s", kind, got, want)
 		}
+		if got := machineDelay(one, other); got != ownDelay {
+			t.Errorf("the words of %s wait for %s, want %s", kind, got, ownDelay)
+		}
+	}
+}
+
+// TestContractFields pins the paths of the fields that Cluster API's contracts have for bootstrap
+// configs and infrastructure machines. When it fails after an update of Cluster API, see which
+// fields the Machine controller reads now, correct isExternalUrgent, and write the new digests
+// here.
+func TestContractFields(t *testing.T) {
+	t.Parallel()
+	got := map[string]string{}
+	for _, name := range []string{"bootstrap.go", "infrastructure_machine.go"} {
+		file := filepath.Join(clusterAPI(t), "internal", "contract", name)
+		var all strings.Builder
+		for _, digest := range functions(t, file, func(*ast.FuncDecl) bool { return true }) {
+			all.WriteString(digest)
+		}
+		got[name] = fmt.Sprintf("%.8x", sha256.Sum256([]byte(all.String())))
+	}
+	want := map[string]string{
+		"bootstrap.go":              "c9800c033d51fa4d",
+		"infrastructure_machine.go": "30aa1b6e82e6da60",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("functions of the contracts (-reviewed +found):\n%s", diff)
 	}
 }
 
@@ -226,7 +226,7 @@ func TestMachineControllerReads(t *testing.T) {
 		if strings.HasSuffix(file, "_test.go") {
 			continue
 		}
-		got = append(got, readers(t, file)...)
+		got = append(got, functions(t, file, names)...)
 	}
 	slices.Sort(got)
 	want := []string{
@@ -266,8 +266,8 @@ func TestMachineControllerReads(t *testing.T) {
 	}
 }
 
-// readers returns name and digest of each function of a file that names an object of others.
-func readers(t *testing.T, file string) []string {
+// functions returns name and digest of each function of a file that is wanted.
+func functions(t *testing.T, file string, wanted func(*ast.FuncDecl) bool) []string {
 	t.Helper()
 	fset := token.NewFileSet()
 	parsed, err := parser.ParseFile(fset, file, nil, parser.SkipObjectResolution)
@@ -277,7 +277,7 @@ func readers(t *testing.T, file string) []string {
 	var found []string
 	for _, d := range parsed.Decls {
 		function, ok := d.(*ast.FuncDecl)
-		if !ok || !names(function) {
+		if !ok || !wanted(function) {
 			continue
 		}
 		var text bytes.Buffer
@@ -289,6 +289,7 @@ func readers(t *testing.T, file string) []string {
 	return found
 }
 
+// names reports whether a function names an object of others.
 func names(function *ast.FuncDecl) bool {
 	found := false
 	ast.Inspect(function, func(n ast.Node) bool {
@@ -303,12 +304,12 @@ func names(function *ast.FuncDecl) bool {
 	return found
 }
 
-// TestEventsWait: an update that may wait comes later, and no other one of the same object until then.
+// TestEventsWait: an update that may wait comes later, with newer ones of the same object.
 func TestEventsWait(t *testing.T) {
 	t.Parallel()
 	var passed []string
 	var timers []func()
-	rules := machineEvents()
+	rules := machineEvents(newPace())
 	rules.later = func(d time.Duration, pass func()) {
 		if d != rolloutDelay {
 			t.Errorf("a rollout waits for %s", d)
@@ -332,7 +333,7 @@ func TestEventsWait(t *testing.T) {
 	}
 	handler.OnUpdate(md("a", "3"), md("a", "4"))
 	timers[len(timers)-1]()
-	if diff := cmp.Diff([]string{"a 2", "b 2", "a 4"}, passed); diff != "" {
+	if diff := cmp.Diff([]string{"a 3", "b 2", "a 4"}, passed); diff != "" {
 		t.Errorf("updates (-want +got):\n%s", diff)
 	}
 }

@@ -66,7 +66,7 @@ type machineWatches struct {
 
 // narrow is a manager's narrowed one. Delayed updates are passed on at once.
 func (w *machineWatches) narrow(m manager.Manager) manager.Manager {
-	e := machineEvents()
+	e := machineEvents(newPace())
 	e.later = func(_ time.Duration, pass func()) { w.delayed++; pass() }
 	return eventManager{m, e}
 }
