@@ -40,10 +40,18 @@ func refuse(g Goal, f Facts) *Failure {
 	return refuseSkew(f, to, refused)
 }
 
-// refuseSkew looks at the API server. One that did not tell its version is no reason to refuse: whoever plans the upgrade has looked at it too.
+// refuseSkew compares the target with the versions of API servers. A kubelet must not be newer than any
+// of them, and a load balancer picks which one answers the host: so it compares a worker with the oldest
+// control plane Node, too. An unknown version is no reason to refuse: whoever plans the upgrade has
+// looked at it, too.
 func refuseSkew(f Facts, to version.Version, refused func(Reason, string, ...any) *Failure) *Failure {
 	if version.Compare(to, f.Cluster) == version.Less && f.ControlPlane {
 		return refused(VersionRefused, "the cluster's configuration is at %s already; %s would take it back", f.Cluster, to)
+	}
+	oldest := f.Oldest.Kubelet
+	if lag, ok := oldest.Minor().Lag(to.Minor()); !oldest.IsZero() && !f.ControlPlane && ok && lag > 0 {
+		return refused(VersionRefused, "control plane Node %s is at %s; a node must not be newer than any "+
+			"API server: upgrade all of the control plane to %s first", f.Oldest.Name, oldest, to.Minor())
 	}
 	if f.APIServer.IsZero() {
 		return nil

@@ -162,6 +162,8 @@ type scriptedHost struct {
 	closed bool
 	// lost says that the connection is lost; another one must be made.
 	lost bool
+	// controlPlane says that the host runs a control plane, without etcd.
+	controlPlane bool
 }
 
 var checkNames = regexp.MustCompile(`(?m)^(?:CHECKS=')?([a-z-]+) [A-Za-z0-9+/=]{40,}$`)
@@ -183,6 +185,9 @@ func (h *scriptedHost) Exec(_ context.Context, c port.HostCommand) (port.HostRes
 	case strings.HasSuffix(c.Script, "fact end yes\n"):
 		facts := map[string]string{
 			"time": "1000", "arch": "x86_64", "installed": "Kubernetes v1.35.4", "service": "kubelet", "writable": "yes", "free-kb": "1000", "free-state-kb": "1000",
+		}
+		if h.controlPlane {
+			facts["control-plane"], facts["kubectl"] = "yes", "yes"
 		}
 		if h.job != "" {
 			facts["job"], facts["job-state"], facts["job-started"] = h.job, "running", "990"
