@@ -45,25 +45,30 @@ func refuse(g Goal, f Facts) *Failure {
 // control plane Node, too. An unknown version is no reason to refuse: whoever plans the upgrade has
 // looked at it, too.
 func refuseSkew(f Facts, to version.Version, refused func(Reason, string, ...any) *Failure) *Failure {
-	if version.Compare(to, f.Cluster) == version.Less && f.ControlPlane {
-		return refused(VersionRefused, "the cluster's configuration is at %s already; %s would take it back", f.Cluster, to)
-	}
-	oldest := f.Oldest.Kubelet
-	if lag, ok := oldest.Minor().Lag(to.Minor()); !oldest.IsZero() && !f.ControlPlane && ok && lag > 0 {
-		return refused(VersionRefused, "control plane Node %s is at %s; a node must not be newer than any "+
-			"API server: upgrade all of the control plane to %s first", f.Oldest.Name, oldest, to.Minor())
-	}
-	if f.APIServer.IsZero() {
-		return nil
-	}
-	behind, ok := f.APIServer.Minor().Lag(to.Minor())
+	server := computeLag(f.APIServer, to)
 	switch {
-	case !f.ControlPlane && ok && behind > 0:
-		return refused(VersionRefused, "the API server is at %s; a node must not be newer than it: upgrade the control plane to %s first", f.APIServer, to.Minor())
-	case f.ControlPlane && ok && behind > 1:
+	case f.ControlPlane && version.Compare(to, f.Cluster) == version.Less:
+		return refused(VersionRefused, "the cluster's configuration is at %s already; %s would take it back", f.Cluster, to)
+	case f.ControlPlane && server > 1:
 		return refused(VersionRefused, "the API server is at %s; %s is more than one minor on", f.APIServer, to)
+	case f.ControlPlane:
+		return nil
+	case computeLag(f.Oldest.Kubelet, to) > 0:
+		return refused(VersionRefused, "control plane Node %s is at %s; a node must not be newer than any "+
+			"API server: upgrade all of the control plane to %s first", f.Oldest.Name, f.Oldest.Kubelet, to.Minor())
+	case server > 0:
+		return refused(VersionRefused, "the API server is at %s; a node must not be newer than it: upgrade the control plane to %s first", f.APIServer, to.Minor())
 	}
 	return nil
+}
+
+// computeLag returns how many minors a version is behind another; 0 if it is unknown.
+func computeLag(v, ahead version.Version) uint32 {
+	if v.IsZero() {
+		return 0
+	}
+	lag, _ := v.Minor().Lag(ahead.Minor())
+	return lag
 }
 
 func mainBinary(d Distribution) string {
