@@ -125,10 +125,13 @@ func selectNode(nodes []corev1.Node, host string) (string, error) {
 		}
 	}
 	slices.Sort(names)
-	switch len(names) {
-	case 0:
+	switch {
+	case len(nodes) == 0:
+		return "", cli.InputErrorf("--kubeconfig", "its cluster has no nodes, so it is probably not the cluster of the host, "+
+			"but a management cluster. Fix: give the kubeconfig of the cluster that the host is in")
+	case len(names) == 0:
 		return "", cli.InputErrorf("--node", "none of the %d nodes in the cluster of --kubeconfig has the name or address %s. Fix: name the node that is on the host", len(nodes), host)
-	case 1:
+	case len(names) == 1:
 		return names[0], nil
 	default:
 		return "", cli.InputErrorf("--node", "several nodes have the name or address %s: %s. Fix: name the one that is on the host", host, strings.Join(names, ", "))

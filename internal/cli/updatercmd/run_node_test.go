@@ -78,7 +78,8 @@ func TestFindOldest(t *testing.T) {
 	}
 }
 
-// serveNodes serves Nodes, and returns the file of a kubeconfig. It refuses to list no Nodes.
+// serveNodes serves Nodes, and returns the file of a kubeconfig. Without nodes, the answer to
+// a list is Forbidden.
 func serveNodes(t *testing.T, nodes ...corev1.Node) string {
 	t.Helper()
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -107,8 +108,8 @@ func serveNodes(t *testing.T, nodes ...corev1.Node) string {
 	certificate := &pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}
 	authority := base64.StdEncoding.EncodeToString(pem.EncodeToMemory(certificate))
 	content := fmt.Sprintf(`{"kind":"Config","apiVersion":"v1","current-context":"a",
-"clusters":[{"name":"a","cluster":{"server":%q,"certificate-authority-data":%q}}],"users":[{"name":"a","user":{}}],
-"contexts":[{"name":"a","context":{"cluster":"a","user":"a"}}]}`, server.URL, authority)
+"clusters":[{"name":"a","cluster":{"server":%q,"certificate-authority-data":%q}}],
+"users":[{"name":"a","user":{}}],"contexts":[{"name":"a","context":{"cluster":"a","user":"a"}}]}`, server.URL, authority)
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +151,8 @@ func TestRunJudgesByTheOldestAPIServer(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			h := &scriptedHost{controlPlane: test.controlPlane}
 			var r scriptedRun
-			args := append([]string{"--dry-run", "--kubeconfig", serveNodes(t, test.nodes...)}, test.args...)
+			kubeconfig := serveNodes(t, test.nodes...)
+			args := append([]string{"--dry-run", "--kubeconfig", kubeconfig}, test.args...)
 			err := r.run(t, h, 100, args...)
 			if test.problem == "" && err != nil {
 				t.Fatal(err)

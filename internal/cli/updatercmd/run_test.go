@@ -131,6 +131,10 @@ func TestSelectNode(t *testing.T) {
 		return n
 	}
 	nodes := []corev1.Node{node("a", "10.0.0.1", "fd00::1"), node("b", "10.0.0.2"), node("c", "10.0.0.2")}
+	const wrongCluster = "--kubeconfig: its cluster has no nodes, so it is probably not the cluster of the host, "
+	if _, err := selectNode(nil, "10.0.0.1"); !strings.HasPrefix(fmt.Sprint(err), wrongCluster) {
+		t.Errorf("without nodes: %v", err)
+	}
 	for _, test := range []struct{ host, want, problem string }{
 		{host: "10.0.0.1", want: "a"},
 		{host: "fd00::1", want: "a"},
