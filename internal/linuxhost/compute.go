@@ -143,14 +143,17 @@ func fetchStep(g Goal, f Facts, b binary) Step {
 	values := []value{
 		{"BINARY", b.name}, {"FILE", path}, {"PART", path + ".part"}, {"DIGEST", string(b.digest)},
 	}
-	step := Step{Name: Name(FetchPrefix + b.name), Check: g.script("fetch-check", values...)}
-	name := BinaryName(g.Version, f.Arch, b.name)
+	name, from := BinaryName(g.Version, f.Arch, b.name), ""
+	if g.Source.HostFolder != "" {
+		from = g.Source.HostFolder + "/" + name
+	}
+	check := g.script("fetch-check", append(slices.Clone(values), value{"FROM", from})...)
+	step := Step{Name: Name(FetchPrefix + b.name), Check: check}
 	switch {
 	case g.Source.Bundle:
 		step.Summary = "send " + name + " from the bundle, and verify its digest"
 		step.Action = Send{Name: name, Part: path + ".part", Path: path, Digest: b.digest}
-	case g.Source.HostFolder != "":
-		from := g.Source.HostFolder + "/" + name
+	case from != "":
 		step.Summary = "copy " + from + ", and verify its digest"
 		step.Action = g.run(commandLimit, "fetch-copy", append(values, value{"FROM", from})...)
 	default:

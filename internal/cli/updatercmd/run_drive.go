@@ -1,7 +1,6 @@
 package updatercmd
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -122,14 +121,13 @@ func planNotes(f linuxhost.Facts, g linuxhost.Goal, watched bool) []string {
 
 // sourceNotes says what a look at the host does not show: whether binaries are where they are to come from.
 func sourceNotes(source linuxhost.Source, steps []linuxhost.StepState) []string {
-	from := cmp.Or(source.HostFolder, source.URL)
 	fetches := func(s linuxhost.StepState) bool {
 		return !s.Done && strings.HasPrefix(string(s.Step.Name), linuxhost.FetchPrefix)
 	}
-	if from == "" || !slices.ContainsFunc(steps, fetches) {
+	if source.URL == "" || !slices.ContainsFunc(steps, fetches) {
 		return nil
 	}
-	return []string{fmt.Sprintf("whether %s has them is seen when they are fetched: nobody has looked for the binaries there", from)}
+	return []string{fmt.Sprintf("whether %s has them is seen when they are fetched: nobody has looked for the binaries there", source.URL)}
 }
 
 // look reads how far the host is.

@@ -168,6 +168,8 @@ type scriptedHost struct {
 	lost bool
 	// controlPlane says that the host runs a control plane, without etcd.
 	controlPlane bool
+	// checked is what each check prints.
+	checked string
 }
 
 var checkNames = regexp.MustCompile(`(?m)^(?:CHECKS=')?([a-z-]+) [A-Za-z0-9+/=]{40,}$`)
@@ -202,7 +204,7 @@ func (h *scriptedHost) Exec(_ context.Context, c port.HostCommand) (port.HostRes
 		out.WriteString("end " + base64.StdEncoding.EncodeToString([]byte("yes")) + "\n")
 	case strings.HasSuffix(c.Script, "echo end\n"):
 		for _, name := range checkNames.FindAllStringSubmatch(c.Script, -1) {
-			out.WriteString(name[1] + " 1 \n")
+			out.WriteString(name[1] + " 1 " + base64.StdEncoding.EncodeToString([]byte(h.checked)) + "\n")
 		}
 		out.WriteString("end\n")
 	default:
@@ -408,17 +410,31 @@ func TestRunShowsWhatRuns(t *testing.T) {
 func TestRunDryRunBeginsNothing(t *testing.T) {
 	h := &scriptedHost{}
 	var r scriptedRun
-	if err := r.run(t, h, 100, "--no-drain", "--dry-run", "-o", "json"); err != nil {
+	const url = "https://mirror.example/{version}/{name}"
+	if err := r.runFrom(t, h, 100, "--binaries-url", url, "--no-drain", "--dry-run", "-o", "json"); err != nil {
 		t.Fatal(err)
 	}
 	if h.job != "" {
 		t.Errorf("it began %s", h.job)
 	}
-	if !strings.Contains(r.notes.String(), "note: whether /srv has them is seen when they are fetched: ") {
+	if !strings.Contains(r.notes.String(), "note: whether "+url+" has them is seen when they are fetched: ") {
 		t.Errorf("it notes %s", r.notes.String())
 	}
 	if got := strings.Count(r.out.String(), "\n"); got != 1 || !strings.Contains(r.out.String(), `{"step":"node-ready","state":"left out",`) {
 		t.Errorf("it prints %s", r.out.String())
+	}
+}
+
+// TestRunLooksForFilesOnTheHostFirst: files that --binaries-folder lacks end a run before it begins.
+func TestRunLooksForFilesOnTheHostFirst(t *testing.T) {
+	for _, args := range [][]string{{"--no-drain", "--dry-run"}, {"--no-drain"}} {
+		h := &scriptedHost{checked: "missing /srv/x\n"}
+		var r scriptedRun
+		err := r.run(t, h, 100, args...)
+		const want = "DownloadFailed: step fetch-kubeadm: the host has no file /srv/x, /srv/x"
+		if exitCodeOfRun(err) != cli.ExitRefused || !strings.Contains(fmt.Sprint(err), want) || h.job != "" {
+			t.Errorf("%v: it began %q, and ended with %v", args, h.job, err)
+		}
 	}
 }
 
