@@ -33,6 +33,9 @@ type Upgrade struct {
 	Host port.Host
 	// Node is nil where nobody can be asked about the node; then its state is not waited for, and it is not drained.
 	Node Node
+	// Oldest is the control plane Node of the cluster with the oldest kubelet. It is zero if the cluster
+	// has no such Node, or nobody listed them.
+	Oldest ControlPlaneNode
 	// Bundle is needed where the goal's source is one.
 	Bundle Bundle
 	// Attempt names the attempt. A step that failed is run again by another attempt only.
@@ -68,6 +71,7 @@ func Look(ctx context.Context, u Upgrade) (Report, error) {
 
 // lookFurther reads which steps are done on a host whose facts are known.
 func (u Upgrade) lookFurther(ctx context.Context, facts Facts) (Report, error) {
+	facts.Oldest = u.Oldest
 	report := Report{Facts: facts}
 	steps, refused := ComputeSteps(u.Goal, facts)
 	if refused != nil {

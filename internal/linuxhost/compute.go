@@ -40,22 +40,35 @@ func refuse(g Goal, f Facts) *Failure {
 	return refuseSkew(f, to, refused)
 }
 
-// refuseSkew looks at the API server. One that did not tell its version is no reason to refuse: whoever plans the upgrade has looked at it too.
+// refuseSkew compares the target with the versions of API servers. A kubelet must not be newer than any
+// of them, and a load balancer picks which one answers the host: so it compares a worker with the oldest
+// control plane Node, too. An unknown version is no reason to refuse: whoever plans the upgrade has
+// looked at it, too.
 func refuseSkew(f Facts, to version.Version, refused func(Reason, string, ...any) *Failure) *Failure {
-	if version.Compare(to, f.Cluster) == version.Less && f.ControlPlane {
-		return refused(VersionRefused, "the cluster's configuration is at %s already; %s would take it back", f.Cluster, to)
-	}
-	if f.APIServer.IsZero() {
-		return nil
-	}
-	behind, ok := f.APIServer.Minor().Lag(to.Minor())
+	server := computeLag(f.APIServer, to)
 	switch {
-	case !f.ControlPlane && ok && behind > 0:
-		return refused(VersionRefused, "the API server is at %s; a node must not be newer than it: upgrade the control plane to %s first", f.APIServer, to.Minor())
-	case f.ControlPlane && ok && behind > 1:
+	case f.ControlPlane && version.Compare(to, f.Cluster) == version.Less:
+		return refused(VersionRefused, "the cluster's configuration is at %s already; %s would take it back", f.Cluster, to)
+	case f.ControlPlane && server > 1:
 		return refused(VersionRefused, "the API server is at %s; %s is more than one minor on", f.APIServer, to)
+	case f.ControlPlane:
+		return nil
+	case computeLag(f.Oldest.Kubelet, to) > 0:
+		return refused(VersionRefused, "control plane Node %s is at %s; a node must not be newer than any "+
+			"API server: upgrade all of the control plane to %s first", f.Oldest.Name, f.Oldest.Kubelet, to.Minor())
+	case server > 0:
+		return refused(VersionRefused, "the API server is at %s; a node must not be newer than it: upgrade the control plane to %s first", f.APIServer, to.Minor())
 	}
 	return nil
+}
+
+// computeLag returns how many minors a version is behind another; 0 if it is unknown.
+func computeLag(v, ahead version.Version) uint32 {
+	if v.IsZero() {
+		return 0
+	}
+	lag, _ := v.Minor().Lag(ahead.Minor())
+	return lag
 }
 
 func mainBinary(d Distribution) string {
@@ -130,14 +143,17 @@ func fetchStep(g Goal, f Facts, b binary) Step {
 	values := []value{
 		{"BINARY", b.name}, {"FILE", path}, {"PART", path + ".part"}, {"DIGEST", string(b.digest)},
 	}
-	step := Step{Name: Name(FetchPrefix + b.name), Check: g.script("fetch-check", values...)}
-	name := BinaryName(g.Version, f.Arch, b.name)
+	name, from := BinaryName(g.Version, f.Arch, b.name), ""
+	if g.Source.HostFolder != "" {
+		from = g.Source.HostFolder + "/" + name
+	}
+	check := g.script("fetch-check", append(slices.Clone(values), value{"FROM", from})...)
+	step := Step{Name: Name(FetchPrefix + b.name), Check: check}
 	switch {
 	case g.Source.Bundle:
 		step.Summary = "send " + name + " from the bundle, and verify its digest"
 		step.Action = Send{Name: name, Part: path + ".part", Path: path, Digest: b.digest}
-	case g.Source.HostFolder != "":
-		from := g.Source.HostFolder + "/" + name
+	case from != "":
 		step.Summary = "copy " + from + ", and verify its digest"
 		step.Action = g.run(commandLimit, "fetch-copy", append(values, value{"FROM", from})...)
 	default:

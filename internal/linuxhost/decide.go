@@ -230,6 +230,9 @@ func lacks(g Goal, steps []Step, s Seen) *Failure {
 	if refused := lacksEtcd(g, steps, s); refused != nil {
 		return refused
 	}
+	if missing := lacksFiles(steps, s); missing != nil {
+		return missing
+	}
 	// A binary of the next version is somewhat larger than the installed one, and the installed ones are about of one size.
 	room := f.NeedKB * 6 / 5 / max(left.all, 1)
 	switch {
@@ -243,6 +246,25 @@ func lacks(g Goal, steps []Step, s Seen) *Failure {
 			StateFolder, f.FreeStateKB>>10, left.fetch, room*left.fetch>>10)
 	}
 	return lacksSnapshotRoom(steps, s, room*left.fetch)
+}
+
+// lacksFiles returns which binaries the folder on the host lacks that they are copied from.
+func lacksFiles(steps []Step, s Seen) *Failure {
+	var first Name
+	var files []string
+	for _, step := range steps {
+		check := s.Checks[step.Name]
+		file, missing := strings.CutPrefix(check.Output, "missing ")
+		if !strings.HasPrefix(string(step.Name), FetchPrefix) || check.Done || !missing {
+			continue
+		}
+		first = cmp.Or(first, step.Name)
+		files = append(files, strings.TrimSpace(file))
+	}
+	if files == nil {
+		return nil
+	}
+	return newFailure(DownloadFailed, first, "the host has no file %s", strings.Join(files, ", "))
 }
 
 // lacksSnapshotRoom returns why a snapshot of etcd would not fit. fetched is the size in KiB of the

@@ -51,7 +51,19 @@ func TestDecide(t *testing.T) {
 	}{
 		"begins with the first step":      {"fetch-kubeadm", nil, "start fetch-kubeadm"},
 		"goes on with the first not done": {"fetch-kubectl", nil, "start fetch-kubectl"},
-		"drains before the first change":  {"install-kubeadm", nil, "drain, recording that it was schedulable"},
+		"looks for files before it begins": {
+			"", func(_ linuxhost.Goal, s *linuxhost.Seen) {
+				s.Checks["fetch-kubeadm"] = linuxhost.CheckResult{Output: "part 0\n"}
+				s.Checks["fetch-kubelet"] = linuxhost.CheckResult{Output: "missing /srv/kubelet\n"}
+				s.Checks["fetch-kubectl"] = linuxhost.CheckResult{Output: "missing /srv/kubectl\n"}
+			}, "fail: DownloadFailed: step fetch-kubelet: the host has no file /srv/kubelet, /srv/kubectl",
+		},
+		"needs no file that is fetched": {
+			"install-kubeadm", func(_ linuxhost.Goal, s *linuxhost.Seen) {
+				s.Checks["fetch-kubelet"] = linuxhost.CheckResult{Done: true, Output: "missing /srv/kubelet\n"}
+			}, "drain, recording that it was schedulable",
+		},
+		"drains before the first change": {"install-kubeadm", nil, "drain, recording that it was schedulable"},
 		"does not record a cordon of somebody else": {
 			"install-kubeadm", func(_ linuxhost.Goal, s *linuxhost.Seen) { s.Node.Unschedulable = true }, "drain",
 		},

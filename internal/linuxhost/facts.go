@@ -25,6 +25,8 @@ type Facts struct {
 	Running version.Version
 	// APIServer is the version of the API server that the kubelet talks to; zero where it did not tell, and once an upgrade has begun.
 	APIServer version.Version
+	// Oldest is that of Upgrade. No script prints it.
+	Oldest ControlPlaneNode
 	// Cluster is the version in the ConfigMap kubeadm-config; zero for workers, where it cannot be read, and where Verb is set.
 	Cluster version.Version
 	// LocalServer is the host's own API server, as https://ADDRESS:PORT; empty where there is none, or it is unknown.
@@ -59,6 +61,13 @@ type Facts struct {
 	// Drained says that the operation has drained the node; Cordoned that the node was schedulable when an upgrade cordoned it.
 	Drained, Cordoned bool
 	Job               Job
+}
+
+// ControlPlaneNode is a Node with the role control-plane, and the version of its kubelet. Its API
+// server is at least as new: every upgrade replaces the API server first.
+type ControlPlaneNode struct {
+	Name    string
+	Kubelet version.Version
 }
 
 // Job is the last step that was started on a host. At most one runs on a host, whoever started it.

@@ -285,6 +285,43 @@ func TestChecksOfFiles(t *testing.T) {
 	}
 }
 
+// TestChecksLookForBinaries: the check of a binary that is copied on the host finds out that it is
+// missing there. For another source it prints how much has arrived.
+func TestChecksLookForBinaries(t *testing.T) {
+	t.Parallel()
+	needs(t, "bash", "bash")
+	dir := t.TempDir()
+	there := filepath.Join(dir, "v1.36.3", "linux", "amd64", "kubeadm")
+	if err := os.MkdirAll(filepath.Dir(there), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(there, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		name   string
+		source Source
+		want   string
+	}{
+		{"kubeadm", Source{HostFolder: dir}, "part 0"},
+		{"kubelet", Source{HostFolder: dir}, "missing " + filepath.Join(filepath.Dir(there), "kubelet")},
+		{"kubelet", Source{Bundle: true}, "part 0"},
+		{"kubelet", Source{URL: "https://x/{version}/{name}"}, "part 0"},
+	} {
+		g := Goal{
+			Distribution: Kubeadm, Version: version.MustParse("v1.36.3"), Folder: dir, Source: test.source,
+		}
+		step := fetchStep(g, Facts{Arch: "amd64"}, binary{name: test.name, digest: "0"})
+		command := exec.CommandContext(t.Context(), "bash")
+		command.Stdin = strings.NewReader(step.Check)
+		// The check ends with 1: the step is not done.
+		printed, err := command.Output()
+		if got := strings.TrimSpace(string(printed)); got != test.want || command.ProcessState.ExitCode() != 1 {
+			t.Errorf("%s from %+v: %q, not %q; %v", test.name, test.source, got, test.want, err)
+		}
+	}
+}
+
 // TestChecksAreNoArguments: see TestChecksOfFiles. A check may grow beyond the limit of arguments.
 func TestChecksAreNoArguments(t *testing.T) {
 	t.Parallel()

@@ -60,6 +60,8 @@ func scenario(t *testing.T, d *datadriven.TestData) (linuxhost.Goal, linuxhost.F
 			g.Version = version.MustParse(value)
 		case "api":
 			f.APIServer = version.MustParse(value)
+		case "oldest":
+			f.Oldest = linuxhost.ControlPlaneNode{Name: "cp-2", Kubelet: version.MustParse(value)}
 		case "cluster":
 			f.Cluster = version.MustParse(value)
 		case "arch":

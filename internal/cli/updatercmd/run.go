@@ -35,8 +35,9 @@ file is named VERSION/linux/ARCH/NAME, such as v1.36.3/linux/amd64/kubelet. Run 
 trusted unchecked. "windlass updater digests" writes a manifest.
 
 With --kubeconfig, of the cluster of the node, run drains the node before the first disruption, waits until it is Ready
-at the version, and makes it schedulable again. With --no-drain it ignores the node: pods stay while the kubelet
-restarts.
+at the version, and makes it schedulable again. It lists the control plane Nodes, and refuses a worker that would have
+a newer minor than one of them. With --no-drain it ignores all Nodes: pods stay while the kubelet restarts, and a worker
+is compared only with the API server that answers the host.
 
 --known-hosts must contain the host's key. The user must be root, or be allowed to use sudo without a password.
 
@@ -143,7 +144,7 @@ func (o *runOptions) addFlags(cmd *cobra.Command) {
 		flags.StringSliceVar(&o.ignorePreflight, "ignore-preflight-errors", nil, "`CHECKS` of kubeadm whose failure does not count, by kubeadm's names for them")
 	}
 	flags.DurationVar(&o.nodeReadyTimeout, "node-ready-timeout", linuxhost.DefaultReadyWithin, "how long the node may take to be Ready at the version after the restart")
-	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig `FILE` of the cluster that the node is in, to drain and watch it")
+	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig `FILE` of the cluster that the node is in, to drain and watch it, and to find the oldest API server")
 	flags.StringVar(&o.context, "context", "", "`NAME` of the context in --kubeconfig (default: its current one)")
 	flags.StringVar(&o.node, "node", "", "`NAME` of the node (default: the one with the host's address)")
 	flags.BoolVar(&o.noDrain, "no-drain", false, "neither drain nor watch the node")
@@ -188,7 +189,7 @@ func (o *runOptions) run(cmd *cobra.Command) error {
 	printer.NoteAll(request.notes)
 	ctx, cancel := o.tools.clock.Limit(cmd.Context(), o.timeout, errRunTimeout)
 	defer cancel()
-	node, err := request.findNode(ctx)
+	view, err := request.lookAtCluster(ctx)
 	if err != nil {
 		return err
 	}
@@ -196,7 +197,7 @@ func (o *runOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	driver := newRunDriver(request, host, node, o.tools, printer)
+	driver := newRunDriver(request, host, view, o.tools, printer)
 	defer func() { _ = driver.upgrade.Host.Close() }()
 	return driver.run(ctx, o.dryRun)
 }

@@ -1,7 +1,6 @@
 package updatercmd
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,7 +36,9 @@ type runDriver struct {
 	// reach returns the host for a new connection.
 	reach func() (port.Host, error)
 	// node is nil where nobody looks at it.
-	node    *workload.SingleNode
+	node *workload.SingleNode
+	// unknown is that of clusterView.
+	unknown error
 	printer runPrinter
 	clock   cli.Clock
 	tracker runTracker
@@ -46,14 +47,16 @@ type runDriver struct {
 	heard time.Time
 }
 
-func newRunDriver(r runRequest, host port.Host, node *workload.SingleNode, tools runTools, printer runPrinter) *runDriver {
+func newRunDriver(r runRequest, host port.Host, view clusterView, tools runTools, printer runPrinter) *runDriver {
 	d := &runDriver{
-		upgrade: linuxhost.Upgrade{Goal: r.goal, Host: host, Bundle: r.bundle, Attempt: tools.attempt()},
-		address: r.login.Address, node: node, printer: printer, clock: tools.clock,
+		upgrade: linuxhost.Upgrade{
+			Goal: r.goal, Host: host, Bundle: r.bundle, Attempt: tools.attempt(), Oldest: view.oldest,
+		},
+		address: r.login.Address, node: view.node, unknown: view.unknown, printer: printer, clock: tools.clock,
 		reach: func() (port.Host, error) { return tools.reach(r.login) },
 	}
-	if node != nil {
-		d.upgrade.Node = node
+	if view.node != nil {
+		d.upgrade.Node = view.node
 	}
 	d.printer.began = d.clock.Now()
 	d.heard = d.printer.began
@@ -68,6 +71,10 @@ func (d *runDriver) run(ctx context.Context, dryRun bool) error {
 	}
 	if report.Refused != nil {
 		return cli.Refusedf("host %s cannot be upgraded to %s: %s", d.address, d.upgrade.Goal.Version, report.Refused)
+	}
+	// The control plane's only API server may be the one that its own upgrade has stopped.
+	if d.unknown != nil && !report.Facts.ControlPlane {
+		return fmt.Errorf("finding the oldest API server, which a worker must not be newer than: %w", d.unknown)
 	}
 	// The bundle is on this machine, so it is checked before anything is done.
 	if _, err := linuxhost.FindMissing(d.upgrade.Bundle, report.Steps); err != nil {
@@ -114,14 +121,13 @@ func planNotes(f linuxhost.Facts, g linuxhost.Goal, watched bool) []string {
 
 // sourceNotes says what a look at the host does not show: whether binaries are where they are to come from.
 func sourceNotes(source linuxhost.Source, steps []linuxhost.StepState) []string {
-	from := cmp.Or(source.HostFolder, source.URL)
 	fetches := func(s linuxhost.StepState) bool {
 		return !s.Done && strings.HasPrefix(string(s.Step.Name), linuxhost.FetchPrefix)
 	}
-	if from == "" || !slices.ContainsFunc(steps, fetches) {
+	if source.URL == "" || !slices.ContainsFunc(steps, fetches) {
 		return nil
 	}
-	return []string{fmt.Sprintf("whether %s has them is seen when they are fetched: nobody has looked for the binaries there", from)}
+	return []string{fmt.Sprintf("whether %s has them is seen when they are fetched: nobody has looked for the binaries there", source.URL)}
 }
 
 // look reads how far the host is.

@@ -14,15 +14,59 @@ import (
 
 	"github.com/windlass-dev/windlass/internal/cli"
 	"github.com/windlass-dev/windlass/internal/cli/management"
+	"github.com/windlass-dev/windlass/internal/linuxhost"
 	"github.com/windlass-dev/windlass/internal/workload"
+	"github.com/windlass-dev/windlass/pkg/version"
 )
 
-// findNode gives the node on the host; nil where nobody is to look at it.
-func (r runRequest) findNode(ctx context.Context) (*workload.SingleNode, error) {
+// clusterView is what the cluster of --kubeconfig shows about a host.
+type clusterView struct {
+	// node is the node on the host; nil where nobody is to look at it.
+	node *workload.SingleNode
+	// oldest is zero if no Node has the role control-plane.
+	oldest linuxhost.ControlPlaneNode
+	// unknown is why oldest is unknown; nil if it is known.
+	unknown error
+}
+
+// lookAtCluster finds the node on the host, and the oldest control plane Node.
+func (r runRequest) lookAtCluster(ctx context.Context) (clusterView, error) {
 	if r.node == nil {
-		return nil, nil
+		return clusterView{}, nil
 	}
-	config, err := loadKubeconfig(r.node.kubeconfig, r.node.context)
+	cluster, err := r.node.connect()
+	if err != nil {
+		return clusterView{}, err
+	}
+	nodes, err := cluster.Nodes(ctx)
+	if err != nil {
+		err = &management.ReadError{Item: "the cluster of --kubeconfig", Err: err}
+	}
+	view, name := clusterView{unknown: err}, r.node.name
+	switch {
+	case name != "":
+		// An API server that does not answer may be the one on this host, in the middle of its upgrade.
+		found := cluster.Node(name).Look(ctx)
+		if !found.Exists && found.Unknown == "" {
+			return clusterView{}, cli.InputErrorf("--node", "there is no Node %s in the cluster of --kubeconfig", name)
+		}
+	case err != nil:
+		return clusterView{}, fmt.Errorf("%w; if its only API server is on this host, name the node with --node", err)
+	default:
+		if name, err = selectNode(nodes, r.node.host); err != nil {
+			return clusterView{}, err
+		}
+	}
+	if view.unknown == nil {
+		view.oldest, view.unknown = findOldest(nodes)
+	}
+	view.node = cluster.Node(name)
+	return view, nil
+}
+
+// connect returns the cluster. It does not connect yet.
+func (c nodeChoice) connect() (*workload.Single, error) {
+	config, err := loadKubeconfig(c.kubeconfig, c.context)
 	if err != nil {
 		return nil, cli.WrapInput("--kubeconfig", err)
 	}
@@ -32,23 +76,29 @@ func (r runRequest) findNode(ctx context.Context) (*workload.SingleNode, error) 
 	if err != nil {
 		return nil, cli.WrapInput("--kubeconfig", err)
 	}
-	if r.node.name != "" {
-		// An API server that does not answer may be the one on this host, in the middle of its upgrade.
-		node := cluster.Node(r.node.name)
-		if found := node.Look(ctx); !found.Exists && found.Unknown == "" {
-			return nil, cli.InputErrorf("--node", "there is no Node %s in the cluster of --kubeconfig", r.node.name)
+	return cluster, nil
+}
+
+// controlPlaneRole is the label that kubeadm, RKE2 and K3s give Nodes with an API server.
+const controlPlaneRole = "node-role.kubernetes.io/control-plane"
+
+// findOldest finds the control plane Node with the oldest kubelet. It returns the zero value if the
+// cluster has no such Nodes, as with hosted control planes.
+func findOldest(nodes []corev1.Node) (linuxhost.ControlPlaneNode, error) {
+	var oldest linuxhost.ControlPlaneNode
+	for i := range nodes {
+		if _, is := nodes[i].Labels[controlPlaneRole]; !is {
+			continue
 		}
-		return node, nil
+		kubelet, err := version.Parse(nodes[i].Status.NodeInfo.KubeletVersion)
+		if err != nil {
+			return linuxhost.ControlPlaneNode{}, fmt.Errorf("reading the version of Node %s: %w", nodes[i].Name, err)
+		}
+		if oldest.Name == "" || version.Compare(kubelet, oldest.Kubelet) == version.Less {
+			oldest = linuxhost.ControlPlaneNode{Name: nodes[i].Name, Kubelet: kubelet}
+		}
 	}
-	nodes, err := cluster.Nodes(ctx)
-	if err != nil {
-		return nil, &management.ReadError{Item: "the cluster of --kubeconfig", Err: fmt.Errorf("%w; if its only API server is on this host, name the node with --node", err)}
-	}
-	name, err := selectNode(nodes, r.node.host)
-	if err != nil {
-		return nil, err
-	}
-	return cluster.Node(name), nil
+	return oldest, nil
 }
 
 // loadKubeconfig reads what the user names, and nothing else: what the environment names may be another cluster.
@@ -75,10 +125,13 @@ func selectNode(nodes []corev1.Node, host string) (string, error) {
 		}
 	}
 	slices.Sort(names)
-	switch len(names) {
-	case 0:
+	switch {
+	case len(nodes) == 0:
+		return "", cli.InputErrorf("--kubeconfig", "its cluster has no nodes, so it is probably not the cluster of the host, "+
+			"but a management cluster. Fix: give the kubeconfig of the cluster that the host is in")
+	case len(names) == 0:
 		return "", cli.InputErrorf("--node", "none of the %d nodes in the cluster of --kubeconfig has the name or address %s. Fix: name the node that is on the host", len(nodes), host)
-	case 1:
+	case len(names) == 1:
 		return names[0], nil
 	default:
 		return "", cli.InputErrorf("--node", "several nodes have the name or address %s: %s. Fix: name the one that is on the host", host, strings.Join(names, ", "))

@@ -131,6 +131,10 @@ func TestSelectNode(t *testing.T) {
 		return n
 	}
 	nodes := []corev1.Node{node("a", "10.0.0.1", "fd00::1"), node("b", "10.0.0.2"), node("c", "10.0.0.2")}
+	const wrongCluster = "--kubeconfig: its cluster has no nodes, so it is probably not the cluster of the host, "
+	if _, err := selectNode(nil, "10.0.0.1"); !strings.HasPrefix(fmt.Sprint(err), wrongCluster) {
+		t.Errorf("without nodes: %v", err)
+	}
 	for _, test := range []struct{ host, want, problem string }{
 		{host: "10.0.0.1", want: "a"},
 		{host: "fd00::1", want: "a"},
@@ -162,6 +166,10 @@ type scriptedHost struct {
 	closed bool
 	// lost says that the connection is lost; another one must be made.
 	lost bool
+	// controlPlane says that the host runs a control plane, without etcd.
+	controlPlane bool
+	// checked is what each check prints.
+	checked string
 }
 
 var checkNames = regexp.MustCompile(`(?m)^(?:CHECKS=')?([a-z-]+) [A-Za-z0-9+/=]{40,}$`)
@@ -184,6 +192,9 @@ func (h *scriptedHost) Exec(_ context.Context, c port.HostCommand) (port.HostRes
 		facts := map[string]string{
 			"time": "1000", "arch": "x86_64", "installed": "Kubernetes v1.35.4", "service": "kubelet", "writable": "yes", "free-kb": "1000", "free-state-kb": "1000",
 		}
+		if h.controlPlane {
+			facts["control-plane"], facts["kubectl"] = "yes", "yes"
+		}
 		if h.job != "" {
 			facts["job"], facts["job-state"], facts["job-started"] = h.job, "running", "990"
 		}
@@ -193,7 +204,7 @@ func (h *scriptedHost) Exec(_ context.Context, c port.HostCommand) (port.HostRes
 		out.WriteString("end " + base64.StdEncoding.EncodeToString([]byte("yes")) + "\n")
 	case strings.HasSuffix(c.Script, "echo end\n"):
 		for _, name := range checkNames.FindAllStringSubmatch(c.Script, -1) {
-			out.WriteString(name[1] + " 1 \n")
+			out.WriteString(name[1] + " 1 " + base64.StdEncoding.EncodeToString([]byte(h.checked)) + "\n")
 		}
 		out.WriteString("end\n")
 	default:
@@ -399,17 +410,31 @@ func TestRunShowsWhatRuns(t *testing.T) {
 func TestRunDryRunBeginsNothing(t *testing.T) {
 	h := &scriptedHost{}
 	var r scriptedRun
-	if err := r.run(t, h, 100, "--no-drain", "--dry-run", "-o", "json"); err != nil {
+	const url = "https://mirror.example/{version}/{name}"
+	if err := r.runFrom(t, h, 100, "--binaries-url", url, "--no-drain", "--dry-run", "-o", "json"); err != nil {
 		t.Fatal(err)
 	}
 	if h.job != "" {
 		t.Errorf("it began %s", h.job)
 	}
-	if !strings.Contains(r.notes.String(), "note: whether /srv has them is seen when they are fetched: ") {
+	if !strings.Contains(r.notes.String(), "note: whether "+url+" has them is seen when they are fetched: ") {
 		t.Errorf("it notes %s", r.notes.String())
 	}
 	if got := strings.Count(r.out.String(), "\n"); got != 1 || !strings.Contains(r.out.String(), `{"step":"node-ready","state":"left out",`) {
 		t.Errorf("it prints %s", r.out.String())
+	}
+}
+
+// TestRunLooksForFilesOnTheHostFirst: files that --binaries-folder lacks end a run before it begins.
+func TestRunLooksForFilesOnTheHostFirst(t *testing.T) {
+	for _, args := range [][]string{{"--no-drain", "--dry-run"}, {"--no-drain"}} {
+		h := &scriptedHost{checked: "missing /srv/x\n"}
+		var r scriptedRun
+		err := r.run(t, h, 100, args...)
+		const want = "DownloadFailed: step fetch-kubeadm: the host has no file /srv/x, /srv/x"
+		if exitCodeOfRun(err) != cli.ExitRefused || !strings.Contains(fmt.Sprint(err), want) || h.job != "" {
+			t.Errorf("%v: it began %q, and ended with %v", args, h.job, err)
+		}
 	}
 }
 

@@ -41,7 +41,7 @@ func TestBadHosts(t *testing.T) {
 			w.replace(t, "kubeadm", []byte("no program\n"))
 		}, "WrongVersion: step install-kubeadm: kubeadm does not run on this host: ", false},
 		"no such binary": {func(_ *testing.T, w *world) { w.host.MustRun("rm /opt/binaries/v1.36.3/linux/amd64/kubelet") },
-			"DownloadFailed: step fetch-kubelet: there is no file /opt/binaries/v1.36.3/linux/amd64/kubelet on the host", false},
+			"DownloadFailed: step fetch-kubelet: the host has no file /opt/binaries/v1.36.3/linux/amd64/kubelet", false},
 		"read-only /usr": {func(_ *testing.T, w *world) { w.host.ReadOnly("/usr") },
 			"FolderReadOnly: step install-kubeadm: no file can be made in /usr/bin: Read-only file system. Nothing was changed", false},
 		"etcd that cannot be saved": {func(_ *testing.T, w *world) {
