@@ -6,7 +6,9 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// HostMachine is a host. Annotations make it suffer; see PowerOffAnnotation and those beside it.
+// HostMachine is a host. These annotations make it suffer while they are there:
+// fault.lab.windlass.dev/power-off, /disk-full and /network-lost with the value "true", and
+// /slow-disk with a duration.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=hostmachines,scope=Namespaced,categories=cluster-api
