@@ -67,7 +67,8 @@ With --engine windlass, "windlass manager" replaces Cluster API's core manager.`
 	cmd.Flags().BoolVar(&o.inPlace, "in-place", false, "update machines in place instead of replacing them")
 	cmd.Flags().BoolVar(&o.real, "real", false, "upgrade a real cluster on Linux hosts of this machine")
 	cmd.MarkFlagsMutuallyExclusive("in-place", "real")
-	o.addFlags(cmd.Flags(), "version to upgrade to (default: "+demo.DefaultTarget().String()+")")
+	o.addFlags(cmd.Flags(), "version to upgrade to (default: "+
+		demo.DefaultTarget().String()+", with --real "+demo.DefaultRealTarget().String()+")")
 	return cmd
 }
 
