@@ -44,18 +44,28 @@ func findModule(
 	if _, err := os.Stat(filepath.Join(m.dir, m.requirements)); errors.Is(err, fs.ErrNotExist) {
 		m.requirements = "go.mod"
 	}
-	exact, err := m.run(ctx, "list", "-m", "-f", "{{.Version}}", subject)
-	if err != nil {
+	var err error
+	if m.version, err = m.find(ctx, subject); err != nil {
 		return module{}, err
-	}
-	if m.version, err = version.Parse(strings.TrimSpace(exact)); err != nil {
-		return module{}, fmt.Errorf("reading the version of %s in %s: %w", subject, m.requirements, err)
 	}
 	if !matches(m.version) {
 		return module{}, fmt.Errorf("building %s: no file in %s/%s requires %s. Fix: add %s.mod",
 			subject, modulesDir, folder, name, name)
 	}
 	return m, nil
+}
+
+// find returns the version of subject that the module requires.
+func (m module) find(ctx context.Context, subject string) (version.Version, error) {
+	exact, err := m.run(ctx, "list", "-m", "-f", "{{.Version}}", subject)
+	if err != nil {
+		return version.Version{}, err
+	}
+	v, err := version.Parse(strings.TrimSpace(exact))
+	if err != nil {
+		return v, fmt.Errorf("reading the version of %s in %s: %w", subject, m.requirements, err)
+	}
+	return v, nil
 }
 
 // run runs a command of Go that reads the module's requirements.

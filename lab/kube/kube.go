@@ -9,7 +9,11 @@
 package kube
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
 	"strconv"
 
 	"github.com/windlass-dev/windlass/pkg/version"
@@ -45,8 +49,32 @@ func Build(ctx context.Context, repository string, minor version.Minor) (Binarie
 	return buildBinaries(ctx, repository, m)
 }
 
+// Versions returns the versions that the repository builds, one for each minor, the oldest first. It builds nothing.
+func Versions(ctx context.Context, repository string) ([]version.Version, error) {
+	dir := filepath.Join(repository, modulesDir, "minors")
+	files, err := filepath.Glob(filepath.Join(dir, "*.mod"))
+	if err != nil {
+		return nil, fmt.Errorf("listing the versions of Kubernetes: %w", err)
+	}
+	var versions []version.Version
+	for _, file := range files {
+		m := module{dir: dir, requirements: filepath.Base(file)}
+		if m.version, err = m.find(ctx, kubernetes); err != nil {
+			return nil, err
+		}
+		versions = append(versions, m.version)
+	}
+	slices.SortFunc(versions, func(a, b version.Version) int {
+		return cmp.Compare(a.Minor().Minor, b.Minor().Minor)
+	})
+	return versions, nil
+}
+
+// kubernetes is the Go module of Kubernetes.
+const kubernetes = "k8s.io/kubernetes"
+
 func minorModule(ctx context.Context, repository string, minor version.Minor) (module, error) {
-	return findModule(ctx, repository, "minors", "k8s.io/kubernetes", minor.String(),
+	return findModule(ctx, repository, "minors", kubernetes, minor.String(),
 		func(v version.Version) bool { return v.Minor() == minor })
 }
 

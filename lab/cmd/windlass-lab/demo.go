@@ -20,6 +20,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/snapshot"
 	"github.com/windlass-dev/windlass/lab/internal/demo"
 	"github.com/windlass-dev/windlass/lab/internal/devplane"
+	"github.com/windlass-dev/windlass/lab/internal/setup"
 	"github.com/windlass-dev/windlass/pkg/plan"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
@@ -66,7 +67,8 @@ With --engine windlass, "windlass manager" replaces Cluster API's core manager.`
 	cmd.Flags().BoolVar(&o.inPlace, "in-place", false, "update machines in place instead of replacing them")
 	cmd.Flags().BoolVar(&o.real, "real", false, "upgrade a real cluster on Linux hosts of this machine")
 	cmd.MarkFlagsMutuallyExclusive("in-place", "real")
-	o.addFlags(cmd.Flags(), "version to upgrade to (default: "+demo.DefaultTarget().String()+")")
+	o.addFlags(cmd.Flags(), "version to upgrade to (default: "+
+		demo.DefaultTarget().String()+", with --real "+demo.DefaultRealTarget().String()+")")
 	return cmd
 }
 
@@ -119,6 +121,9 @@ func (o *demoOptions) run(cmd *cobra.Command) error {
 	}
 	if defaultState {
 		o.lab.stateDir = filepath.Join(o.lab.source, ".windlass", "demo")
+	}
+	if err := o.checkVersions(cmd.Context(), scenario); err != nil {
+		return err
 	}
 	out := cmd.OutOrStdout()
 	for _, notice := range scenario.Notices {
@@ -184,6 +189,20 @@ func checkScenario(s demo.Scenario) error {
 		return fmt.Errorf("there is nothing to upgrade: the Cluster starts at %s; choose a newer version with --to", request.Target)
 	}
 	return err
+}
+
+// checkVersions refuses versions that the lab does not build before it builds anything.
+func (o *demoOptions) checkVersions(ctx context.Context, s demo.Scenario) error {
+	if !o.real || o.lab.source == "" {
+		return nil
+	}
+	request, err := s.Request()
+	if err != nil {
+		return err
+	}
+	return setup.CheckVersions(
+		ctx, o.lab.source, request.Inventory.ControlPlane, request.Target,
+	)
 }
 
 // startPlane builds what the scenario needs, and starts the management cluster.

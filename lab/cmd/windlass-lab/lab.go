@@ -76,6 +76,9 @@ func (o *labOptions) complete() error {
 	if o.stateDir == "" {
 		o.stateDir = filepath.Join(o.source, ".windlass", "lab")
 	}
+	if info, err := os.Stat(o.stateDir); err == nil && !info.IsDir() {
+		return fmt.Errorf("--%s %s is a file. Fix: name a folder", flagStateDir, o.stateDir)
+	}
 	if o.assetsDir == "" && o.source != "" {
 		o.assetsDir = devplane.DefaultOutDir(o.source)
 	}

@@ -24,6 +24,8 @@ func newRootCommand() *cobra.Command {
 in-memory infrastructure, whose machines are simulated. The first "up" builds the parts from Go modules, which takes
 minutes; after that a cluster is up in seconds.
 
+With --real, "up", "demo" and "rehearse" run real clusters on Linux hosts of this machine. This needs root and Linux.
+
 On Linux the cluster runs in a network namespace of its own; one port on 127.0.0.1 leads to its API server. Where
 namespaces are not permitted, it uses the network of this machine and lists the ports that it opens.
 

@@ -56,7 +56,9 @@ func removeReal(stateDir string) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(os.RemoveAll(hosts), os.RemoveAll(workloadFolder(stateDir))); err != nil {
+	if err := errors.Join(
+		os.RemoveAll(hosts), os.RemoveAll(workloadFolder(stateDir)), setup.RemoveSiteSocket(stateDir),
+	); err != nil {
 		return fmt.Errorf("removing the files of the real cluster: %w", err)
 	}
 	return nil

@@ -121,7 +121,10 @@ func prepareStateDir(l layout) error {
 		return fmt.Errorf("reading the state directory: %w", err)
 	}
 	if _, err := os.Lstat(l.lock()); err != nil && len(entries) > 0 {
-		return fmt.Errorf("%s is not empty and not the state of a plane: choose another state directory", l.dir)
+		return fmt.Errorf(
+			"the state directory %s has files of others, such as %s. Fix: remove them, or choose another "+
+				"state directory", l.dir, entries[0].Name(),
+		)
 	}
 	return secureState(l, os.Geteuid())
 }

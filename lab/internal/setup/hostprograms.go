@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/windlass-dev/windlass/lab/kube"
@@ -19,6 +21,22 @@ type HostPrograms struct {
 	Mirror kube.Mirror
 	// Runtime is the path of the container runtime in the store.
 	Runtime string
+}
+
+// CheckVersions returns an error if the clone of the repository does not build one of the versions.
+// It builds nothing.
+func CheckVersions(ctx context.Context, repository string, versions ...version.Version) error {
+	built, err := kube.Versions(ctx, repository)
+	if err != nil {
+		return err
+	}
+	for _, v := range versions {
+		if !slices.Contains(built, v) {
+			return fmt.Errorf("the lab builds no Kubernetes %s. Fix: use one of %s", v,
+				strings.Trim(fmt.Sprint(built), "[]"))
+		}
+	}
+	return nil
 }
 
 // BuildHostPrograms builds releases of Kubernetes in a clone of the repository, which takes minutes

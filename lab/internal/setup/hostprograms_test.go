@@ -6,7 +6,22 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/windlass-dev/windlass/pkg/version"
 )
+
+func TestCheckVersions(t *testing.T) {
+	const repository = "../../.."
+	good := []version.Version{version.MustParse("v1.35.4"), version.MustParse("v1.36.3")}
+	if err := CheckVersions(t.Context(), repository, good...); err != nil {
+		t.Errorf("versions that the lab builds: %v", err)
+	}
+	err := CheckVersions(t.Context(), repository, good[0], version.MustParse("v1.36.1"))
+	const says = "builds no Kubernetes v1.36.1. Fix: use one of v1.34.4 v1.35.4 v1.36.3"
+	if err == nil || !strings.Contains(err.Error(), says) {
+		t.Errorf("got %v, want an error that contains %q", err, says)
+	}
+}
 
 // TestSharedFolderOfOthers: hosts run what is in the folder as root, so nobody else may have made it.
 func TestSharedFolderOfOthers(t *testing.T) {

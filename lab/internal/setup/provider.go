@@ -20,6 +20,20 @@ const (
 	siteSocket = "site.sock"
 )
 
+// RemoveSiteSocket removes the socket that a site leaves in a state directory if it is killed.
+// Anything else of that name stays.
+func RemoveSiteSocket(stateDir string) error {
+	path := filepath.Join(stateDir, siteSocket)
+	info, err := os.Lstat(path)
+	if err != nil || info.Mode().Type() != os.ModeSocket {
+		return nil //nolint:nilerr // There is no socket.
+	}
+	if err := os.Remove(path); err != nil {
+		return fmt.Errorf("removing the socket of the hosts: %w", err)
+	}
+	return nil
+}
+
 // AddHostProvider installs the infrastructure provider whose machines are hosts on a plane, which must not be isolated:
 // managers connect to the hosts. executable is the windlass-lab binary; arguments are those of its site command. It
 // returns a client of the site.
