@@ -24,7 +24,11 @@ func TestDownRemovesSocketOfKilledSite(t *testing.T) { //nolint:paralleltest // 
 	if err != nil {
 		t.Fatal(err)
 	}
-	socket.(*net.UnixListener).SetUnlinkOnClose(false)
+	unix, ok := socket.(*net.UnixListener)
+	if !ok {
+		t.Fatalf("it listens with a %T", socket)
+	}
+	unix.SetUnlinkOnClose(false)
 	if err := socket.Close(); err != nil {
 		t.Fatal(err)
 	}
