@@ -40,10 +40,10 @@ func refuse(g Goal, f Facts) *Failure {
 	return refuseSkew(f, to, refused)
 }
 
-// refuseSkew compares the target with the versions of API servers. A kubelet must not be newer than any
-// of them, and a load balancer picks which one answers the host: so it compares a worker with the oldest
-// control plane Node, too. An unknown version is no reason to refuse: whoever plans the upgrade has
-// looked at it, too.
+// refuseSkew compares the target with the versions of API servers. A kubelet must not be newer than
+// any of them, and a load balancer picks which one answers the host: so it compares a worker with
+// the oldest control plane Node, too. An unknown version is no reason to refuse: whoever plans the
+// upgrade has looked at it, too.
 func refuseSkew(f Facts, to version.Version, refused func(Reason, string, ...any) *Failure) *Failure {
 	server := computeLag(f.APIServer, to)
 	switch {
@@ -54,8 +54,9 @@ func refuseSkew(f Facts, to version.Version, refused func(Reason, string, ...any
 	case f.ControlPlane:
 		return nil
 	case computeLag(f.Oldest.Kubelet, to) > 0:
-		return refused(VersionRefused, "control plane Node %s is at %s; a node must not be newer than any "+
-			"API server: upgrade all of the control plane to %s first", f.Oldest.Name, f.Oldest.Kubelet, to.Minor())
+		return refused(VersionRefused, "control plane Node %s is at %s; a node must not be newer "+
+			"than any API server: upgrade all of the control plane to %s first",
+			f.Oldest.Name, f.Oldest.Kubelet, to.Minor())
 	case server > 0:
 		return refused(VersionRefused, "the API server is at %s; a node must not be newer than it: upgrade the control plane to %s first", f.APIServer, to.Minor())
 	}
@@ -140,22 +141,22 @@ func staged(g Goal, b binary) string {
 // prepared is as it was.
 func fetchStep(g Goal, f Facts, b binary) Step {
 	path := staged(g, b)
-	values := []value{
-		{"BINARY", b.name}, {"FILE", path}, {"PART", path + ".part"}, {"DIGEST", string(b.digest)},
-	}
 	name, from := BinaryName(g.Version, f.Arch, b.name), ""
 	if g.Source.HostFolder != "" {
 		from = g.Source.HostFolder + "/" + name
 	}
-	check := g.script("fetch-check", append(slices.Clone(values), value{"FROM", from})...)
-	step := Step{Name: Name(FetchPrefix + b.name), Check: check}
+	values := []value{
+		{"BINARY", b.name}, {"FILE", path}, {"PART", path + ".part"}, {"DIGEST", string(b.digest)},
+		{"FROM", from},
+	}
+	step := Step{Name: Name(FetchPrefix + b.name), Check: g.script("fetch-check", values...)}
 	switch {
 	case g.Source.Bundle:
 		step.Summary = "send " + name + " from the bundle, and verify its digest"
 		step.Action = Send{Name: name, Part: path + ".part", Path: path, Digest: b.digest}
 	case from != "":
 		step.Summary = "copy " + from + ", and verify its digest"
-		step.Action = g.run(commandLimit, "fetch-copy", append(values, value{"FROM", from})...)
+		step.Action = g.run(commandLimit, "fetch-copy", values...)
 	default:
 		url := strings.NewReplacer("{version}", g.Version.String(), "{arch}", f.Arch, "{name}", b.name).Replace(g.Source.URL)
 		step.Summary = "download " + url + ", and verify its digest"

@@ -47,14 +47,14 @@ func BuildHostPrograms(
 	building func(version.Version),
 ) (HostPrograms, error) {
 	var p HostPrograms
+	if err := CheckVersions(ctx, repository, versions...); err != nil {
+		return p, err
+	}
 	for _, v := range versions {
 		building(v)
 		release, err := kube.BuildRelease(ctx, repository, v.Minor())
 		if err != nil {
 			return p, err
-		}
-		if release.Version != v {
-			return p, fmt.Errorf("the lab builds no Kubernetes %s. Fix: use %s", v, release.Version)
 		}
 		p.Releases = append(p.Releases, release)
 	}

@@ -23,7 +23,21 @@ func TestCheckVersions(t *testing.T) {
 	}
 }
 
-// TestSharedFolderOfOthers: hosts run what is in the folder as root, so nobody else may have made it.
+// TestBuildHostProgramsRefuses: a build takes minutes, so the last version is checked before the
+// first one is built.
+func TestBuildHostProgramsRefuses(t *testing.T) {
+	versions := []version.Version{version.MustParse("v1.35.4"), version.MustParse("v1.36.1")}
+	_, err := BuildHostPrograms(
+		t.Context(), "../../..", t.TempDir(), "", versions, func(v version.Version) {
+			t.Errorf("it builds %s", v)
+		})
+	if err == nil || !strings.Contains(err.Error(), "builds no Kubernetes v1.36.1") {
+		t.Errorf("got %v, want an error about v1.36.1", err)
+	}
+}
+
+// TestSharedFolderOfOthers: hosts run what is in the folder as root, so nobody else may have made
+// it.
 func TestSharedFolderOfOthers(t *testing.T) {
 	for name, test := range map[string]struct {
 		make    func(folder string) error

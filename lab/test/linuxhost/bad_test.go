@@ -172,16 +172,28 @@ func TestFailedStepIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	testhosts.Require(t)
 	w := newWorld(t, linuxhost.Kubeadm, true)
+	w.failsInKubeadm(t)
+	w.upgrade.Attempt = "second"
+	w.mustFinish(t)
+	w.mustBeWhole(t)
+	w.mustHaveSavedEtcd(t, 1)
+}
+
+// failsInKubeadm has the upgrade fail in kubeadm, which the next attempt finds as it should be.
+func (w *world) failsInKubeadm(t *testing.T) {
+	t.Helper()
 	w.host.Write("/etc/stand-in/kubeadm.fail", []byte("not now\n"))
 	if p := w.until(t, false, nil); p.Failure == nil || p.Failure.Step != linuxhost.KubeadmUpgrade {
 		t.Fatalf("%+v", p)
 	}
 	w.host.Remove("/etc/stand-in/kubeadm.fail")
-	w.upgrade.Attempt = "second"
-	w.mustFinish(t)
-	w.mustBeWhole(t)
-	if saved := w.host.MustRun("grep -c . /var/log/etcdctl"); saved != "1\n" {
-		t.Errorf("etcd was saved %s times", saved)
+}
+
+// mustHaveSavedEtcd looks at how often etcd was saved on the host since it was made.
+func (w *world) mustHaveSavedEtcd(t *testing.T, times int) {
+	t.Helper()
+	if saved := w.host.MustRun("grep -c . /var/log/etcdctl"); saved != fmt.Sprintln(times) {
+		t.Errorf("etcd was saved %s times, want %d", saved, times)
 	}
 }
 

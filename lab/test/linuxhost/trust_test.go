@@ -87,11 +87,7 @@ func TestFolderOfPatchesIsMadeAnew(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, linuxhost.Kubeadm, false)
-			w.host.Write("/etc/stand-in/kubeadm.fail", []byte("not yet\n"))
-			if p := w.until(t, false, nil); p.Failure == nil || p.Failure.Step != linuxhost.KubeadmUpgrade {
-				t.Fatalf("%+v", p)
-			}
-			w.host.Remove("/etc/stand-in/kubeadm.fail")
+			w.failsInKubeadm(t)
 			w.host.MustRun("own=" + w.ownPatches() + "; rm -rf $own; " + prepare)
 			w.upgrade.Attempt = "second"
 			w.mustFinish(t)
