@@ -67,7 +67,8 @@ func sameMetadata(a, b client.Object) bool {
 	return a.GetGeneration() == b.GetGeneration() && sameButGeneration(a, b)
 }
 
-// sameButGeneration reports whether two versions of an object differ in nothing but spec and status.
+// sameButGeneration reports whether two versions of an object differ in nothing but spec and
+// status.
 func sameButGeneration(a, b client.Object) bool {
 	return a.GetUID() == b.GetUID() &&
 		a.GetDeletionTimestamp().Equal(b.GetDeletionTimestamp()) &&

@@ -121,7 +121,8 @@ func (b *builder) addControllers(ctx context.Context) error {
 		{name: "Cluster", add: func() error {
 			return (&cluster.Reconciler{
 				Client: patches.NewClient(c, apiReader, &clusterv1.Cluster{}), APIReader: apiReader, ClusterCache: b.clusterCache, WatchFilterValue: b.WatchFilter, RemoteConnectionGracePeriod: b.ConnectionGracePeriod,
-			}).SetupWithManager(ctx, eventManager{b.mgr, clusterEvents(clusters)}, clusters.options(n.Cluster))
+			}).SetupWithManager(
+				ctx, eventManager{b.mgr, clusterEvents(clusters)}, clusters.options(n.Cluster))
 		}},
 	}
 	for _, p := range append(parts, b.machineControllers(ctx)...) {
@@ -145,7 +146,8 @@ func (b *builder) machineControllers(ctx context.Context) []part {
 				Client: patches.NewClient(c, apiReader, &clusterv1.Machine{}), APIReader: apiReader, ClusterCache: b.clusterCache, RuntimeClient: b.runtimeClient, WatchFilterValue: b.WatchFilter,
 				RemoteConditionsGracePeriod: b.ConditionsGracePeriod,
 				AdditionalSyncMachineLabels: b.checked.labels, AdditionalSyncMachineAnnotations: b.checked.annotations,
-			}).SetupWithManager(ctx, eventManager{b.mgr, machineEvents(machines)}, machines.options(n.Machine))
+			}).SetupWithManager(
+				ctx, eventManager{b.mgr, machineEvents(machines)}, machines.options(n.Machine))
 		}},
 		{name: "MachineSet", add: func() error {
 			return b.addMachineSets(ctx)

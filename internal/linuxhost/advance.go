@@ -33,8 +33,8 @@ type Upgrade struct {
 	Host port.Host
 	// Node is nil where nobody can be asked about the node; then its state is not waited for, and it is not drained.
 	Node Node
-	// Oldest is the control plane Node of the cluster with the oldest kubelet. It is zero if the cluster
-	// has no such Node, or nobody listed them.
+	// Oldest is the control plane Node of the cluster with the oldest kubelet. It is zero if the
+	// cluster has no such Node, or nobody listed them.
 	Oldest ControlPlaneNode
 	// Bundle is needed where the goal's source is one.
 	Bundle Bundle

@@ -378,8 +378,8 @@ func TestLackingEtcd(t *testing.T) {
 	}
 }
 
-// TestLackingSnapshotRoom: a snapshot of etcd must fit beside etcd, and beside the binaries that are
-// still to be fetched, before anything is brought to the host.
+// TestLackingSnapshotRoom: a snapshot of etcd must fit beside etcd, and beside the binaries that
+// are still to be fetched, before anything is brought to the host.
 func TestLackingSnapshotRoom(t *testing.T) {
 	t.Parallel()
 	const mib = 1 << 10 // in KiB

@@ -47,11 +47,12 @@ type Facts struct {
 	// EtcdClient says that a host with a member of etcd has a program to save it with: etcdctl, or
 	// crictl, by which that of the member's container is run.
 	EtcdClient bool
-	// EtcdProblem says which member of etcd is not healthy, before kubeadm has begun; empty if all are.
+	// EtcdProblem says which member of etcd is not healthy, before kubeadm has begun; empty if all
+	// are.
 	EtcdProblem string
-	// SnapshotKB is the room that a snapshot of etcd needs, both in EtcdData, the folder of the member's
-	// data, and among what Windlass keeps; 0 if unknown. FreeEtcdKB is what is left in EtcdData. Both
-	// are in KiB.
+	// SnapshotKB is the room that a snapshot of etcd needs, both in EtcdData, the folder of the
+	// member's data, and among what Windlass keeps; 0 if unknown. FreeEtcdKB is what is left in
+	// EtcdData. Both are in KiB.
 	SnapshotKB, FreeEtcdKB int64
 	EtcdData               string
 	// Cleaned says that the operation was seen to be done, and left no binaries behind.
@@ -122,8 +123,9 @@ func ParseFacts(output string) (Facts, error) {
 		LocalServer: r.server("local-server"), KubeletFlags: values["kubelet-flags"],
 		Service: values["service"], Writable: r.yes("writable"), Why: values["writable-why"],
 		FreeKB: r.number("free-kb"), FreeStateKB: r.number("free-state-kb"), NeedKB: r.number("need-kb"),
-		Verb: values["verb"], Kubectl: r.yes("kubectl"), EtcdClient: r.yes("etcd-client"), EtcdProblem: values["etcd-problem"],
-		SnapshotKB: r.number("snapshot-kb"), FreeEtcdKB: r.number("free-etcd-kb"), EtcdData: values["etcd-data"],
+		Verb: values["verb"], Kubectl: r.yes("kubectl"), EtcdClient: r.yes("etcd-client"),
+		EtcdProblem: values["etcd-problem"], EtcdData: values["etcd-data"],
+		SnapshotKB: r.number("snapshot-kb"), FreeEtcdKB: r.number("free-etcd-kb"),
 		Cleaned: r.yes("cleaned"), Drained: r.yes("drained"), Cordoned: r.yes("cordoned"),
 	}
 	for line := range strings.SplitSeq(values["patches"], "\n") {

@@ -11,8 +11,8 @@ import (
 const maxSnapshotAge = time.Hour
 
 // ExpireSnapshot returns the checks, in which the snapshot of etcd is not done if it is too old: an
-// earlier attempt saved it, or the drain took long, and nothing was changed since. The snapshot of the
-// job that has just ended counts, however long the drain after it takes.
+// earlier attempt saved it, or the drain took long, and nothing was changed since. The snapshot of
+// the job that has just ended counts, however long the drain after it takes.
 func ExpireSnapshot(g Goal, s Seen) Checks {
 	job := s.Facts.Job
 	isLatest := job.Step == EtcdSnapshot && job.Attempt == s.Attempt && job.Operation == g.Operation()

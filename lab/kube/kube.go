@@ -49,7 +49,8 @@ func Build(ctx context.Context, repository string, minor version.Minor) (Binarie
 	return buildBinaries(ctx, repository, m)
 }
 
-// Versions returns the versions that the repository builds, one for each minor, the oldest first. It builds nothing.
+// Versions returns the versions that the repository builds, one for each minor, the oldest first.
+// It builds nothing.
 func Versions(ctx context.Context, repository string) ([]version.Version, error) {
 	dir := filepath.Join(repository, modulesDir, "minors")
 	files, err := filepath.Glob(filepath.Join(dir, "*.mod"))

@@ -47,12 +47,15 @@ type runDriver struct {
 	heard time.Time
 }
 
-func newRunDriver(r runRequest, host port.Host, view clusterView, tools runTools, printer runPrinter) *runDriver {
+func newRunDriver(
+	r runRequest, host port.Host, view clusterView, tools runTools, printer runPrinter,
+) *runDriver {
 	d := &runDriver{
 		upgrade: linuxhost.Upgrade{
 			Goal: r.goal, Host: host, Bundle: r.bundle, Attempt: tools.attempt(), Oldest: view.oldest,
 		},
-		address: r.login.Address, node: view.node, unknown: view.unknown, printer: printer, clock: tools.clock,
+		address: r.login.Address, node: view.node, unknown: view.unknown, printer: printer,
+		clock: tools.clock,
 		reach: func() (port.Host, error) { return tools.reach(r.login) },
 	}
 	if view.node != nil {
@@ -74,7 +77,8 @@ func (d *runDriver) run(ctx context.Context, dryRun bool) error {
 	}
 	// The control plane's only API server may be the one that its own upgrade has stopped.
 	if d.unknown != nil && !report.Facts.ControlPlane {
-		return fmt.Errorf("finding the oldest API server, which a worker must not be newer than: %w", d.unknown)
+		return fmt.Errorf(
+			"finding the oldest API server, which a worker must not be newer than: %w", d.unknown)
 	}
 	// The bundle is on this machine, so it is checked before anything is done.
 	if _, err := linuxhost.FindMissing(d.upgrade.Bundle, report.Steps); err != nil {
@@ -277,7 +281,10 @@ func (d *runDriver) failed(ctx context.Context, failure linuxhost.Failure) error
 
 // computeAdvice returns what a person does after a failure. The failure may name the fix itself.
 func computeAdvice(failure linuxhost.Failure) string {
-	const done, again = "Completed steps stay done. ", "run the same command again; it continues from there"
+	const (
+		done  = "Completed steps stay done. "
+		again = "run the same command again; it continues from there"
+	)
 	switch {
 	case strings.Contains(failure.Message, "Fix: "):
 		return "Then run the same command again; completed steps stay done"

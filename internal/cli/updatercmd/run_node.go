@@ -48,10 +48,12 @@ func (r runRequest) lookAtCluster(ctx context.Context) (clusterView, error) {
 		// An API server that does not answer may be the one on this host, in the middle of its upgrade.
 		found := cluster.Node(name).Look(ctx)
 		if !found.Exists && found.Unknown == "" {
-			return clusterView{}, cli.InputErrorf("--node", "there is no Node %s in the cluster of --kubeconfig", name)
+			return clusterView{}, cli.InputErrorf(
+				"--node", "there is no Node %s in the cluster of --kubeconfig", name)
 		}
 	case err != nil:
-		return clusterView{}, fmt.Errorf("%w; if its only API server is on this host, name the node with --node", err)
+		return clusterView{}, fmt.Errorf(
+			"%w; if its only API server is on this host, name the node with --node", err)
 	default:
 		if name, err = selectNode(nodes, r.node.host); err != nil {
 			return clusterView{}, err
@@ -92,7 +94,8 @@ func findOldest(nodes []corev1.Node) (linuxhost.ControlPlaneNode, error) {
 		}
 		kubelet, err := version.Parse(nodes[i].Status.NodeInfo.KubeletVersion)
 		if err != nil {
-			return linuxhost.ControlPlaneNode{}, fmt.Errorf("reading the version of Node %s: %w", nodes[i].Name, err)
+			return linuxhost.ControlPlaneNode{}, fmt.Errorf(
+				"reading the version of Node %s: %w", nodes[i].Name, err)
 		}
 		if oldest.Name == "" || version.Compare(kubelet, oldest.Kubelet) == version.Less {
 			oldest = linuxhost.ControlPlaneNode{Name: nodes[i].Name, Kubelet: kubelet}
@@ -127,8 +130,9 @@ func selectNode(nodes []corev1.Node, host string) (string, error) {
 	slices.Sort(names)
 	switch {
 	case len(nodes) == 0:
-		return "", cli.InputErrorf("--kubeconfig", "its cluster has no nodes, so it is probably not the cluster of the host, "+
-			"but a management cluster. Fix: give the kubeconfig of the cluster that the host is in")
+		return "", cli.InputErrorf("--kubeconfig",
+			"its cluster has no nodes, so it is probably not the cluster of the host, "+
+				"but a management cluster. Fix: give the kubeconfig of the cluster that the host is in")
 	case len(names) == 0:
 		return "", cli.InputErrorf("--node", "none of the %d nodes in the cluster of --kubeconfig has the name or address %s. Fix: name the node that is on the host", len(nodes), host)
 	case len(names) == 1:

@@ -425,7 +425,8 @@ func TestRunDryRunBeginsNothing(t *testing.T) {
 	}
 }
 
-// TestRunLooksForFilesOnTheHostFirst: files that --binaries-folder lacks end a run before it begins.
+// TestRunLooksForFilesOnTheHostFirst: files that --binaries-folder lacks end a run before it
+// begins.
 func TestRunLooksForFilesOnTheHostFirst(t *testing.T) {
 	for _, args := range [][]string{{"--no-drain", "--dry-run"}, {"--no-drain"}} {
 		h := &scriptedHost{checked: "missing /srv/x\n"}

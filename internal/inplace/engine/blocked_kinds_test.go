@@ -51,8 +51,9 @@ func TestBlockedKinds(t *testing.T) {
 	}
 }
 
-// TestTwoThatAreBlocked asks about two MachineSets in turn, which are refused for different reasons.
-// Each reason is said once. When one is no longer refused, the condition has the other one's words.
+// TestTwoThatAreBlocked asks about two MachineSets in turn, which are refused for different
+// reasons. Each reason is said once. When one is no longer refused, the condition has the other
+// one's words.
 func TestTwoThatAreBlocked(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, external(nil), deployment())

@@ -96,7 +96,7 @@ func hasKeyedConditions(kind schema.GroupVersionKind) bool {
 func (e *Engine) reportUnblocked(ctx context.Context, o owner, subject client.Object) {
 	known, lifted := e.blocked.lift(o.blockedObject(), subject.GetName())
 	if known || lifted {
-		// What another source says becomes the condition's words when that one is asked about again.
+		// The next question about another source puts its words into the condition.
 		e.forgetSaid(o.object.UID)
 	}
 	if !lifted {

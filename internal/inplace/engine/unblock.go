@@ -59,8 +59,8 @@ func (s *blockedSet) has(o blockedObject, source string) bool {
 	return ok
 }
 
-// lift takes a source away. It reports whether it was one, and whether the object is blocked by none
-// any longer.
+// lift takes a source away. It reports whether it was one, and whether the object is blocked by
+// none any longer.
 func (s *blockedSet) lift(o blockedObject, source string) (known, lifted bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

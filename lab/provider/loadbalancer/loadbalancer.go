@@ -72,8 +72,8 @@ func New(options Options) *Balancer {
 	return &Balancer{options: options, backends: map[string]*backend{}}
 }
 
-// Serve accepts connections until the listener or the Balancer is closed. After any other error, such
-// as too many open files, it waits a moment and continues: clusters have no other endpoint.
+// Serve accepts connections until the listener or the Balancer is closed. After any other error,
+// such as too many open files, it waits a moment and continues: clusters have no other endpoint.
 func (b *Balancer) Serve(listener net.Listener) {
 	b.mu.Lock()
 	b.listener = listener

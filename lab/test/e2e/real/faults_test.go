@@ -22,10 +22,10 @@ import (
 	"github.com/windlass-dev/windlass/lab/provider/api/v1alpha1"
 )
 
-// testFaults tries the upgrade with a member of etcd that is dead. It begins by itself when the member
-// is repaired. Then the power of two machines is cut while kubeadm upgrades them: etcd restarts on the
-// first one, the API server on the second. Cluster API has written the version to kubeadm's ConfigMap
-// before, so that "kubeadm upgrade node" runs on the first one, too.
+// testFaults tries the upgrade with a member of etcd that is dead. It begins by itself when the
+// member is repaired. Then the power of two machines is cut while kubeadm upgrades them: etcd
+// restarts on the first one, the API server on the second. Cluster API has written the version to
+// kubeadm's ConfigMap before, so that "kubeadm upgrade node" runs on the first one, too.
 func (u *upgrade) testFaults(t *testing.T) {
 	c := u.createKept(t, "faults")
 	before := c.identities(u.ctx, t)
@@ -71,9 +71,10 @@ func (c *realCluster) awaitUpdating(
 	return machine.Name
 }
 
-// cutPower cuts the power of a machine's host in the middle of "kubeadm upgrade", and boots it again:
-// kubeadm has written a pod's new manifest, and the pod's old process has ended. The kubelet would
-// start the new one in less than a second, so it is stopped until the cut, and the moment lasts.
+// cutPower cuts the power of a machine's host in the middle of "kubeadm upgrade", and boots it
+// again: kubeadm has written a pod's new manifest, and the pod's old process has ended. The kubelet
+// would start the new one in less than a second, so it is stopped until the cut, and the moment
+// lasts.
 func (c *realCluster) cutPower(ctx context.Context, t *testing.T, machine, pod string) {
 	t.Helper()
 	host := c.host(ctx, t, machine)
@@ -126,8 +127,9 @@ func (c *realCluster) newestHost(ctx context.Context, t *testing.T) *v1alpha1.Ho
 	return c.host(ctx, t, newest.Name)
 }
 
-// breakMember takes the data of a host's member of etcd away. etcd does not start with a file in the
-// place of its folder. Without the folder it may start, and get the data from the other members.
+// breakMember takes the data of a host's member of etcd away. etcd does not start with a file in
+// the place of its folder. Without the folder it may start, and get the data from the other
+// members.
 func (c *realCluster) breakMember(ctx context.Context, t *testing.T, host *v1alpha1.HostMachine) {
 	t.Helper()
 	c.run(ctx, t, host, `cd /var/lib/etcd
@@ -145,24 +147,27 @@ mv /var/lib/etcd-member /var/lib/etcd/member
 systemctl start kubelet`)
 }
 
-// checkRefused asks for the upgrade while the member of etcd on a host is dead: by annotation, which
-// it cancels, and by the version of the KubeadmControlPlane. Both must wait, with the reason, and
-// drain nothing. The updater asks each member. Stock Cluster API asks a member that answers, and calls
-// the dead one healthy. It waits because of the pods of its machine, once it has noticed them. That
-// machine must not be the oldest, which comes first: Cluster API would try to replace it.
+// checkRefused asks for the upgrade while the member of etcd on a host is dead: by annotation,
+// which it cancels, and by the version of the KubeadmControlPlane. Both must wait, with the reason,
+// and drain nothing. The updater asks each member. Stock Cluster API asks a member that answers,
+// and calls the dead one healthy. It waits because of the pods of its machine, once it has noticed
+// them. That machine must not be the oldest, which comes first: Cluster API would try to replace
+// it.
 func (c *realCluster) checkRefused(t *testing.T, u *upgrade, victim *v1alpha1.HostMachine) {
 	t.Helper()
 	ctx, at, to := u.ctx, c.Version, u.to.Version.String()
 	const key = windlassv1.DefaultInPlaceUpgradePrefix + "to"
 	c.patch(ctx, t, c.controlPlane(), `{"metadata":{"annotations":{%q:%q}}}`, key, "version="+to)
-	machine, err := setup.Await(ctx, c.client, &clusterv1.MachineList{}, func(m *clusterv1.Machine) string {
+	says := func(m *clusterv1.Machine) string {
 		is := meta.FindStatusCondition(m.Status.Conditions, windlassv1.InPlaceUpgradeCondition)
 		if is == nil || !strings.Contains(is.Message, "not all members of etcd are healthy") {
 			return fmt.Sprintf("Machine %s: %+v", m.Name, is)
 		}
 		t.Logf("%s: %s", m.Name, is.Message)
 		return ""
-	}, client.InNamespace(c.Name))
+	}
+	machine, err := setup.Await(
+		ctx, c.client, &clusterv1.MachineList{}, says, client.InNamespace(c.Name))
 	if err != nil {
 		t.Fatal(err)
 	}
