@@ -9,16 +9,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/windlass-dev/windlass/internal/pool"
 )
 
 // clusterEvents are those for Cluster API's Cluster controller. It sums up MachineDeployments in the
 // Cluster's status, and each write of that status causes another reconcile, which finds other words.
-func clusterEvents(p *pace) eventRules {
+func clusterEvents() eventRules {
 	return eventRules{
-		urgency: clusterUrgency, key: clusterAndFilterOf, requestOf: clusterOf, pace: p, later: afterFunc,
+		urgency: clusterUrgency, key: clusterAndFilterOf, pace: newPace(), later: afterFunc,
 		delay: func(any, any) time.Duration { return statusInterval },
 	}
 }
@@ -31,19 +30,8 @@ func clusterAndFilterOf(o any) string {
 	if !ok {
 		return ""
 	}
-	return clusterKey(md).String() + "/" + md.Labels[clusterv1.WatchLabel]
-}
-
-func clusterOf(o any) (reconcile.Request, bool) {
-	md, ok := o.(*clusterv1.MachineDeployment)
-	if !ok {
-		return reconcile.Request{}, false
-	}
-	return reconcile.Request{NamespacedName: clusterKey(md)}, true
-}
-
-func clusterKey(md *clusterv1.MachineDeployment) client.ObjectKey {
-	return client.ObjectKey{Namespace: md.Namespace, Name: md.Spec.ClusterName}
+	cluster := client.ObjectKey{Namespace: md.Namespace, Name: md.Spec.ClusterName}
+	return cluster.String() + "/" + md.Labels[clusterv1.WatchLabel]
 }
 
 func clusterUrgency(before, after any) urgency {

@@ -70,7 +70,7 @@ func TestClusterUrgency(t *testing.T) {
 // watch filter treats alike, and for no other.
 func TestClusterEventsByWatchLabel(t *testing.T) {
 	t.Parallel()
-	rules, waiting := clusterEvents(newPace()), []func(){}
+	rules, waiting := clusterEvents(), []func(){}
 	rules.later = func(_ time.Duration, f func()) { waiting = append(waiting, f) }
 	var passed []string
 	handler := rules.narrow(toolscache.ResourceEventHandlerFuncs{UpdateFunc: func(_, after any) {

@@ -93,7 +93,6 @@ type part struct {
 func (b *builder) addControllers(ctx context.Context) error {
 	withoutTopology := !feature.Gates.Enabled(feature.ClusterTopology)
 	c, apiReader, n := b.mgr.GetClient(), b.mgr.GetAPIReader(), b.Concurrency
-	clusters := newPace()
 	parts := []part{
 		{name: "CRDMigrator", add: func() error {
 			return (&crdmigrator.CRDMigrator{
@@ -121,8 +120,7 @@ func (b *builder) addControllers(ctx context.Context) error {
 		{name: "Cluster", add: func() error {
 			return (&cluster.Reconciler{
 				Client: patches.NewClient(c, apiReader, &clusterv1.Cluster{}), APIReader: apiReader, ClusterCache: b.clusterCache, WatchFilterValue: b.WatchFilter, RemoteConnectionGracePeriod: b.ConnectionGracePeriod,
-			}).SetupWithManager(
-				ctx, eventManager{b.mgr, clusterEvents(clusters)}, clusters.options(n.Cluster))
+			}).SetupWithManager(ctx, eventManager{b.mgr, clusterEvents()}, concurrency(n.Cluster))
 		}},
 	}
 	for _, p := range append(parts, b.machineControllers(ctx)...) {

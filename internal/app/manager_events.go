@@ -30,8 +30,8 @@ type eventRules struct {
 	// update with the same key and delay that is urgent soon adds nothing meanwhile.
 	delay func(before, after any) time.Duration
 	key   func(after any) string
-	// requestOf returns what an update enqueues, if that is known. If its reconcile has begun since
-	// the update, the controller knows the update, and it does not come later.
+	// requestOf returns what an update enqueues, if that is known; nil for never. If its reconcile
+	// has begun since the update, the controller knows the update, and it does not come later.
 	requestOf func(after any) (reconcile.Request, bool)
 	pace      *pace
 	// later calls a function after some time.
@@ -159,9 +159,11 @@ func (h *eventHandler) passLate(update delayed) {
 	if !ok {
 		return
 	}
-	request, known := h.rules.requestOf(newest.after)
-	if known && h.rules.pace.begunSince(request, newest.seen) {
-		return
+	if h.rules.requestOf != nil {
+		request, known := h.rules.requestOf(newest.after)
+		if known && h.rules.pace.begunSince(request, newest.seen) {
+			return
+		}
 	}
 	h.ResourceEventHandler.OnUpdate(newest.before, newest.after)
 }
