@@ -211,7 +211,8 @@ func (u *Updater) carry(ctx context.Context, a attempt, upgrade linuxhost.Upgrad
 	return a.answer(p)
 }
 
-// advance does one thing after another, as long as nothing has to be waited for that was not begun just now.
+// advance does one thing after another, until its time or the request's is over, or something has to
+// be waited for that was not begun just now.
 func (u *Updater) advance(ctx context.Context, a attempt, upgrade linuxhost.Upgrade) (linuxhost.Progress, error) {
 	began := u.options.Now()
 	worked := false
@@ -221,7 +222,7 @@ func (u *Updater) advance(ctx context.Context, a attempt, upgrade linuxhost.Upgr
 			return p, err
 		}
 		p = u.note(ctx, a, p)
-		over := u.options.Now().Sub(began) >= stepsFor
+		over := ctx.Err() != nil || u.options.Now().Sub(began) >= stepsFor
 		switch {
 		case p.Done || p.Failure != nil || over:
 			return p, nil

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -467,26 +468,27 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// TestARealPauseEndsWithItsContext is about the default.
+// TestARealPauseEndsWithItsContext is about the default pause. The clock stands still, so only the
+// context's end ends the request.
 func TestARealPauseEndsWithItsContext(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	o := w.options()
-	o.Pause = nil
-	w.execErr = nil
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	o.Now = func() time.Time {
-		if ctx.Err() != nil {
-			return start.Add(time.Hour)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		o := w.options()
+		o.Pause = nil
+		o.Now = func() time.Time { return start }
+		u, err := hosts.New(o)
+		if err != nil {
+			t.Fatal(err)
 		}
-		return start
-	}
-	u, err := hosts.New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := u.UpdateMachine(ctx, request("a-1")); got.Outcome != inplace.InProgress {
-		t.Errorf("the answer is %+v", got)
-	}
+		began := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		if got := u.UpdateMachine(ctx, request("a-1")); got.Outcome != inplace.InProgress {
+			t.Errorf("the answer is %+v", got)
+		}
+		if took := time.Since(began); took != 50*time.Millisecond {
+			t.Errorf("the request took %s", took)
+		}
+	})
 }
