@@ -215,11 +215,7 @@ func (o *demoOptions) startPlane(cmd *cobra.Command, scenario demo.Scenario) (*d
 		return nil, lab, err
 	}
 	if o.real {
-		configureReal(&config)
-		var err error
-		if lab, err = o.lab.buildReal(cmd.Context(), scenario, progress); err != nil {
-			return nil, lab, err
-		}
+		return o.lab.startReal(cmd.Context(), config, scenario, progress)
 	}
 	if err := buildPlane(cmd.Context(), o.lab, progress); err != nil {
 		return nil, lab, err

@@ -55,7 +55,9 @@ The keys to log in with, the host's key and the digests of the binaries are in t
 }
 
 func (o *hostOptions) run(ctx context.Context, in io.Reader, out io.Writer) (err error) {
-	unlock, err := lockFolder(o.folder)
+	unlock, err := lockFolder(
+		o.folder, "another host runs already, with its files in %s. Fix: use that host, or interrupt it first",
+	)
 	if err != nil {
 		return err
 	}
@@ -168,23 +170,4 @@ func watchEnd(pid int) (<-chan struct{}, error) {
 		}
 	}()
 	return ended, nil
-}
-
-// lockFolder makes a folder. Others cannot lock it until unlock is called or this process ends.
-func lockFolder(folder string) (unlock func(), err error) {
-	if err := os.MkdirAll(folder, 0o700); err != nil {
-		return nil, err
-	}
-	opened, err := os.Open(folder)
-	if err != nil {
-		return nil, err
-	}
-	if err := unix.Flock(int(opened.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		_ = opened.Close()
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, fmt.Errorf("another host runs already, with its files in %s. Fix: use that host, or interrupt it first", folder)
-		}
-		return nil, fmt.Errorf("locking %s: %w", folder, err)
-	}
-	return func() { _ = opened.Close() }, nil
 }

@@ -163,7 +163,7 @@ machine. This needs root and Linux. The first start compiles two minors of Kuber
 func runUp(cmd *cobra.Command, opts *labOptions, config devplane.Config, extension bool) error {
 	ctx := cmd.Context()
 	if plane, err := devplane.Connect(ctx, opts.stateDir); err == nil {
-		return reportRunning(ctx, plane, cmd)
+		return reportRunning(cmd, plane, opts.stateDir)
 	}
 	progress := newProgress(cmd.ErrOrStderr())
 	defer progress.close()
@@ -201,7 +201,8 @@ func connectLab(cmd *cobra.Command, opts *labOptions) (*devplane.Plane, error) {
 }
 
 // reportRunning says how a plane is that another "up" has started.
-func reportRunning(ctx context.Context, plane *devplane.Plane, cmd *cobra.Command) error {
+func reportRunning(cmd *cobra.Command, plane *devplane.Plane, stateDir string) error {
+	ctx := cmd.Context()
 	status, err := plane.Status(ctx)
 	for err == nil && status.Phase == devplane.PhaseStarting {
 		status, err = plane.Watch(ctx, status.Revision)
@@ -224,7 +225,7 @@ func reportRunning(ctx context.Context, plane *devplane.Plane, cmd *cobra.Comman
 	if engine, ok := setup.RunningEngine(status); ok {
 		already = fmt.Sprintf(`The cluster is running already, with the engine %s; "windlass-lab engine" changes that.`, engine)
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\n%s", already, usage(plane, cmd))
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\n%s%s", already, usage(plane, cmd), realUsageOf(stateDir))
 	return err
 }
 
@@ -307,6 +308,13 @@ func runDown(ctx context.Context, stateDir string, out io.Writer) error {
 
 // removeAll removes what a plane that does not run has left.
 func removeAll(stateDir string) error {
+	if _, err := os.Stat(stateDir); err == nil {
+		unlock, err := lockFolder(stateDir, busyState)
+		if err != nil {
+			return err
+		}
+		defer unlock()
+	}
 	return errors.Join(removeReal(stateDir), devplane.RemoveState(stateDir))
 }
 

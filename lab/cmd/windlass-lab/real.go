@@ -27,13 +27,6 @@ type realLab struct {
 	programs setup.HostPrograms
 }
 
-// configureReal has a plane start without simulated infrastructure, and without a network of its
-// own: its managers connect to the hosts.
-func configureReal(config *devplane.Config) {
-	config.Isolation = devplane.IsolationNone
-	config.Without = append(config.Without, devplane.InMemoryManager)
-}
-
 // hostsFolder is the folder of the programs that the hosts of a state directory run. It is not in
 // the state directory, because users of hosts that are not root read it.
 func hostsFolder(stateDir string) (string, error) {
@@ -44,6 +37,9 @@ func hostsFolder(stateDir string) (string, error) {
 	digest := sha256.Sum256([]byte(path))
 	return fmt.Sprintf("/var/tmp/windlass-lab-%x", digest[:6]), nil
 }
+
+// kubeconfigName is the real cluster's kubeconfig in its folder.
+const kubeconfigName = "kubeconfig"
 
 // workloadFolder is the folder in a state directory for the kubeconfig of the real cluster and the
 // client's journal.
@@ -62,6 +58,32 @@ func removeReal(stateDir string) error {
 		return fmt.Errorf("removing the files of the real cluster: %w", err)
 	}
 	return nil
+}
+
+// startReal builds what a scenario needs, and starts a plane with hosts. No other command with this
+// state directory removes anything meanwhile.
+func (o *labOptions) startReal(
+	ctx context.Context, config devplane.Config, s demo.Scenario, progress *progress,
+) (*devplane.Plane, realLab, error) {
+	unlock, err := lockFolder(o.stateDir, busyState)
+	if err != nil {
+		return nil, realLab{}, err
+	}
+	defer unlock()
+	lab, err := o.buildReal(ctx, s, progress)
+	if err != nil {
+		return nil, lab, err
+	}
+	if err := buildPlane(ctx, o, progress); err != nil {
+		return nil, lab, err
+	}
+	// There is no simulated infrastructure, and no network of the plane's own: its managers connect
+	// to the hosts.
+	config.Isolation = devplane.IsolationNone
+	config.Without = append(config.Without, devplane.InMemoryManager)
+	config.Progress = progress.report
+	plane, err := devplane.Start(ctx, config)
+	return plane, lab, err
 }
 
 // buildReal builds what hosts run: the versions of the scenario's plan, the target last.
@@ -149,7 +171,7 @@ func (l realLab) writeKubeconfig(ctx context.Context, plane *devplane.Plane) (st
 	if err != nil {
 		return "", err
 	}
-	path := filepath.Join(workloadFolder(l.stateDir), "kubeconfig")
+	path := filepath.Join(workloadFolder(l.stateDir), kubeconfigName)
 	if err := os.WriteFile(path, data, 0o600); err != nil {
 		return "", fmt.Errorf("writing the kubeconfig of the cluster: %w", err)
 	}
@@ -172,7 +194,7 @@ func (l realLab) showKubeconfig(ctx context.Context, out io.Writer, plane *devpl
 func runUpReal(cmd *cobra.Command, opts *labOptions, config devplane.Config) error {
 	ctx := cmd.Context()
 	if plane, err := devplane.Connect(ctx, opts.stateDir); err == nil {
-		return reportRunning(ctx, plane, cmd)
+		return reportRunning(cmd, plane, opts.stateDir)
 	}
 	scenario, err := demo.DefaultReal()
 	if err != nil {
@@ -180,23 +202,17 @@ func runUpReal(cmd *cobra.Command, opts *labOptions, config devplane.Config) err
 	}
 	progress := newProgress(cmd.ErrOrStderr())
 	defer progress.close()
-	lab, err := opts.buildReal(ctx, scenario, progress)
-	if err != nil {
-		return err
-	}
-	if err := buildPlane(ctx, opts, progress); err != nil {
-		return err
-	}
-	configureReal(&config)
-	config.Progress = progress.report
-	plane, err := devplane.Start(ctx, config)
+	plane, lab, err := opts.startReal(ctx, config, scenario, progress)
 	if err != nil {
 		return err
 	}
 	progress.close()
 	path, err := lab.create(cmd, plane)
 	if err != nil {
-		// The cluster itself is up, and useful for finding out what is wrong.
+		if _, gone := devplane.Connect(context.WithoutCancel(ctx), opts.stateDir); gone != nil {
+			return err
+		}
+		// The management cluster is useful for finding out what is wrong.
 		return fmt.Errorf(
 			"%w\nThe management cluster is running. To stop it: %s down", err, labCommand(cmd),
 		)
@@ -206,6 +222,16 @@ func runUpReal(cmd *cobra.Command, opts *labOptions, config devplane.Config) err
 		scenario.Namespace, scenario.Cluster.Name, scenario.Target,
 	)
 	return err
+}
+
+// realUsageOf tells how to reach the real cluster of a plane that runs; empty if there is none.
+func realUsageOf(stateDir string) string {
+	path := filepath.Join(workloadFolder(stateDir), kubeconfigName)
+	if _, err := os.Stat(path); err != nil {
+		return ""
+	}
+	return fmt.Sprintf("\nThe real cluster, through its load balancer:\n\n"+
+		"  kubectl --kubeconfig %s get nodes\n", path)
 }
 
 const realUsage = `

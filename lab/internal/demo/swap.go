@@ -100,7 +100,7 @@ func (s *swapper) notice(format string, args ...any) {
 func decode(object *unstructured.Unstructured, into any) error {
 	what := object.GetKind() + " " + object.GetName()
 	if v := object.GroupVersionKind().Version; v != clusterv1.GroupVersion.Version {
-		return fmt.Errorf("%s is of API version %s: the demo reads %s only; a management cluster with Cluster API v1.11 or newer shows it in that version",
+		return fmt.Errorf("%s is of API version %s: the lab reads %s only; a management cluster with Cluster API v1.11 or newer shows it in that version",
 			what, v, clusterv1.GroupVersion.Version)
 	}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object.Object, into, true); err != nil {
@@ -214,10 +214,12 @@ func (s *swapper) swapTemplates(objects []*unstructured.Unstructured) error {
 	spec := &s.class.Spec
 	s.notice("%s stand for %s and %s", s.to.what,
 		strings.TrimSuffix(spec.Infrastructure.TemplateRef.Kind, "Template"), strings.TrimSuffix(spec.ControlPlane.MachineInfrastructure.TemplateRef.Kind, "Template"))
-	spec.Infrastructure.TemplateRef = s.to.cluster
-	spec.ControlPlane.MachineInfrastructure.TemplateRef = s.to.controlPlane
+	s.replaceTemplate(objects, &spec.Infrastructure.TemplateRef, s.to.cluster)
+	s.replaceTemplate(
+		objects, &spec.ControlPlane.MachineInfrastructure.TemplateRef, s.to.controlPlane,
+	)
 	if kind := spec.ControlPlane.TemplateRef.Kind; kind != "KubeadmControlPlaneTemplate" {
-		return fmt.Errorf("ClusterClass %s has control planes of kind %s: the demo runs KubeadmControlPlaneTemplate only", s.class.Name, kind)
+		return fmt.Errorf("ClusterClass %s has control planes of kind %s: the lab runs KubeadmControlPlaneTemplate only", s.class.Name, kind)
 	}
 	if err := s.keepTemplate(objects, controlPlaneGroup, spec.ControlPlane.TemplateRef.Kind, spec.ControlPlane.TemplateRef.Name); err != nil {
 		return err
@@ -225,7 +227,7 @@ func (s *swapper) swapTemplates(objects []*unstructured.Unstructured) error {
 	s.dropRemediation(&spec.ControlPlane.HealthCheck.Remediation.TemplateRef)
 	for i := range spec.Workers.MachineDeployments {
 		md := &spec.Workers.MachineDeployments[i]
-		md.Infrastructure.TemplateRef = s.to.worker
+		s.replaceTemplate(objects, &md.Infrastructure.TemplateRef, s.to.worker)
 		s.dropRemediation(&md.HealthCheck.Remediation.TemplateRef)
 		if ref := md.Bootstrap.TemplateRef; ref.Kind != "KubeadmConfigTemplate" {
 			s.notice("bootstrap by %s is replaced by kubeadm's", ref.Kind)
@@ -237,6 +239,22 @@ func (s *swapper) swapTemplates(objects []*unstructured.Unstructured) error {
 		}
 	}
 	return nil
+}
+
+// replaceTemplate has a class refer to a template of the lab. A template that the manifests do not
+// hold is told: this rehearsal does not need it, and the user's cluster does.
+func (s *swapper) replaceTemplate(
+	objects []*unstructured.Unstructured, ref *clusterv1.ClusterClassTemplateReference,
+	to clusterv1.ClusterClassTemplateReference,
+) {
+	group, _, _ := strings.Cut(ref.APIVersion, "/")
+	if !slices.ContainsFunc(ofKind(objects, group, ref.Kind), func(o *unstructured.Unstructured) bool {
+		return o.GetName() == ref.Name
+	}) {
+		s.notice("the manifests do not hold %s %s, which ClusterClass %s names",
+			ref.Kind, ref.Name, s.class.Name)
+	}
+	*ref = to
 }
 
 func (s *swapper) dropRemediation(ref *clusterv1.MachineHealthCheckRemediationTemplateReference) {
@@ -260,7 +278,7 @@ func (s *swapper) keepTemplate(objects []*unstructured.Unstructured, group, kind
 			continue
 		}
 		if v := o.GroupVersionKind().Version; v != clusterv1.GroupVersion.Version {
-			return fmt.Errorf("%s %s is of API version %s: the demo reads %s only", kind, name, v, clusterv1.GroupVersion.Version)
+			return fmt.Errorf("%s %s is of API version %s: the lab reads %s only", kind, name, v, clusterv1.GroupVersion.Version)
 		}
 		kept := &unstructured.Unstructured{Object: map[string]any{}}
 		kept.SetGroupVersionKind(o.GroupVersionKind())

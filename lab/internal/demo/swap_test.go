@@ -39,6 +39,8 @@ func TestFromObjects(t *testing.T) {
 	wantNotices := []string{
 		`upgrade plans come from windlass and the UpgradeGraph, not from the extension "plans.acme"`,
 		"infrastructure is simulated: DevCluster and DevMachine stand for AcmeCluster and AcmeMachine",
+		"the manifests do not hold AcmeClusterTemplate standard, which ClusterClass standard names",
+		"the manifests do not hold AcmeMachineTemplate standard-control-plane, which ClusterClass standard names",
 		"file /etc/kubernetes/cloud.conf is left out: its content is in a Secret",
 		"patch machine-zone is left out where it is about infrastructure",
 	}
@@ -91,6 +93,8 @@ func TestFromObjectsOnHosts(t *testing.T) {
 	wantNotices := []string{
 		`upgrade plans come from windlass and the UpgradeGraph, not from the extension "plans.acme"`,
 		"infrastructure is on this machine: HostCluster and HostMachine stand for AcmeCluster and AcmeMachine",
+		"the manifests do not hold AcmeClusterTemplate standard, which ClusterClass standard names",
+		"the manifests do not hold AcmeMachineTemplate standard-control-plane, which ClusterClass standard names",
 		"file /etc/kubernetes/cloud.conf is left out: its content is in a Secret",
 		"format of a kubeadm config is left out: hosts read cloud-config",
 		"the argument cloud-provider is left out: hosts are in no cloud",
@@ -173,7 +177,7 @@ func TestFromObjectsRefuses(t *testing.T) {
 		{"no ClusterClass", "v1.33.6", without("ClusterClass"), "do not hold ClusterClass standard"},
 		{"no UpgradeGraph for an extension", "v1.33.6", without("UpgradeGraph"), `the extension "plans.acme", which does not run here`},
 		{"a template is missing", "v1.33.6", without("KubeadmConfigTemplate"), "do not hold KubeadmConfigTemplate standard-worker"},
-		{"an old API version", "v1.33.6", set("ClusterClass", "cluster.x-k8s.io/v1beta1", "apiVersion"), "the demo reads v1beta2 only"},
+		{"an old API version", "v1.33.6", set("ClusterClass", "cluster.x-k8s.io/v1beta1", "apiVersion"), "the lab reads v1beta2 only"},
 		{"an unknown field", "v1.33.6", set("Cluster", true, "spec", "topologie"), `unknown field "spec.topologie"`},
 		{"another control plane", "v1.33.6", set("ClusterClass", "RKE2ControlPlaneTemplate", "spec", "controlPlane", "templateRef", "kind"), "KubeadmControlPlaneTemplate only"},
 	}

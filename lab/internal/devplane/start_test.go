@@ -274,7 +274,7 @@ func TestStartRefuses(t *testing.T) {
 	}
 	lock := lockState(t, layout{dir: locked.StateDir})
 	defer func() { _ = lock.Close() }()
-	refuses(locked, "a plane is running on")
+	refuses(locked, "a management cluster is running on")
 
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -92,6 +92,9 @@ func (r *machineReconciler) provide(ctx context.Context, s *machineScope) error 
 		}
 		var made bool
 		if host, made, err = r.make(ctx, s); !made {
+			if err != nil {
+				s.notReady(v1alpha1.HostNotMadeReason, "%v. The provider tries again", err)
+			}
 			return err
 		}
 	}
@@ -105,6 +108,7 @@ func (r *machineReconciler) provide(ctx context.Context, s *machineScope) error 
 	}
 	if desired != host.Condition {
 		if host, err = r.site.SetCondition(ctx, s.id(), desired); err != nil {
+			s.notReady(v1alpha1.HostFaultReason, "%v. The provider tries again", err)
 			return err
 		}
 	}

@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -66,20 +67,30 @@ func describe(c site.Condition) string {
 // computeCondition returns what the annotations of a HostMachine make its host suffer.
 func computeCondition(annotations map[string]string) (site.Condition, error) {
 	var c site.Condition
-	for annotation, field := range map[string]*bool{
-		v1alpha1.PowerOffAnnotation: &c.PowerOff, v1alpha1.DiskFullAnnotation: &c.DiskFull, v1alpha1.NetworkLostAnnotation: &c.Disconnected,
-	} {
-		value, ok := annotations[annotation]
-		if ok && value != "true" {
-			return site.Condition{}, fmt.Errorf("annotation %s is %q. Fix: set it to true, or remove it", annotation, value)
-		}
-		*field = ok
+	fields := map[string]*bool{
+		v1alpha1.PowerOffAnnotation: &c.PowerOff, v1alpha1.DiskFullAnnotation: &c.DiskFull,
+		v1alpha1.NetworkLostAnnotation: &c.Disconnected,
 	}
-	if value, ok := annotations[v1alpha1.SlowDiskAnnotation]; ok {
-		var err error
-		if c.SyncDelay, err = time.ParseDuration(value); err != nil || c.SyncDelay <= 0 {
-			return site.Condition{}, fmt.Errorf("annotation %s is %q. Fix: set it to a duration, such as 100ms, or remove it",
-				v1alpha1.SlowDiskAnnotation, value)
+	for _, annotation := range slices.Sorted(maps.Keys(annotations)) {
+		value := annotations[annotation]
+		field, isField := fields[annotation]
+		switch {
+		case !strings.HasPrefix(annotation, v1alpha1.FaultPrefix):
+		case annotation == v1alpha1.SlowDiskAnnotation:
+			var err error
+			if c.SyncDelay, err = time.ParseDuration(value); err != nil || c.SyncDelay <= 0 {
+				return site.Condition{}, fmt.Errorf(
+					"annotation %s is %q. Fix: set it to a duration, such as 100ms, or remove it", annotation, value)
+			}
+		case !isField:
+			known := append(slices.Sorted(maps.Keys(fields)), v1alpha1.SlowDiskAnnotation)
+			return site.Condition{}, fmt.Errorf("annotation %s is no fault. Fix: remove it, or use one of %s",
+				annotation, strings.Join(known, ", "))
+		case value != "true":
+			return site.Condition{}, fmt.Errorf(
+				"annotation %s is %q. Fix: set it to true, or remove it", annotation, value)
+		default:
+			*field = true
 		}
 	}
 	// A host without power has no network to lose.

@@ -60,6 +60,7 @@ func TestComputeCondition(t *testing.T) {
 		"slow":                       {annotations{v1alpha1.SlowDiskAnnotation: "100ms"}, site.Condition{SyncDelay: 100 * time.Millisecond}, false},
 		"slow without a unit":        {annotations{v1alpha1.SlowDiskAnnotation: "100"}, site.Condition{}, true},
 		"slow by less than nothing":  {annotations{v1alpha1.SlowDiskAnnotation: "-1s"}, site.Condition{}, true},
+		"a fault that there is not":  {annotations{v1alpha1.FaultPrefix + "poweroff": "true"}, site.Condition{}, true},
 		"a value that means nothing": {annotations{v1alpha1.PowerOffAnnotation: "false"}, site.Condition{}, true},
 	}
 	for name, test := range tests {

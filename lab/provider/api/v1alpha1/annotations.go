@@ -1,17 +1,20 @@
 package v1alpha1
 
+// FaultPrefix is the prefix of the annotations of faults.
+const FaultPrefix = "fault.lab.windlass.dev/"
+
 // Annotations of a HostMachine make its host suffer while they are there. Their values are "true", unless their comments tell
 // others.
 const (
 	// PowerOffAnnotation is a power cut: everything in the host dies at once, and the disk stays. The host boots when the
 	// annotation goes.
-	PowerOffAnnotation = "fault.lab.windlass.dev/power-off"
+	PowerOffAnnotation = FaultPrefix + "power-off"
 	// DiskFullAnnotation leaves no room on the disk.
-	DiskFullAnnotation = "fault.lab.windlass.dev/disk-full"
+	DiskFullAnnotation = FaultPrefix + "disk-full"
 	// NetworkLostAnnotation takes the network away.
-	NetworkLostAnnotation = "fault.lab.windlass.dev/network-lost"
+	NetworkLostAnnotation = FaultPrefix + "network-lost"
 	// SlowDiskAnnotation makes each synchronous write to the disk take longer. Its value is a duration, such as 100ms.
-	SlowDiskAnnotation = "fault.lab.windlass.dev/slow-disk"
+	SlowDiskAnnotation = FaultPrefix + "slow-disk"
 )
 
 // Reasons of the condition Ready.
@@ -22,6 +25,8 @@ const (
 	WaitingForBootstrapDataReason = "WaitingForBootstrapData"
 	// UserDataRefusedReason means that a host cannot do what its user data asks for.
 	UserDataRefusedReason = "UserDataRefused"
+	// HostNotMadeReason means that the host could not be made. The provider tries again.
+	HostNotMadeReason = "HostNotMade"
 	// BootstrappingReason means that the host carries out its user data.
 	BootstrappingReason = "Bootstrapping"
 	// BootstrapFailedReason means that a part of the user data failed. The host does not try again.

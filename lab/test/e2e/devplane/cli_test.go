@@ -35,7 +35,7 @@ func TestCommands(t *testing.T) {
 		}
 	}
 
-	contains(run(true, "status"), "no plane is running on "+state)
+	contains(run(true, "status"), "no management cluster is running on "+state)
 	contains(run(false, "down"), "No cluster is running")
 	contains(run(false, "up"), "starting the managers", "The cluster is up after", "export KUBECONFIG="+state+"/kubeconfig")
 	t.Cleanup(func() {

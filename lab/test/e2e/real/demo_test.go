@@ -4,6 +4,7 @@ package real_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -39,6 +40,7 @@ func TestRehearse(t *testing.T) {
 	output := runLab(t, "rehearse", "--real", "-f", "testdata/user", "--to", "v1.36.3")
 	expect(t, output,
 		"Note: infrastructure is on this machine: HostCluster and HostMachine stand for AcmeCluster and AcmeMachine",
+		"Note: the manifests do not hold AcmeMachineTemplate worker, which ClusterClass standard names",
 		"Note: preKubeadmCommands of a kubeadm config is left out: ",
 		"Note: the argument cloud-provider is left out: ",
 		"Note: patch zone is left out where it is about infrastructure",
@@ -49,9 +51,74 @@ func TestRehearse(t *testing.T) {
 	)
 }
 
+// guide is the page of the lab, of which TestUpReal runs sections.
+const guide = repository + "/docs/how-to/use-the-lab.md"
+
+// TestUpReal has "windlass-lab up --real" create a cluster, and follows the guide: it logs in to a
+// host, asks the updater there what it would do, and cuts the power of a host.
+func TestUpReal(t *testing.T) {
+	lab := newLab(t)
+	output := lab.run(t, "up", "--real")
+	kubeconfig := filepath.Join(lab.state, "workload", "kubeconfig")
+	expect(t, output, "The cluster is up.", "kubectl --kubeconfig "+kubeconfig+" get nodes")
+	expect(t, lab.run(t, "up", "--real"), "The cluster is running already",
+		"kubectl --kubeconfig "+kubeconfig+" get nodes")
+	const ofControlPlane = `hostmachines -l cluster.x-k8s.io/control-plane ` +
+		`-o 'jsonpath={.items[0].%s}'`
+	first := func(field string) string {
+		return lab.bash(t, "windlass-lab kubectl -- -n real get "+fmt.Sprintf(ofControlPlane, field))
+	}
+	replacer := strings.NewReplacer(
+		"ADDRESS", first("status.addresses[0].address"), "NAME", first("metadata.name"),
+	)
+	// Nobody types at the shell of the host.
+	login := strings.Replace(readSection(t, "### Log in to a host"),
+		"root@ADDRESS", "root@ADDRESS kubelet --version", 1)
+	expect(t, lab.bash(t, replacer.Replace(login)),
+		"Kubernetes v1.35.4", "kubeadm-upgrade", "v1.36.3")
+	lab.bash(t, replacer.Replace(readSection(t, "### Break a host")+`
+windlass-lab kubectl -- -n real wait hostmachine NAME --for=condition=Ready --timeout=120s`))
+	lab.run(t, "down")
+	lab.checkGone(t)
+}
+
+// readSection returns the commands in a section of the guide.
+func readSection(t *testing.T, heading string) string {
+	t.Helper()
+	page, err := os.ReadFile(guide)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, found := strings.Cut(string(page), heading+"\n")
+	section, _, _ = strings.Cut(section, "\n##")
+	var commands strings.Builder
+	for _, block := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(section, -1) {
+		commands.WriteString(block[1])
+	}
+	if !found || commands.Len() == 0 {
+		t.Fatalf("%s has no commands in %q", guide, heading)
+	}
+	return commands.String()
+}
+
 // runLab runs windlass-lab, which must succeed and leave nothing running, and returns what it
 // prints.
 func runLab(t *testing.T, verb string, args ...string) string {
+	t.Helper()
+	lab := newLab(t)
+	output := lab.run(t, append([]string{verb}, args...)...)
+	lab.checkGone(t)
+	return output
+}
+
+// lab is windlass-lab with a state directory, in the folder in which its user works.
+type lab struct {
+	programs.Paths
+	folder, state string
+}
+
+// newLab builds windlass-lab. What runs is stopped when the test ends.
+func newLab(t *testing.T) *lab {
 	t.Helper()
 	if os.Getenv("WINDLASS_E2E") != "1" || os.Getenv("WINDLASS_LONG") != "1" {
 		t.Skip("set WINDLASS_E2E=1 and WINDLASS_LONG=1 to upgrade a real cluster by windlass-lab")
@@ -70,28 +137,56 @@ func runLab(t *testing.T, verb string, args ...string) string {
 			t.Fatal(err)
 		}
 	}
-	state := filepath.Join(t.TempDir(), "state")
-	common := []string{"--windlass", paths.Windlass, "--source", repository, "--state-dir", state}
+	folder := t.TempDir()
+	l := &lab{Paths: paths, folder: folder, state: filepath.Join(folder, ".windlass", "lab")}
 	t.Cleanup(func() {
-		// Something runs only if the command was killed.
-		down := exec.CommandContext(
-			context.WithoutCancel(t.Context()), paths.Lab, append([]string{"down"}, common...)...,
-		)
+		// Something runs only if a command was killed, or the test failed.
+		down := l.command(context.WithoutCancel(t.Context()), "down")
 		if output, err := down.CombinedOutput(); err != nil {
 			t.Errorf("windlass-lab down: %v\n%s", err, output)
 		}
 	})
-	output, err := exec.CommandContext(
-		t.Context(), paths.Lab, append(append([]string{verb}, common...), args...)...,
-	).CombinedOutput()
-	t.Logf("windlass-lab %s %s\n%s", verb, strings.Join(args, " "), output)
+	return l
+}
+
+func (l *lab) command(ctx context.Context, args ...string) *exec.Cmd {
+	return exec.CommandContext(ctx, l.Lab, append(args,
+		"--windlass", l.Windlass, "--source", repository, "--state-dir", l.state)...)
+}
+
+// run runs windlass-lab, which must succeed, and returns what it prints.
+func (l *lab) run(t *testing.T, args ...string) string {
+	t.Helper()
+	output, err := l.command(t.Context(), args...).CombinedOutput()
+	t.Logf("windlass-lab %s\n%s", strings.Join(args, " "), output)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if left, err := filepath.Glob(state + "/*"); err != nil || len(left) > 0 {
-		t.Errorf("the state directory still has %q: %v", left, err)
+	return string(output)
+}
+
+// bash runs commands as a user does in a clone of the repository, and returns what they print. Each
+// must succeed.
+func (l *lab) bash(t *testing.T, commands string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "bash", "-euc", `set -o pipefail
+windlass-lab() { "$LAB" --state-dir .windlass/lab "$@"; }
+windlass() { "$WINDLASS" "$@"; }
+`+commands)
+	cmd.Dir, cmd.Env = l.folder, append(os.Environ(), "LAB="+l.Lab, "WINDLASS="+l.Windlass)
+	output, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s\n%v\n%s", commands, err, output)
 	}
 	return string(output)
+}
+
+// checkGone checks that there are no files of a cluster.
+func (l *lab) checkGone(t *testing.T) {
+	t.Helper()
+	if left, err := filepath.Glob(l.state + "/*"); err != nil || len(left) > 0 {
+		t.Errorf("the state directory still has %q: %v", left, err)
+	}
 }
 
 func expect(t *testing.T, output string, texts ...string) {

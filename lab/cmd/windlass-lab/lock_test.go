@@ -1,25 +1,22 @@
-//go:build linux
-
 package main
 
 import (
 	"path/filepath"
-	"strings"
 	"testing"
 )
 
 func TestLockFolder(t *testing.T) {
 	t.Parallel()
 	folder := filepath.Join(t.TempDir(), "host")
-	unlock, err := lockFolder(folder)
+	unlock, err := lockFolder(folder, "busy: %s")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := lockFolder(folder); err == nil || !strings.HasPrefix(err.Error(), "another host runs already") {
+	if _, err := lockFolder(folder, "busy: %s"); err == nil || err.Error() != "busy: "+folder {
 		t.Errorf("a second lock: %v", err)
 	}
 	unlock()
-	if unlock, err = lockFolder(folder); err != nil {
+	if unlock, err = lockFolder(folder, "busy: %s"); err != nil {
 		t.Fatal(err)
 	}
 	unlock()
