@@ -97,6 +97,7 @@ type builder struct {
 	runtimeClient runtimeclient.Client
 	clusterCache  clustercache.ClusterCache
 	secrets       cache.Cache
+	crds          *installation // of UpdatePolicies; see policies
 }
 
 func minimumKubernetesVersion() string {

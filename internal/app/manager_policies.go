@@ -36,6 +36,21 @@ func (i *installation) check() (bool, error) {
 	if i.found || i.now().Before(i.next) {
 		return i.found, nil
 	}
+	return i.search()
+}
+
+// look is check, and searches again if there were none a moment ago.
+func (i *installation) look() (bool, error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.found {
+		return true, nil
+	}
+	return i.search()
+}
+
+// search looks for the CRDs. The caller holds the lock.
+func (i *installation) search() (bool, error) {
 	found, err := lookForPolicies(i.mapper)
 	if err != nil {
 		return false, err

@@ -25,6 +25,10 @@ func TestInstallationFindsCRDsLater(t *testing.T) {
 	expect(false)
 	mapper.Add(v1alpha1.GroupVersion.WithKind("UpdatePolicy"), meta.RESTScopeNamespace)
 	expect(false)
+	if found, err := i.look(); err == nil {
+		t.Errorf("a look at once found %t without the CRD of Updaters, want an error", found)
+	}
+	expect(false)
 	now = now.Add(lookAgain)
 	if found, err := i.check(); err == nil {
 		t.Errorf("found %t without the CRD of Updaters, want an error", found)

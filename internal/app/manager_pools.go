@@ -31,7 +31,8 @@ func (b *builder) addMachineDeployments(ctx context.Context) error {
 	options := machinedeployment.Options{
 		Client: b.mgr.GetClient(), Runtime: b.runtimeClient, Now: time.Now,
 		InPlace: feature.Gates.Enabled(feature.InPlaceUpdates), WatchFilter: b.WatchFilter,
-		Keeps:          policyOf(b.mgr.GetClient(), crds),
+		Keeps:          policyOf(b.mgr.GetClient(), crds.check),
+		KeepsNow:       policyOf(b.mgr.GetAPIReader(), crds.look),
 		PoliciesExist:  crds.check,
 		StatusInterval: statusInterval,
 		//nolint:staticcheck // Events of the old API, as Cluster API's controller records them.
@@ -66,23 +67,26 @@ func (b *builder) addMachineSets(ctx context.Context) error {
 	options := machineset.Options{
 		Client: b.mgr.GetClient(), APIReader: b.mgr.GetAPIReader(), ClusterCache: b.clusterCache,
 		PreflightChecks: b.checked.preflightChecks, Now: time.Now, WatchFilter: b.WatchFilter,
-		Policies: setPolicies(b.mgr.GetClient(), crds), PoliciesExist: crds.check,
+		Policies: setPolicies(b.mgr.GetClient(), crds.check), PoliciesExist: crds.check,
 		StatusInterval: statusInterval,
 	}
 	return machineset.SetUp(ctx, b.mgr, options, concurrency(b.Concurrency.MachineSet))
 }
 
-// policies finds out whether UpdatePolicies can exist.
-func (b *builder) policies() *installation { return newInstallation(b.mgr.GetRESTMapper(), time.Now) }
+// policies finds out whether UpdatePolicies can exist. All controllers are told the same.
+func (b *builder) policies() *installation {
+	if b.crds == nil {
+		b.crds = newInstallation(b.mgr.GetRESTMapper(), time.Now)
+	}
+	return b.crds
+}
 
 // policyOf returns what finds out what an UpdatePolicy asks for a group.
-func policyOf(
-	reader client.Reader, crds *installation,
-) func(context.Context, *clusterv1.Cluster, *clusterv1.MachineDeployment) (machinedeployment.Policy, error) {
+func policyOf(reader client.Reader, exist func() (bool, error)) machinedeployment.PolicyOf {
 	return func(
 		ctx context.Context, cluster *clusterv1.Cluster, md *clusterv1.MachineDeployment,
 	) (machinedeployment.Policy, error) {
-		selected, err := selectPolicy(ctx, reader, crds, cluster, md)
+		selected, err := selectPolicy(ctx, reader, exist, cluster, md)
 		policy := machinedeployment.Policy{
 			Keep: selected.Keeps(md), Name: selected.Name,
 			UpdateOnDelete: selected.UpdateOnDelete && pool.IsOnDelete(md), HandOver: selected.HandOver,
@@ -96,11 +100,11 @@ func policyOf(
 
 // setPolicies returns what finds out which rules an UpdatePolicy changes for the MachineSets of a
 // group: Machines that must not be replaced are updated where stock deletes unhealthy ones.
-func setPolicies(reader client.Reader, crds *installation) machineset.Policies {
+func setPolicies(reader client.Reader, exist func() (bool, error)) machineset.Policies {
 	return func(
 		ctx context.Context, cluster *clusterv1.Cluster, md *clusterv1.MachineDeployment,
 	) (pool.SetPolicy, error) {
-		selected, err := selectPolicy(ctx, reader, crds, cluster, md)
+		selected, err := selectPolicy(ctx, reader, exist, cluster, md)
 		if err != nil || !selected.Keeps(md) && !selected.HandOver {
 			return pool.SetPolicy{Order: selected.Limits.Order}, err
 		}
@@ -115,10 +119,10 @@ func setPolicies(reader client.Reader, crds *installation) machineset.Policies {
 // selectPolicy returns the UpdatePolicy of a group. While nobody can tell which policy was meant, the
 // limits hold rollouts, and no Machine is replaced if any policy of the namespace may forbid it.
 func selectPolicy(
-	ctx context.Context, reader client.Reader, crds *installation,
+	ctx context.Context, reader client.Reader, exist func() (bool, error),
 	cluster *clusterv1.Cluster, md *clusterv1.MachineDeployment,
 ) (updatepolicy.Selected, error) {
-	if installed, err := crds.check(); err != nil || !installed {
+	if installed, err := exist(); err != nil || !installed {
 		return updatepolicy.Selected{}, err
 	}
 	var policies v1alpha1.UpdatePolicyList

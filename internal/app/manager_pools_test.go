@@ -115,7 +115,7 @@ func TestKeptBy(t *testing.T) {
 			if tt.onDelete {
 				md.Spec.Rollout.Strategy.Type = clusterv1.OnDeleteMachineDeploymentStrategyType
 			}
-			got, err := policyOf(reader, withPolicies())(t.Context(), cluster, md)
+			got, err := policyOf(reader, withPolicies().check)(t.Context(), cluster, md)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -129,7 +129,7 @@ func TestKeptBy(t *testing.T) {
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("MachineDeployment (-want +got):\n%s", diff)
 			}
-			sets, err := setPolicies(reader, withPolicies())(t.Context(), cluster, md)
+			sets, err := setPolicies(reader, withPolicies().check)(t.Context(), cluster, md)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -148,10 +148,10 @@ func TestKeptByUnknown(t *testing.T) {
 		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error { return broken },
 	}).Build()
 	cluster, md := groupOfPolicies()
-	if _, err := policyOf(reader, withPolicies())(t.Context(), cluster, md); !errors.Is(err, broken) {
+	if _, err := policyOf(reader, withPolicies().check)(t.Context(), cluster, md); !errors.Is(err, broken) {
 		t.Errorf("MachineDeployment: error %v", err)
 	}
-	if _, err := setPolicies(reader, withPolicies())(t.Context(), cluster, md); !errors.Is(err, broken) {
+	if _, err := setPolicies(reader, withPolicies().check)(t.Context(), cluster, md); !errors.Is(err, broken) {
 		t.Errorf("MachineSets: error %v", err)
 	}
 }

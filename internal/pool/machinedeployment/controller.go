@@ -37,7 +37,10 @@ type Options struct {
 	// InPlace says that the feature gate InPlaceUpdates is on.
 	InPlace bool
 	// Keeps returns what an UpdatePolicy asks for the group; nil means that there are no policies.
-	Keeps func(context.Context, *clusterv1.Cluster, *clusterv1.MachineDeployment) (Policy, error)
+	Keeps PolicyOf
+	// KeepsNow is Keeps by what the API server has, not the cache. It is asked before Machines are
+	// replaced; nil means that Keeps is enough.
+	KeepsNow PolicyOf
 	// HandOvers hands groups over as a whole; nil means that a Policy that asks for it holds its
 	// group.
 	HandOvers HandOvers
@@ -51,6 +54,9 @@ type Options struct {
 	// WatchFilter is the value of Cluster API's watch label; empty means all.
 	WatchFilter string
 }
+
+// PolicyOf finds the UpdatePolicy of a group.
+type PolicyOf func(context.Context, *clusterv1.Cluster, *clusterv1.MachineDeployment) (Policy, error)
 
 // Policy is what an UpdatePolicy asks for a group.
 type Policy struct {

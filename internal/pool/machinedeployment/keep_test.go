@@ -46,6 +46,25 @@ func blockedBy(reason, message string) metav1.Condition {
 
 func revert(md *clusterv1.MachineDeployment) { md.Spec.Template.Spec.Version = "v1.33.0" }
 
+// TestPolicyIsNotInTheCacheYet checks that the API server is asked for the policy before Machines are
+// replaced, once.
+func TestPolicyIsNotInTheCacheYet(t *testing.T) {
+	t.Parallel()
+	w := scenario{begin: nothing, change: (*world).upgrade}.run(t)
+	w.policyNow = &Policy{Keep: true, Name: "p"}
+	w.mustReconcile()
+	w.policy, w.policyNow = *w.policyNow, nil
+	w.settle()
+	if w.created+w.deleted > 0 {
+		t.Errorf("%d Machines were created, %d deleted:\n%s", w.created, w.deleted, w.picture())
+	}
+	replaced := scenario{begin: nothing, change: (*world).upgrade}.run(t)
+	replaced.settle()
+	if replaced.created != 3 || replaced.asked != 1 {
+		t.Errorf("%d Machines were created after %d questions", replaced.created, replaced.asked)
+	}
+}
+
 // TestKept checks that a change of a group whose Machines are kept creates and deletes none,
 // whatever the extension answers, and that the condition says why nothing happens.
 func TestKept(t *testing.T) {

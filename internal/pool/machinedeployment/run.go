@@ -44,6 +44,8 @@ type run struct {
 	setsRead bool
 
 	templates templates
+	// suffix is that of the name of a MachineSet that this run creates.
+	suffix string
 	// policy is the UpdatePolicy that counts for the group.
 	policy Policy
 	// refusals are the messages of extensions that keep the Machines of a MachineSet, by its name.
@@ -97,10 +99,7 @@ func (r *run) reconcile(ctx context.Context) (ctrl.Result, error) {
 	if err := r.nameSets(ctx); err != nil {
 		return ctrl.Result{}, err
 	}
-	if err := r.readPolicy(ctx); err != nil {
-		return ctrl.Result{}, err
-	}
-	plan, err := r.plan(ctx)
+	plan, err := r.decide(ctx)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -111,6 +110,27 @@ func (r *run) reconcile(ctx context.Context) (ctrl.Result, error) {
 		return ctrl.Result{}, err
 	}
 	return ctrl.Result{RequeueAfter: r.requeueAfter()}, nil
+}
+
+// decide plans by the UpdatePolicy that the cache shows. Before it creates the MachineSet whose
+// Machines replace others, the API server has the last word: a policy that was created just before
+// the change may not be in the cache yet.
+func (r *run) decide(ctx context.Context) (pool.Plan, error) {
+	if r.Keeps == nil {
+		return r.plan(ctx)
+	}
+	if err := r.readPolicy(ctx, r.Keeps); err != nil {
+		return pool.Plan{}, err
+	}
+	plan, err := r.plan(ctx)
+	replaces := plan.New != nil && plan.New.Current == nil && len(plan.Old) > 0
+	if err != nil || !replaces || r.policy.Keep || r.policy.HandOver || r.KeepsNow == nil {
+		return plan, err
+	}
+	if err := r.readPolicy(ctx, r.KeepsNow); err != nil {
+		return pool.Plan{}, err
+	}
+	return r.plan(ctx)
 }
 
 // plan asks for the answers that the rules need, and then the rules.
@@ -134,20 +154,19 @@ func (r *run) plan(ctx context.Context) (pool.Plan, error) {
 
 // group is what the rules read.
 func (r *run) group() pool.Group {
+	if r.suffix == "" {
+		r.suffix = r.random(pool.SuffixLength)
+	}
 	return pool.Group{
 		MachineDeployment: r.md, MachineSets: r.sets, Machines: r.machines, Now: r.Now(),
-		Suffix:         r.random(pool.SuffixLength),
+		Suffix:         r.suffix,
 		TemplatesExist: r.templates.complete(), InPlaceUpdates: r.InPlace, Keep: r.policy.Keep,
 		Limits: r.policy.Limits, UpdateOnDelete: r.policy.UpdateOnDelete,
 	}
 }
 
-func (r *run) readPolicy(ctx context.Context) error {
-	if r.Keeps == nil {
-		return nil
-	}
-	var err error
-	if r.policy, err = r.Keeps(ctx, r.cluster, r.md); err != nil {
+func (r *run) readPolicy(ctx context.Context, of PolicyOf) (err error) {
+	if r.policy, err = of(ctx, r.cluster, r.md); err != nil {
 		return fmt.Errorf("finding the UpdatePolicy of MachineDeployment %s: %w", r.name(), err)
 	}
 	return nil

@@ -1,6 +1,7 @@
 package machinedeployment
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -61,6 +62,10 @@ type world struct {
 	suffixes, machinesMade int
 	// created, deleted and moved count what happened to Machines.
 	created, deleted, moved int
+	// policyNow is the policy that the cache does not show yet; nil if it shows all. asked counts the
+	// questions for it.
+	policyNow *Policy
+	asked     int
 	// frozen are Machines whose update in place never ends.
 	frozen bool
 }
@@ -87,6 +92,10 @@ func (w *world) restart() {
 		HandOvers:     w.taker,
 		Keeps: func(context.Context, *clusterv1.Cluster, *clusterv1.MachineDeployment) (Policy, error) {
 			return w.policy, nil
+		},
+		KeepsNow: func(context.Context, *clusterv1.Cluster, *clusterv1.MachineDeployment) (Policy, error) {
+			w.asked++
+			return *cmp.Or(w.policyNow, &w.policy), nil
 		},
 	}, capicontroller.NewFakeController())
 	if err != nil {
