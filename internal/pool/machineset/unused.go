@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/sets"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -26,7 +27,7 @@ func (r *Run) DeleteUnused(ctx context.Context) error {
 	if recent && known == foundNone {
 		return nil
 	}
-	none := true
+	none, used := true, objectsOf(r.Machines...)
 	spec := r.Set.Spec.Template.Spec
 	refs := []clusterv1.ContractVersionedObjectReference{spec.InfrastructureRef}
 	if spec.Bootstrap.ConfigRef.IsDefined() {
@@ -40,7 +41,7 @@ func (r *Run) DeleteUnused(ctx context.Context) error {
 		}
 		for i := range owned {
 			object := &owned[i]
-			if object.GetDeletionTimestamp() != nil || slices.ContainsFunc(r.Machines, uses(object)) {
+			if object.GetDeletionTimestamp() != nil || used.Has(keyOf(object)) {
 				continue
 			}
 			none = false
@@ -100,16 +101,24 @@ func (r *Run) listOwned(
 	}), nil
 }
 
-// uses returns a function that tells whether a Machine uses an object.
-func uses(object *unstructured.Unstructured) func(*clusterv1.Machine) bool {
-	kind, name := object.GetKind(), object.GetName()
-	return func(m *clusterv1.Machine) bool {
-		return slices.ContainsFunc([]clusterv1.ContractVersionedObjectReference{
+// objectKey names an object that a Machine refers to.
+type objectKey struct{ kind, name string }
+
+func keyOf(object *unstructured.Unstructured) objectKey {
+	return objectKey{object.GetKind(), object.GetName()}
+}
+
+// objectsOf returns the bootstrap configs and infrastructure that Machines use.
+func objectsOf(machines ...*clusterv1.Machine) sets.Set[objectKey] {
+	used := make(sets.Set[objectKey], 2*len(machines))
+	for _, m := range machines {
+		for _, ref := range []clusterv1.ContractVersionedObjectReference{
 			m.Spec.InfrastructureRef, m.Spec.Bootstrap.ConfigRef,
-		}, func(ref clusterv1.ContractVersionedObjectReference) bool {
-			return ref.Kind == kind && ref.Name == name
-		})
+		} {
+			used.Insert(objectKey{ref.Kind, ref.Name})
+		}
 	}
+	return used
 }
 
 func (r *Run) deleteIfUnused(ctx context.Context, object *unstructured.Unstructured) error {
@@ -118,7 +127,7 @@ func (r *Run) deleteIfUnused(ctx context.Context, object *unstructured.Unstructu
 	// MachineSet. An object has the name of its Machine.
 	live := &clusterv1.Machine{}
 	err := r.APIReader.Get(ctx, client.ObjectKeyFromObject(object), live)
-	if err == nil && uses(object)(live) {
+	if err == nil && objectsOf(live).Has(keyOf(object)) {
 		return nil
 	}
 	if client.IgnoreNotFound(err) != nil {
