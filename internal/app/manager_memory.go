@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
-	ctrl "sigs.k8s.io/controller-runtime"
 )
 
 // How much garbage, in percent of the live heap, causes a collection. A collection costs CPU in
@@ -31,11 +30,11 @@ type collector struct {
 }
 
 // addCollector adds the collector, unless the environment variable GOGC says how often.
-func addCollector(mgr ctrl.Manager) error {
+func (b *builder) addCollector(context.Context) error {
 	if os.Getenv("GOGC") != "" {
 		return nil
 	}
-	if err := mgr.Add(&collector{live: readLiveHeap, set: debug.SetGCPercent}); err != nil {
+	if err := b.mgr.Add(&collector{live: readLiveHeap, set: debug.SetGCPercent}); err != nil {
 		return fmt.Errorf("adding the setting of garbage collection: %w", err)
 	}
 	return nil

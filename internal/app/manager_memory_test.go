@@ -25,7 +25,7 @@ func TestCollector(t *testing.T) {
 		go func() { _ = c.Start(ctx) }()
 		for _, heap := range []uint64{10 << 20, 49 << 20, 90 << 20, 48 << 20} {
 			live.Store(heap)
-			time.Sleep(weighPeriod)
+			<-time.After(weighPeriod)
 			synctest.Wait()
 		}
 		cancel()
