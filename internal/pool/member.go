@@ -150,6 +150,7 @@ func (d *draft) observe() Observation {
 		}
 	}
 	o := limits.Observe(members, d.began(newest), d.group.Now)
+	o.Progress.recall(d.group.MachineDeployment, newest, d.group.Machines)
 	o.queue = d.queue()
 	return o
 }
