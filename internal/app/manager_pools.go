@@ -90,12 +90,18 @@ func policyOf(reader client.Reader, exist func() (bool, error)) machinedeploymen
 		policy := machinedeployment.Policy{
 			Keep: selected.Keeps(md), Name: selected.Name,
 			UpdateOnDelete: selected.UpdateOnDelete && pool.IsOnDelete(md), HandOver: selected.HandOver,
-		}
-		if selected.Name != "" || selected.Limits.Unknown != "" {
-			policy.Limits = &selected.Limits
+			Limits: limitsOf(selected),
 		}
 		return policy, err
 	}
+}
+
+// limitsOf returns the limits of the selected UpdatePolicy; nil if none is selected.
+func limitsOf(selected updatepolicy.Selected) *pool.Limits {
+	if selected.Name == "" && selected.Limits.Unknown == "" {
+		return nil
+	}
+	return &selected.Limits
 }
 
 // setPolicies returns what finds out which rules an UpdatePolicy changes for the MachineSets of a
@@ -105,14 +111,13 @@ func setPolicies(reader client.Reader, exist func() (bool, error)) machineset.Po
 		ctx context.Context, cluster *clusterv1.Cluster, md *clusterv1.MachineDeployment,
 	) (pool.SetPolicy, error) {
 		selected, err := selectPolicy(ctx, reader, exist, cluster, md)
+		policy := pool.SetPolicy{Order: selected.Limits.Order, Limits: limitsOf(selected)}
 		if err != nil || !selected.Keeps(md) && !selected.HandOver {
-			return pool.SetPolicy{Order: selected.Limits.Order}, err
+			return policy, err
 		}
-		return pool.SetPolicy{
-			Keep: selected.Keeps(md), RepairByUpdate: true, HoldUpdating: true,
-			HoldLimit: selected.Policy.Longest(),
-			Order:     selected.Limits.Order,
-		}, nil
+		policy.Keep, policy.RepairByUpdate, policy.HoldUpdating = selected.Keeps(md), true, true
+		policy.HoldLimit = selected.Policy.Longest()
+		return policy, nil
 	}
 }
 

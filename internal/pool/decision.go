@@ -4,8 +4,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
 )
 
 // Action is what happens to a Machine.
@@ -70,6 +73,8 @@ const (
 	ReasonMachinePaused Reason = "MachinePaused"
 	// ReasonNotProvisioned: the Machine has no Node yet.
 	ReasonNotProvisioned Reason = "NotProvisioned"
+	// ReasonNodeMissing: the Machine has no Node, and is too old to get one. No update begins on it.
+	ReasonNodeMissing Reason = "NodeMissing"
 	// ReasonMissing: fewer Machines exist than desired.
 	ReasonMissing Reason = "Missing"
 	// ReasonSurplus: more Machines exist than desired.
@@ -306,6 +311,11 @@ func neverMessage(m *clusterv1.Machine, reason Reason) string {
 		return "the kubelet of the Machine is newer than spec.template asks, and no kubelet goes " +
 			"back a version. Fix: set the version in spec.template to that of the kubelet, or " +
 			"delete the Machine"
+	}
+	if reason == ReasonNodeMissing {
+		return fmt.Sprintf("the Machine has no Node since its creation at %s, so it cannot be updated. "+
+			"Fix: find out why, or set the annotation %s on it and delete it",
+			m.CreationTimestamp.UTC().Format(time.RFC3339), v1alpha1.AllowReplacementAnnotation)
 	}
 	return fmt.Sprintf("Machine %s has no Node yet", m.Name)
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -79,8 +80,19 @@ func TestDecisions(t *testing.T) {
 				toVersion("v1.31.0")(w.md)
 				w.md.Spec.Rollout.Strategy.RollingUpdate.MaxUnavailable.IntVal = 3
 				withoutNode(machines[0])
+				machines[0].CreationTimestamp = metav1.NewTime(epoch)
 			},
 			want: []string{"wait NotProvisioned", "update Turn", "update Turn"},
+		},
+		"a kept Machine that gets no Node waits for a person": {
+			keep: true,
+			change: func(w *world, machines []*clusterv1.Machine) {
+				toVersion("v1.31.0")(w.md)
+				w.md.Spec.Rollout.Strategy.RollingUpdate.MaxUnavailable.IntVal = 3
+				withoutNode(machines[0])
+				machines[0].CreationTimestamp = metav1.NewTime(epoch.Add(-20 * time.Minute))
+			},
+			want: []string{"wait NodeMissing", "update Turn", "update Turn"},
 		},
 		"a kubelet that reports no version has that of its Machine": {
 			keep: true,
@@ -179,12 +191,15 @@ func TestNeverMessage(t *testing.T) {
 	t.Parallel()
 	w := settledGroup(t, true)
 	withoutNode(w.machines[w.names()[0]])
+	w.machines[w.names()[0]].CreationTimestamp = metav1.NewTime(epoch)
+	withoutNode(w.machines[w.names()[2]])
 	w.machines[w.names()[1]].Status.NodeInfo.KubeletVersion = "v1.32.0"
 	toVersion("v1.31.0")(w.md)
 	w.reconcile(t)
 	for i, want := range []string{
 		"Machine " + w.names()[0] + " has no Node yet",
 		"the kubelet of the Machine is newer than spec.template asks",
+		"the Machine has no Node since its creation at 0001-01-01T00:00:00Z",
 	} {
 		if got := w.plan.Decisions[i].Message; !strings.HasPrefix(got, want) {
 			t.Errorf("the message is %q, want %q", got, want)

@@ -55,6 +55,9 @@ func (e *explorer) ours(v view) decided {
 		return decided{}
 	}
 	g := e.group(v)
+	if o, changed := followUp(v, g); changed {
+		return decided{todo: []operation{o}}
+	}
 	plan, err := e.plan(g, v.outage)
 	if err != nil {
 		return decided{stated: v.outage}
@@ -115,6 +118,7 @@ func stated(p pool.Plan) bool {
 		case d.Action == pool.Wait && d.Reason == pool.ReasonBudget: // behind a Machine that waits for a person
 		case d.Action == pool.Wait && d.Message != "" && slices.Contains([]pool.Reason{
 			pool.ReasonNotCovered, pool.ReasonCoverageUnknown, pool.ReasonRecreateRequested, pool.ReasonKubeletAhead,
+			pool.ReasonCanaryFailed,
 		}, d.Reason):
 			waits = true
 		default:

@@ -150,10 +150,14 @@ func (e *explorer) machineSteps(w *scene, i int) []step {
 		})
 	add("is updated",
 		m.updating && m.hook && m.node && (!m.broken || e.keep) && !m.hangs &&
-			!m.deleting, func(_ *scene, m *machine) {
+			!m.deleting, func(w *scene, m *machine) {
+			w.proven = w.proven || m.owner == w.md.template
 			m.kubelet, m.updating, m.available, m.left = m.spec, false, false, 0
 		})
-	add("ends its update", !m.updating && m.hook, func(_ *scene, m *machine) { m.hook = false })
+	add("ends its update", !m.updating && m.hook, func(w *scene, m *machine) {
+		m.hook = false
+		w.finishes()
+	})
 	add("drains", m.deleting && m.available, func(_ *scene, m *machine) { m.available = false })
 	add("is gone", m.deleting && !m.available, func(_ *scene, m *machine) { *m = machine{} })
 	add("hangs", w.hangs > 0 && m.updating && m.hook && !m.broken && !m.deleting,
@@ -263,6 +267,11 @@ func (e *explorer) people(w *scene) []step {
 		func(w *scene) { w.flips--; w.md.open, w.opened = true, true })
 	add("the policy comes back", w.flips > 0 && w.md.open,
 		func(w *scene) { w.flips--; w.md.open = false })
+	add("a person asks for a retry", w.retries > 0 && w.md.failed != 0 && !w.md.retry,
+		func(w *scene) {
+			w.retries--
+			w.md.retry, w.canaryLost, w.retriedOnce = true, false, true
+		})
 	add("unpause", w.md.paused, func(w *scene) { w.md.paused = false })
 	return all
 }

@@ -68,6 +68,7 @@ func (w *scene) finishes() {
 // renews notes that the template has changed.
 func (w *scene) renews() {
 	w.changed, w.done = true, 0
+	w.canaryLost, w.retriedOnce, w.proven = false, false, false
 	w.finishes()
 }
 

@@ -3,6 +3,7 @@ package pool_test
 import (
 	"cmp"
 	"fmt"
+	"slices"
 )
 
 // kind is a write to one object.
@@ -11,6 +12,7 @@ type kind uint8
 const (
 	// Of the MachineDeployment controller.
 	writeSet kind = iota + 1
+	writeRecord
 	finish
 	cleanSet
 	// Of MachineSet controllers.
@@ -21,6 +23,7 @@ const (
 	createMachine
 	deleteMachine
 	remediate
+	recordCanaries
 	returnMachine
 	moveMachine
 	writeStatus
@@ -28,8 +31,8 @@ const (
 )
 
 var kinds = [...]string{
-	"", "writes ms", "ends the reconcile", "deletes empty ms", "infrastructure of ", "bootstrap of ", "spec of ", "hook of ",
-	"creates a Machine", "deletes ", "remediates ", "returns ", "moves ", "status", "goes",
+	"", "writes ms", "writes the record of canaries", "ends the reconcile", "deletes empty ms", "infrastructure of ", "bootstrap of ", "spec of ", "hook of ",
+	"creates a Machine", "deletes ", "remediates ", "records canaries", "returns ", "moves ", "status", "goes",
 }
 
 // operation is one write, with all that it needs.
@@ -47,6 +50,9 @@ type operation struct {
 	update bool
 	// before is spec.replicas of the MachineSet that was read.
 	before int8
+	// record takes the place of that on the MachineDeployment, which must be as it was read.
+	record canaries
+	read   deployment
 }
 
 func (o operation) String() string {
@@ -55,7 +61,7 @@ func (o operation) String() string {
 		return fmt.Sprintf("%s%d %+v", kinds[o.kind], o.set, o.spec)
 	case cleanSet:
 		return fmt.Sprintf("%s%d", kinds[o.kind], o.set)
-	case createMachine, finish, removeSet:
+	case createMachine, writeRecord, recordCanaries, finish, removeSet:
 		return kinds[o.kind]
 	case writeStatus:
 		return fmt.Sprintf("status %v", o.status)
@@ -97,7 +103,7 @@ func (o operation) mentioned() (bits uint16) {
 	if o.kind >= writeInfrastructure && o.kind <= moveMachine && o.kind != createMachine {
 		bits = 1 << o.machine
 	}
-	return bits | o.spec.acknowledged | o.spec.returning | o.acknowledged
+	return bits | o.record.failed | o.spec.acknowledged | o.spec.returning | o.acknowledged
 }
 
 // apply executes one operation. It returns false if the API server refuses it, and says what
@@ -106,6 +112,12 @@ func (e *explorer) apply(w *scene, by int, o operation) (ok bool, violation stri
 	switch o.kind { //nolint:exhaustive // The other kinds are handled elsewhere.
 	case writeSet:
 		return e.writeSet(w, by, o)
+	case writeRecord, recordCanaries:
+		if w.md != o.read {
+			return false, ""
+		}
+		w.md.canaries = o.record
+		return true, ""
 	case finish:
 		w.md.revision, w.md.observed = o.revision, true
 		return true, ""
@@ -149,6 +161,7 @@ func (e *explorer) apply(w *scene, by int, o operation) (ok bool, violation stri
 			m.updating, m.left = false, 0
 		}
 	case deleteMachine, remediate:
+		w.loseCanary(e, o.machine)
 		return true, cmp.Or(e.remove(w, o), e.checkLimits(w, o))
 	case returnMachine:
 		if m.left == 0 || m.owner != o.set {
@@ -156,7 +169,7 @@ func (e *explorer) apply(w *scene, by int, o operation) (ok bool, violation stri
 		}
 		return true, e.takeBack(w, o)
 	case moveMachine:
-		return true, cmp.Or(e.move(w, o), e.checkLimits(w, o))
+		return true, cmp.Or(e.move(w, o), e.checkLimits(w, o), e.checkCanary(w, o))
 	}
 	return true, ""
 }
@@ -183,4 +196,23 @@ func (w *scene) youngest() (born uint8) {
 		born = max(born, set.born)
 	}
 	return born
+}
+
+// free is a Machine that nothing refers to.
+func (e *explorer) free(w *scene) int {
+	used := w.md.failed
+	for _, set := range slices.Concat(w.sets[:], w.cachedSets[:]) {
+		used |= set.acknowledged
+	}
+	for _, r := range w.rest {
+		for _, o := range e.rest(r) {
+			used |= o.mentioned()
+		}
+	}
+	for i := range w.machines {
+		if !w.machines[i].exists && !w.cachedMachines[i].exists && !has(used, i) {
+			return i
+		}
+	}
+	panic("there are too many Machines for this model: raise maxMachines")
 }

@@ -14,6 +14,9 @@ func (e *explorer) byRules(v view, id uint8) ([]operation, error) {
 	g := e.group(v)
 	f := pool.SetFacts{Deployment: g.MachineDeployment, MachinesRead: true, Group: g.Machines, Now: g.Now}
 	f.Policy = pool.SetPolicy{Keep: e.keep, RepairByUpdate: e.keep, HoldUpdating: e.keep}
+	if e.keep {
+		f.Policy.Limits = g.Limits // Stock records nothing, so others are not compared with it.
+	}
 	for _, set := range g.MachineSets {
 		if set.Name == setName(id) {
 			f.MachineSet = set
@@ -35,6 +38,7 @@ func (e *explorer) byRules(v view, id uint8) ([]operation, error) {
 	add := func(k kind, m *clusterv1.Machine, to uint8) {
 		list = append(list, operation{kind: k, set: id, machine: uint8(machineOf(m.Name)), to: to})
 	}
+	list = e.recording(v, f, remediation.Delete, list)
 	for _, m := range remediation.Delete {
 		add(remediate, m, 0)
 	}
@@ -46,7 +50,8 @@ func (e *explorer) byRules(v view, id uint8) ([]operation, error) {
 			delete(m.Annotations, clusterv1.PendingAcknowledgeMoveAnnotation)
 		}
 	}
-	return list, e.scaleByRules(g, f, add, func() { list = append(list, operation{kind: createMachine, set: id}) })
+	err = e.scaleByRules(g, f, add, func() { list = append(list, operation{kind: createMachine, set: id}) })
+	return list, err
 }
 
 // scaleByRules adds what brings the MachineSet to its replicas.

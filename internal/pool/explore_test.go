@@ -230,6 +230,9 @@ var explorations = map[string]scenario{
 	"limits, changes":        {replicas: 2, surge: 1, unavailable: 1, covered: upwards, bounds: bounds{canary: 1}, faults: faults{changes: 1, reverts: 1}},
 	"limits, changes, new":   {replicas: 3, surge: 1, unavailable: 1, bounds: bounds{canary: 1}, faults: faults{changes: 1, reverts: 1, crashes: 1}},
 	"limits, changes, keep":  {replicas: 3, unavailable: 2, keep: true, covered: upwards, bounds: bounds{canary: 1}, faults: faults{changes: 1, reverts: 1, crashes: 1}},
+	"limits, hangs, keep":    {replicas: 3, unavailable: 2, keep: true, covered: upwards, bounds: bounds{canary: 1}, faults: faults{hangs: 2, crashes: 1, races: 1}},
+	"limits, hangs, retry":   {replicas: 3, unavailable: 2, keep: true, covered: upwards, bounds: bounds{canary: 1, batch: 1}, faults: faults{hangs: 2, retries: 1, crashes: 1}},
+	"limits, hangs, changes": {replicas: 2, unavailable: 1, keep: true, covered: upwards, bounds: bounds{canary: 1}, faults: faults{hangs: 2, changes: 1, reverts: 1}},
 	"limits, swaps":          {replicas: 3, surge: 1, unavailable: 1, covered: upwards, bounds: bounds{canary: 1, partition: 1}, faults: faults{swaps: 2}},
 	"keep, changes":          {replicas: 2, surge: 1, keep: true, covered: upwards, faults: faults{changes: 1, reverts: 1, pauses: 1}},
 }

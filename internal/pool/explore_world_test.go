@@ -2,7 +2,6 @@ package pool_test
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -91,6 +90,7 @@ type deployment struct {
 	observed bool
 	// open says that the limits of the UpdatePolicy do not count now.
 	open bool
+	canaries
 }
 
 type (
@@ -112,7 +112,7 @@ type view struct {
 type faults struct {
 	crashes, races, lags, swaps, outages              int8
 	breaks, deletes, scales, changes, reverts, pauses int8
-	hangs, flips                                      int8
+	hangs, flips, retries                             int8
 }
 
 // scene is a world: a group and its controllers. It is comparable.
@@ -141,6 +141,9 @@ type scene struct {
 	// spec.replicas changed.
 	done, lost      int8
 	opened, changed bool
+	// canaryLost says that a canary was remediated in its update, and that nobody asked for a retry,
+	// retriedOnce that somebody did, and proven that an update to the template ended well.
+	canaryLost, retriedOnce, proven bool
 	faults
 }
 
@@ -294,6 +297,7 @@ func (s scenario) deployment(v view) *clusterv1.MachineDeployment {
 	md := &clusterv1.MachineDeployment{}
 	md.Namespace, md.Name, md.UID = "ns", "md", "md"
 	md.Annotations = map[string]string{clusterv1.RevisionAnnotation: fmt.Sprint(d.revision)}
+	d.annotate(md.Annotations)
 	md.Spec.Replicas = new(int32(d.replicas))
 	md.Status.Replicas = new(int32(v.reported().machines))
 	md.Spec.Template.Spec.Version = versionOf(d.template)
@@ -477,23 +481,4 @@ func (w *scene) clean() {
 			w.sets[i] = machineSet{}
 		}
 	}
-}
-
-// free is a Machine that nothing refers to.
-func (e *explorer) free(w *scene) int {
-	var used uint16
-	for _, set := range slices.Concat(w.sets[:], w.cachedSets[:]) {
-		used |= set.acknowledged
-	}
-	for _, r := range w.rest {
-		for _, o := range e.rest(r) {
-			used |= o.mentioned()
-		}
-	}
-	for i := range w.machines {
-		if !w.machines[i].exists && !w.cachedMachines[i].exists && !has(used, i) {
-			return i
-		}
-	}
-	panic("there are too many Machines for this model: raise maxMachines")
 }

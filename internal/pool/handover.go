@@ -56,7 +56,8 @@ type HandedOver struct {
 type HandOverBudget struct {
 	// AtOnce is how many may be worked on at once, at least 1.
 	AtOnce int32 `json:"atOnce"`
-	// First is how many are updated before all others; 0 for none.
+	// First is how many are updated before all others; 0 for none. It does not change while the
+	// operation is under way.
 	First int32 `json:"first,omitempty"`
 	// Stay is how many stay at the old template.
 	Stay int32 `json:"stay,omitempty"`
@@ -96,13 +97,16 @@ func WasHandedOver(set *clusterv1.MachineSet) bool {
 // IsActive reports whether the updater may be at work.
 func (h *HandedOver) IsActive() bool { return h != nil && h.State != HandOverEnded }
 
-// Next returns the hand-over for a decision: h as long as it is active, with the new budget, and
-// else a new one with this operation. h may be nil. A hand-over for another decision must have
+// Next returns the hand-over for a decision: h as long as it is active, with the new budget but
+// for First, and else a new one with this operation. h may be nil. A hand-over for another decision must have
 // ended.
 func (h *HandedOver) Next(operation, decision, updater string, b HandOverBudget) HandedOver {
 	next := HandedOver{Operation: operation, Decision: decision, Updater: updater}
 	if h.IsActive() {
 		next = *h
+		// First is about the Machines with which the operation began. Those that arrive since lower it,
+		// and are no reason to ask again.
+		b.First = h.Budget.First
 	}
 	if next.State != HandOverAccepted || next.Budget != b {
 		next.State = HandOverAsked
@@ -127,7 +131,6 @@ func (g Group) HandOver() (budget HandOverBudget, held string, err error) {
 	if g.Limits == nil {
 		return budget, "", nil
 	}
-	budget.First = Share(g.Limits.Canary, d.rollout.Replicas)
 	budget.Stay = Share(g.Limits.Partition, d.rollout.Replicas)
 	if most := g.Limits.MaxInFlight; most > 0 {
 		budget.AtOnce = min(budget.AtOnce, most)
@@ -137,6 +140,7 @@ func (g Group) HandOver() (budget HandOverBudget, held string, err error) {
 		old += d.headcount(s.Name).alive
 	}
 	p, _ := d.keptProgress(old)
+	budget.First = max(Share(g.Limits.Canary, d.rollout.Replicas)-(p.Done-p.Replaced), 0)
 	for _, s := range d.rollout.Old {
 		for _, m := range d.owned(d.old[s.Name].Desired) {
 			if failed, _ := handOverFailed(d.old[s.Name].Current, m); failed {

@@ -68,6 +68,8 @@ func TestNextHandOver(t *testing.T) {
 	}
 	wider := record("op", pool.HandOverAccepted)
 	wider.Budget.AtOnce = 2
+	first := record("op", pool.HandOverAccepted)
+	first.Budget.First = 1
 	accepted, asked, ended := record("op", pool.HandOverAccepted), record("op", pool.HandOverAsked), record("op", pool.HandOverEnded)
 	for name, test := range map[string]struct {
 		before *pool.HandedOver
@@ -77,6 +79,7 @@ func TestNextHandOver(t *testing.T) {
 		"nobody knows":           {&asked, asked},
 		"accepted":               {&accepted, accepted},
 		"with another budget":    {&wider, asked},
+		"the first have arrived": {&first, first},
 		"one has ended before":   {&ended, record("new", pool.HandOverAsked)},
 		"the zero value is none": {&pool.HandedOver{State: pool.HandOverEnded}, record("new", pool.HandOverAsked)},
 	} {
@@ -231,6 +234,19 @@ func TestArrivals(t *testing.T) {
 	}
 }
 
+// arrives has a Machine of the old MachineSet arrive in the new one.
+func (w *world) arrives() {
+	newest := w.setOf("v1.31.0")
+	for _, name := range w.names() {
+		if m := w.machines[name]; w.owner(m) != newest {
+			write(m)
+			w.own(m, newest)
+			w.set(m, true)
+			return
+		}
+	}
+}
+
 // TestHandOverLimits: what an updater is given, and what holds a hand-over back or ends it.
 func TestHandOverLimits(t *testing.T) {
 	t.Parallel()
@@ -244,6 +260,17 @@ func TestHandOverLimits(t *testing.T) {
 		"all": {
 			limits: &pool.Limits{MaxInFlight: 1, Canary: intstr.FromString("34%"), Partition: intstr.FromInt32(1)},
 			want:   pool.HandOverBudget{AtOnce: 1, First: 2, Stay: 1},
+		},
+		"the first have arrived": {
+			limits: &pool.Limits{Canary: intstr.FromInt32(2)}, change: (*world).arrives,
+			want: pool.HandOverBudget{AtOnce: 2, First: 1},
+		},
+		"more than the first have arrived": {
+			limits: &pool.Limits{Canary: intstr.FromInt32(1)}, change: func(w *world) {
+				w.arrives()
+				w.arrives()
+			},
+			want: pool.HandOverBudget{AtOnce: 2},
 		},
 		"maxInFlight is larger": {limits: &pool.Limits{MaxInFlight: 9}, want: pool.HandOverBudget{AtOnce: 2}},
 		"paused": {

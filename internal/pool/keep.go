@@ -96,6 +96,7 @@ func (d *draft) keep(coverage map[string]Coverage) Plan {
 		room = d.keepOld(i, heads[i], fromOld[i], room, coverage[s.Name])
 	}
 	d.keepNewest(fresh, old, fromNew)
+	d.awaitNodes()
 	p := d.plan(coverage)
 	for i, set := range p.Old {
 		disable := "true"
@@ -374,8 +375,10 @@ func (d *draft) turnOf(m *clusterv1.Machine) (turn, Reason) {
 	switch {
 	case IsUpdating(m):
 		return turnNever, ReasonUpdating
-	case !m.Status.NodeRef.IsDefined():
+	case !m.Status.NodeRef.IsDefined() && d.group.Now.Before(d.nodeDue(m)):
 		return turnNever, ReasonNotProvisioned
+	case !m.Status.NodeRef.IsDefined():
+		return turnNever, ReasonNodeMissing
 	case annotations.HasPaused(m):
 		return turnNever, ReasonMachinePaused
 	case ahead:
@@ -471,7 +474,7 @@ func (p Plan) Blocked() *Decision {
 // blocking are the reasons that need a person or an extension, in the order of their names.
 var blocking = []Reason{
 	ReasonCoverageUnknown, ReasonHandOverFailed, ReasonKubeletAhead, ReasonMachinePaused,
-	ReasonNotCovered, ReasonRecreateRequested,
+	ReasonNodeMissing, ReasonNotCovered, ReasonRecreateRequested,
 }
 
 // BlocksKept reports whether a Machine of a kept group waits for this reason until a person or an

@@ -73,6 +73,11 @@ type Progress struct {
 	Touched, Done int32
 	// InFlight are those that are being updated, created or deleted.
 	InFlight int32
+	// Replaced is how many of Touched took the place of canaries that failed and were remediated. They
+	// prove nothing about the update, so the canary does not end with them.
+	Replaced int32
+	// Held says that such a canary holds the rollout, and what to do; empty if none does.
+	Held string
 	// Failed are updates that failed finally, Overdue are changes beyond MachineDeadline.
 	Failed, Overdue []string
 	// Late says that the rollout is beyond GroupDeadline.
@@ -132,6 +137,8 @@ func (l Limits) hold(p Progress) (reason Reason, message string) {
 	switch {
 	case l.Unknown != "":
 		return ReasonPolicyUnknown, "it is unknown which UpdatePolicy counts: " + l.Unknown
+	case p.Held != "" && Share(l.Canary, p.Replicas) > 0:
+		return ReasonCanaryFailed, p.Held
 	case len(failed) > 0 && len(failed) >= int(l.MaxFailures) && l.MaxFailures > 0:
 		return ReasonMaxFailures, failedMessage(failed, l.MaxFailures)
 	case len(failed) > 0 && l.MaxFailures == 0:
@@ -160,13 +167,13 @@ func (l Limits) stage(a Allowance, p Progress) Allowance {
 	s := l.Stage(p)
 	switch {
 	case s.Canary:
-		reason := ReasonCanary
+		reason, first := ReasonCanary, Share(l.Canary, p.Replicas)
 		message := fmt.Sprintf("the first %d Machines are changed before the others (canary %s)",
-			s.End, l.Canary.String())
+			first, l.Canary.String())
 		if bad := append(slices.Clone(p.Failed), p.Overdue...); len(bad) > 0 {
 			reason = ReasonCanaryFailed
 			message = fmt.Sprintf("Machine %s, one of the first %d, failed (canary %s). "+
-				"Fix: repair it, or change the template", slices.Min(bad), s.End, l.Canary.String())
+				"Fix: repair it, or change the template", slices.Min(bad), first, l.Canary.String())
 		}
 		return a.bound(s.End-p.Touched, reason, message)
 	case s.Batch == 0:

@@ -45,6 +45,25 @@ func TestAllow(t *testing.T) {
 			limits{Canary: number(1)}, progress{Replicas: 9, Touched: 1, Failed: []string{"a"}},
 			0, pool.ReasonCanaryFailed,
 		},
+		"a canary failed and is gone": {
+			limits{Canary: number(1)}, progress{Replicas: 9, Touched: 1, Done: 1, Held: "gone", Replaced: 1},
+			0, pool.ReasonCanaryFailed,
+		},
+		"a canary failed and is gone, no canary any more": {
+			limits{}, progress{Replicas: 9, Touched: 1, Done: 1, Held: "gone", Replaced: 1}, 8, "",
+		},
+		"a canary that failed is tried again": {
+			limits{Canary: number(2)}, progress{Replicas: 9, Touched: 2, Done: 2, Replaced: 1}, 1,
+			pool.ReasonCanary,
+		},
+		"a canary fails again": {
+			limits{Canary: number(1)},
+			progress{Replicas: 9, Touched: 2, Done: 1, Replaced: 1, Failed: []string{"a"}}, 0,
+			pool.ReasonCanaryFailed,
+		},
+		"a canary is done after a retry": {
+			limits{Canary: number(1)}, progress{Replicas: 9, Touched: 2, Done: 2, Replaced: 1}, 7, "",
+		},
 		"the first batch": {
 			limits{Canary: number(1), Batches: []intstr.IntOrString{number(2), percent("50%")}},
 			progress{Replicas: 9, Touched: 1, Done: 1}, 2, pool.ReasonBatch,

@@ -1,12 +1,15 @@
 package pool
 
 import (
+	"encoding/json"
 	"iter"
 	"slices"
 	"time"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
 )
 
 // Member is what the limits of an UpdatePolicy read of a Machine.
@@ -33,7 +36,7 @@ type Member struct {
 func memberOf(m *clusterv1.Machine, newest *clusterv1.MachineSet, order *Order) Member {
 	v := Member{
 		Name: m.Name, New: newest != nil && Owns(newest, m), Deleting: isDeleting(m),
-		Updating: IsUpdating(m), Failed: hasFailedUpdate(m), Began: changingSince(m),
+		Updating: IsUpdating(m), Failed: HasFailedUpdate(m), Began: changingSince(m),
 	}
 	v.Available = !v.Updating && conditions.IsTrue(m, clusterv1.MachineAvailableCondition)
 	if order.IsSet() {
@@ -150,6 +153,7 @@ func (d *draft) observe() Observation {
 		}
 	}
 	o := limits.Observe(members, d.began(newest), d.group.Now)
+	o.Progress.recall(d.group.MachineDeployment, newest, d.group.Machines)
 	o.queue = d.queue()
 	return o
 }
@@ -168,9 +172,25 @@ func (d *draft) began(newest *clusterv1.MachineSet) time.Time {
 	return since.Time
 }
 
-// hasFailedUpdate reports whether the update in place of a Machine failed finally.
-func hasFailedUpdate(m *clusterv1.Machine) bool {
-	return IsUpdating(m) && conditions.GetReason(m, clusterv1.MachineUpdatingCondition) ==
+// runningPhases are the phases in which the record of an update says that it continues.
+var runningPhases = []string{"Draining", "Updating", "BackingOff", "Verifying", "Soaking"}
+
+// HasFailedUpdate reports whether the update in place of a Machine failed finally. The engine of
+// updates in Windlass records that. Cluster API's reason is the same after any error of a call, also
+// if the next call continues the update.
+func HasFailedUpdate(m *clusterv1.Machine) bool {
+	var progress struct {
+		Phase string `json:"phase"`
+	}
+	record := m.Annotations[v1alpha1.UpdateProgressAnnotation]
+	isRead := json.Unmarshal([]byte(record), &progress) == nil
+	switch {
+	case !IsUpdating(m) || isRead && slices.Contains(runningPhases, progress.Phase):
+		return false
+	case isRead && progress.Phase == "Failed":
+		return true
+	}
+	return conditions.GetReason(m, clusterv1.MachineUpdatingCondition) ==
 		clusterv1.MachineInPlaceUpdateFailedReason
 }
 

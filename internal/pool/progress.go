@@ -56,8 +56,8 @@ type Stage struct {
 func (l Limits) Stage(p Progress) Stage {
 	canary := Share(l.Canary, p.Replicas)
 	switch {
-	case canary > 0 && p.Done < canary:
-		return Stage{Canary: true, End: canary}
+	case canary > 0 && p.Done-p.Replaced < canary:
+		return Stage{Canary: true, End: canary + p.Replaced}
 	case len(l.Batches) == 0:
 		return Stage{}
 	}

@@ -43,6 +43,8 @@ type SetPolicy struct {
 	HoldUpdating bool
 	// HoldLimit bounds HoldUpdating; 0 means DefaultHoldLimit.
 	HoldLimit time.Duration
+	// Limits are those of the UpdatePolicy; nil for none. Remediation depends on the canary.
+	Limits *Limits
 	// Order is in which order a rollout takes Machines. It does not count for the MachineSet of the
 	// present template, which loses Machines only if the group is scaled down.
 	Order Order

@@ -25,6 +25,7 @@ var forms = map[string][]string{
 	"UpdateDecisionsAnnotation":       {"update-decisions.json"},
 	"LastUpdateAnnotation":            {"last-update.json"},
 	"HandedOverAnnotation":            {"handed-over.json"},
+	"FailedCanariesAnnotation":        {"failed-canaries.json"},
 	"DirtyFieldsAnnotation":           {"dirty-fields.json"},
 	"UpdateOwedAnnotation":            {"update-owed.json"},
 	"ChainIntentAnnotation":           {"chain-intent.json"},

@@ -86,6 +86,19 @@ func TestForms(t *testing.T) {
 		return *h, nil
 	}
 	handedOver.Test(t)
+	failedCanaries := annotationForm("failed-canaries", v1alpha1.FailedCanariesAnnotation,
+		pool.FailedCanaries{MachineSet: "md-0-b", Machines: []string{"m1"}, Retried: true})
+	failedCanaries.Read = func(text string) (pool.FailedCanaries, error) {
+		md := &clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{
+			Annotations: map[string]string{v1alpha1.FailedCanariesAnnotation: text},
+		}}
+		c, err := pool.FailedCanariesOf(md)
+		if err != nil {
+			return pool.FailedCanaries{}, err
+		}
+		return *c, nil
+	}
+	failedCanaries.Test(t)
 	annotationForm("update-plan", v1alpha1.UpdatePlanAnnotation, []string{"files", "kubelet"}).Test(t)
 	decisions := annotationForm("update-decisions", v1alpha1.UpdateDecisionsAnnotation, []inplace.Decision{{
 		ID: "d1", Target: "md-0-b", Steps: formSteps,

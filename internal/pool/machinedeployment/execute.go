@@ -29,6 +29,8 @@ const (
 	failedAdopt      = "FailedAdopt"
 	// failedPlan is of this controller. Cluster API's writes such an error to its log only.
 	failedPlan = "FailedPlan"
+	// canaryRetried: a person has asked for another try after a canary failed.
+	canaryRetried = "CanaryRetried"
 )
 
 // execute writes the MachineSets of a plan in the plan's order, and stops at the first that fails.

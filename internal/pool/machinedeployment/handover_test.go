@@ -411,7 +411,7 @@ func TestOneMachineSetAtATime(t *testing.T) {
 	w.write(first)
 	w.later()
 	w.checkMoved(t, "before the next change", 1)
-	w.policy.Limits = &pool.Limits{Partition: intstr.FromInt32(1)}
+	w.policy.Limits = &pool.Limits{Canary: intstr.FromInt32(1), Partition: intstr.FromInt32(1)}
 	w.edit(func(md *clusterv1.MachineDeployment) { md.Spec.Template.Spec.Version = "v1.35.0" })
 	w.later()
 	active := func() (names []string) {
@@ -427,7 +427,7 @@ func TestOneMachineSetAtATime(t *testing.T) {
 	if diff := cmp.Diff([]string{old}, active()); diff != "" {
 		t.Errorf("active hand-overs (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(pool.HandOverBudget{AtOnce: 1}, w.taker.budget); diff != "" {
+	if diff := cmp.Diff(pool.HandOverBudget{AtOnce: 1, First: 1}, w.taker.budget); diff != "" {
 		t.Errorf("budget of the first MachineSet (-want +got):\n%s", diff)
 	}
 	for _, m := range w.machines()[1:] {

@@ -99,6 +99,9 @@ func (r *run) reconcile(ctx context.Context) (ctrl.Result, error) {
 	if err := r.nameSets(ctx); err != nil {
 		return ctrl.Result{}, err
 	}
+	if err := r.followUpCanaries(ctx); err != nil {
+		return ctrl.Result{}, err
+	}
 	plan, err := r.decide(ctx)
 	if err != nil {
 		return ctrl.Result{}, err

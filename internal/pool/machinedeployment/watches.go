@@ -87,7 +87,7 @@ func isStep(e event.UpdateEvent) bool {
 		return false
 	}
 	return !pool.IsMovePending(before) && pool.IsMovePending(after) ||
-		hasFailed(before) != hasFailed(after) ||
+		pool.HasFailedUpdate(before) != pool.HasFailedUpdate(after) ||
 		!pool.IsUpdating(after) && writtenBy(before) != writtenBy(after)
 }
 
@@ -95,11 +95,6 @@ func isStep(e event.UpdateEvent) bool {
 // Machine is being updated by itself, Cluster API's rules write the version.
 func writtenBy(m *clusterv1.Machine) [2]string {
 	return [2]string{m.Spec.Version, m.Annotations[v1alpha1.UpdateFailedAnnotation]}
-}
-
-func hasFailed(m *clusterv1.Machine) bool {
-	return conditions.GetReason(m, clusterv1.MachineUpdatingCondition) ==
-		clusterv1.MachineInPlaceUpdateFailedReason
 }
 
 func never[E any](E) bool { return false }

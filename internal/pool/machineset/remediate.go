@@ -45,14 +45,29 @@ func (r *Run) Remediate(ctx context.Context) (Next, error) {
 	if len(blocked) > 0 {
 		return r.holdRemediation(ctx, plan.Delete, blocked, err)
 	}
+	next, err := r.deleteUnhealthy(ctx, plan.Delete)
+	if next.After == 0 {
+		next.After = plan.After
+	}
+	return next, err
+}
+
+// deleteUnhealthy deletes Machines. What must be known when they are gone is written before.
+func (r *Run) deleteUnhealthy(ctx context.Context, machines []*clusterv1.Machine) (Next, error) {
+	switch err := r.recordFailedCanaries(ctx, machines); {
+	case apierrors.IsConflict(err):
+		return Next{After: conflictRetry}, nil
+	case err != nil:
+		return Next{}, err
+	}
 	// The condition precedes the deletion: a Machine that is being deleted is not looked at again.
-	err = r.setRemediated(ctx, plan.Delete, clusterv1.MachineSetMachineRemediationMachineDeletingReason,
+	err := r.setRemediated(ctx, machines, clusterv1.MachineSetMachineRemediationMachineDeletingReason,
 		"Machine is deleting", legacyRemediated)
 	if err != nil {
 		return Next{}, err
 	}
 	var errs []error
-	for _, m := range plan.Delete {
+	for _, m := range machines {
 		if err := r.Client.Delete(ctx, m); err != nil && !apierrors.IsNotFound(err) {
 			errs = append(errs, fmt.Errorf("deleting Machine %s, which is unhealthy: %w", m.Name, err))
 			continue
@@ -60,7 +75,7 @@ func (r *Run) Remediate(ctx context.Context) (Next, error) {
 		ctrl.LoggerFrom(ctx).Info("Deleting Machine (remediating unhealthy Machine)",
 			"Machine", client.ObjectKeyFromObject(m))
 	}
-	return Next{After: plan.After}, errors.Join(errs...)
+	return Next{}, errors.Join(errs...)
 }
 
 func (r *Run) planRemediation(ctx context.Context) (pool.Remediation, error) {

@@ -43,6 +43,13 @@ func (r *Run) DeleteMachines(ctx context.Context, count int) error {
 	if err != nil {
 		return err
 	}
+	goes := make([]*clusterv1.Machine, len(candidates))
+	for i, c := range candidates {
+		goes[i] = c.Machine
+	}
+	if err := r.recordFailedCanaries(ctx, goes); err != nil {
+		return err
+	}
 	log := ctrl.LoggerFrom(ctx)
 	log.Info("Scaling down by deleting Machines", "replicas", *r.Set.Spec.Replicas,
 		"machineCount", len(r.Machines), "deleting", count)

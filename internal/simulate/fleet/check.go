@@ -21,6 +21,8 @@ type checker struct {
 	violation *Violation
 	// passed is when the gates last let a step of a cluster through.
 	passed map[passKey]time.Duration
+	// lost are the canaries of groups that failed and were remediated.
+	lost map[*group]lostCanaries
 }
 
 type passKey struct {
@@ -197,6 +199,9 @@ func (k *checker) deletes(m *machine) {
 	if m.made != g.template && !remediated {
 		k.stage(g)
 	}
+	if remediated {
+		k.losesCanary(m)
+	}
 }
 
 // stage: a machine at an old version is about to be touched. The canary and the batches say how
@@ -207,25 +212,17 @@ func (k *checker) stage(g *group) {
 	if l == nil {
 		return
 	}
-	done, left := 0, 0
-	for _, m := range g.machines {
-		switch {
-		case m.made != g.template && m.state != gone && m.state != going:
-			left++
-		case m.made == g.template && m.state == idle:
-			done++
-		}
+	done, left := g.atTemplate()
+	end := share(l.Canary, g.desired)
+	if lost := k.lost[g]; lost.to == g.template && done-lost.count < end {
+		// Machines that took the place of canaries are none.
+		done, end = done-lost.count, end+lost.count
 	}
-	size := func(of intstr.IntOrString) int {
-		n, _ := intstr.GetScaledValueFromIntOrPercent(&of, g.desired, true)
-		return n
-	}
-	end := size(l.Canary)
 	for i := 0; done >= end && end < g.desired; i++ {
 		if len(l.Batches) == 0 {
 			return
 		}
-		end += max(1, size(l.Batches[min(i, len(l.Batches)-1)]))
+		end += max(1, share(l.Batches[min(i, len(l.Batches)-1)], g.desired))
 	}
 	if touched := g.desired - left + 1; touched > end {
 		k.violate(g.cluster, "%d machines of %s are touched and %d done; "+
@@ -234,12 +231,67 @@ func (k *checker) stage(g *group) {
 	}
 }
 
+// atTemplate counts the machines that rest as the template asks, and those that are left to touch.
+func (g *group) atTemplate() (done, left int) {
+	for _, m := range g.machines {
+		switch {
+		case m.made != g.template && m.state != gone && m.state != going:
+			left++
+		case m.made == g.template && m.state == idle:
+			done++
+		}
+	}
+	return done, left
+}
+
 // moves: a machine is about to be updated in place.
 func (k *checker) moves(m *machine) {
 	if g := m.group; g.isCP && g.moving() > 0 {
 		k.violate(g.cluster, "machine %d of the control plane is updated while another one changes", m.id)
 	}
 	k.stage(m.group)
+	if lost := k.lost[m.group]; lost.to == m.group.template && lost.holds {
+		k.violate(m.group.cluster, "machine %d of %s is updated after a canary failed, and nobody asked for it", m.id, m.group.name)
+	}
+}
+
+// lostCanaries are the canaries of an update to a version that failed and were remediated. They hold
+// their group until a person asks for a retry.
+type lostCanaries struct {
+	to    version.Version
+	count int
+	holds bool
+}
+
+// losesCanary: a machine is deleted because its update failed. It is a canary unless so many machines
+// are done that took no canary's place.
+func (k *checker) losesCanary(m *machine) {
+	g := m.group
+	if g.update.Limits == nil || m.made != g.template {
+		return
+	}
+	lost := k.lost[g]
+	if lost.to != g.template {
+		lost = lostCanaries{to: g.template}
+	}
+	if done, _ := g.atTemplate(); done-lost.count >= share(g.update.Limits.Canary, g.desired) {
+		return
+	}
+	lost.count, lost.holds = lost.count+1, true
+	k.lost[g] = lost
+}
+
+// retries: a person asks for a retry after a canary was remediated.
+func (k *checker) retries(g *group) {
+	lost := k.lost[g]
+	lost.holds = false
+	k.lost[g] = lost
+}
+
+// share is a number, or a percentage of machines, rounded up.
+func share(of intstr.IntOrString, machines int) int {
+	n, _ := intstr.GetScaledValueFromIntOrPercent(&of, machines, true)
+	return n
 }
 
 // capacity: so many machines of a group are missing or down.

@@ -160,4 +160,6 @@ type Engine struct {
 	// ControlPlane is a model of KubeadmControlPlane's controller. Pool decides about the MachineSets of a worker group.
 	ControlPlane func(Rollout) RolloutMove
 	Pool         func(pool.Rollout) pool.Rollout
+	// Canary reports whether a machine whose update failed is a canary of its group.
+	Canary func(pool.Limits, pool.Progress) bool
 }

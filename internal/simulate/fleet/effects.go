@@ -66,6 +66,7 @@ func (s *sim) fail(m *machine, p *inplace.Progress) {
 		return
 	}
 	// Its group deletes it, and makes another one.
+	s.recordCanary(m, p)
 	s.countCanary(m.group, -1, 0)
 	s.leave(m)
 	m.group.countChange(m, -1)

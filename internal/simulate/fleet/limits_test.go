@@ -28,6 +28,9 @@ func TestRolloutLimits(t *testing.T) {
 	}
 	failing := inPlace
 	failing.Timings.UpdateFails = 1
+	remediated := failing
+	remediated.Policy.Remediate = true
+	remediated.Timings.Create, remediated.Timings.Delete = FixedDuration(time.Minute), FixedDuration(time.Minute)
 	first := inPlace
 	first.Policy.Canary = 1
 	replace := Update{Timings: Timings{
@@ -64,6 +67,14 @@ func TestRolloutLimits(t *testing.T) {
 			update: failing, limits: &pool.Limits{Canary: number(1)}, failed: 1,
 			why: "p: Machine c/p/1, one of the first 1, failed (canary 1). " +
 				"Fix: repair it, or change the template; machine c/p/1: ",
+		},
+		"a canary fails and is remediated": {
+			update: remediated, limits: &pool.Limits{Canary: number(1)}, failed: 1,
+			why: "p: the update of Machine c/p/1, one of the first ones, failed, and the Machine is gone. ",
+		},
+		"two canaries fail and are remediated": {
+			update: remediated, limits: &pool.Limits{Canary: number(2)}, failed: 2,
+			why: "one of the first ones, failed, and the Machine is gone. ",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -40,7 +40,9 @@ type operation struct {
 	limitedSince time.Duration
 	limiting     map[pool.Reason]time.Duration
 	// failed machines wait for a person. Nothing else happens to the group since a time, where it only waits for that; stalled is how long that has been.
-	failed     int
+	failed int
+	// canaries are those that failed and were remediated; nil for none.
+	canaries   *pool.FailedCanaries
 	stalls     bool
 	stallsFrom time.Duration
 	stalled    time.Duration

@@ -125,6 +125,17 @@ func (s *sim) limited(g *group, r pool.Rollout) pool.Rollout {
 
 // observe returns what the limits read of a group.
 func (s *sim) observe(g *group) pool.Observation {
+	o := s.observeMachines(g)
+	if g.op != nil && g.op.canaries != nil {
+		e := g.sets.earlier
+		alive := g.fresh + g.updating - e.updating + g.coming - e.coming
+		o.Progress.Recall(*g.op.canaries, g.op.canaries.Machines, int32Of(alive))
+	}
+	return o
+}
+
+// observeMachines returns what the machines of a group tell the limits.
+func (s *sim) observeMachines(g *group) pool.Observation {
 	l, failed := g.update.Limits, g.op != nil && g.op.failed > 0
 	if !g.isTimed() && !failed && !l.Order.OneAtATime {
 		// No machine differs from others in a way that counts.

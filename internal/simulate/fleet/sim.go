@@ -70,7 +70,7 @@ func newSim(c *Config, seed uint64) (*sim, error) {
 	s.forget()
 	s.rec.detail = c.Detail
 	if c.Verify {
-		s.check = &checker{sim: s, passed: map[passKey]time.Duration{}}
+		s.check = &checker{sim: s, passed: map[passKey]time.Duration{}, lost: map[*group]lostCanaries{}}
 	}
 	s.build()
 	s.started = len(s.machines)
@@ -92,6 +92,9 @@ func (e Engine) withDefaults() Engine {
 	}
 	if e.Pool == nil {
 		e.Pool = decidePool
+	}
+	if e.Canary == nil {
+		e.Canary = pool.Limits.IsCanary
 	}
 	return e
 }

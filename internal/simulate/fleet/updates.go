@@ -139,6 +139,10 @@ func (s *sim) refused(m *machine, r inplace.Refuse) {
 
 // attended is a person who has a failed update retried.
 func (s *sim) attended(m *machine) {
+	if m.state == going || m.state == gone {
+		s.retryCanary(m)
+		return
+	}
 	if m.state != updating || m.progress == nil {
 		return
 	}

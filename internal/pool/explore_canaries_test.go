@@ -1,0 +1,120 @@
+package pool_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/pool"
+)
+
+// canaries are the record of failed canaries on a MachineDeployment: a bit per Machine, and the
+// MachineSet that it is about. retry says that a person asks for one.
+type canaries struct {
+	failed         uint16
+	of             uint8
+	retried, retry bool
+}
+
+// annotate adds the annotations.
+func (c canaries) annotate(annotations map[string]string) {
+	if c.retry {
+		annotations[v1alpha1.UpdateRetryAnnotation] = ""
+	}
+	if c.failed == 0 {
+		return
+	}
+	record, _ := json.Marshal(pool.FailedCanaries{
+		MachineSet: setName(c.of), Machines: namesIn(listMachines(c.failed)), Retried: c.retried,
+	})
+	annotations[v1alpha1.FailedCanariesAnnotation] = string(record)
+}
+
+func canariesOf(c *pool.FailedCanaries) canaries {
+	if c == nil {
+		return canaries{}
+	}
+	return canaries{failed: machineBits(c.Machines), of: slotOf(c.MachineSet), retried: c.Retried}
+}
+
+// recording adds what a MachineSet records before it deletes Machines.
+func (e *explorer) recording(
+	v view, f pool.SetFacts, going []*clusterv1.Machine, list []operation,
+) []operation {
+	if c := f.FailedCanaries(going); c != nil {
+		o := operation{kind: recordCanaries, set: slotOf(f.MachineSet.Name), read: v.md}
+		o.record = canariesOf(c)
+		list = append(list, o)
+	}
+	return list
+}
+
+// followUp is what the MachineDeployment controller makes of the record.
+func followUp(v view, g pool.Group) (o operation, changed bool) {
+	c, changed := g.FailedCanaries()
+	return operation{kind: writeRecord, record: canariesOf(c), read: v.md}, changed
+}
+
+// loseCanary notes that a canary is deleted in its update. w.done counts all Machines that ever were
+// done, so this finds no canary where the rules find none. A retry may have been asked for since the
+// failure was recorded.
+func (w *scene) loseCanary(e *explorer, i uint8) {
+	m, asked := w.machines[i], has(w.md.failed, int(i)) && (w.md.retry || w.md.retried)
+	if m.inUpdate() && m.broken && m.owner == w.md.template && w.done < e.canary && !asked {
+		w.canaryLost = true
+	}
+}
+
+// checkCanary says whether another Machine begins after a canary was remediated in its update.
+func (e *explorer) checkCanary(w *scene, o operation) string {
+	running := int8(0)
+	for _, m := range w.machines {
+		if m.exists && m.owner == w.md.template && m.inUpdate() && !m.deleting {
+			running++
+		}
+	}
+	switch {
+	case w.stockRan || w.opened || o.to != w.md.template:
+	case w.canaryLost:
+		return fmt.Sprintf("%v: the update of a canary has failed, and another Machine begins", o)
+	case w.retriedOnce && !w.proven && running > e.canary:
+		return fmt.Sprintf("%v: %d Machines try an update that has failed, and at most %d may", o,
+			running, e.canary)
+	}
+	return ""
+}
+
+// TestExploreFindsForgottenCanaries: the checks find a decider that does not read the record, and one
+// that has no canaries after a retry.
+func TestExploreFindsForgottenCanaries(t *testing.T) {
+	t.Parallel()
+	forgetting := func(when func(*pool.FailedCanaries) bool) decider {
+		return edited(func(g *pool.Group) {
+			copyOf(g)
+			if c, _ := pool.FailedCanariesOf(g.MachineDeployment); c != nil && when(c) {
+				delete(g.MachineDeployment.Annotations, v1alpha1.FailedCanariesAnnotation)
+			}
+		}, nil)
+	}
+	for want, forgets := range map[string]func(*pool.FailedCanaries) bool{
+		"another Machine begins":                   func(*pool.FailedCanaries) bool { return true },
+		"2 Machines try an update that has failed": func(c *pool.FailedCanaries) bool { return c.Retried },
+	} {
+		t.Run(want, func(t *testing.T) {
+			t.Parallel()
+			s := scenario{replicas: 3, unavailable: 2, keep: true, covered: upwards,
+				bounds: bounds{canary: 1}, faults: faults{hangs: 2, retries: 1}}
+			r := explore(s, forgetting(forgets), 20_000)
+			if !strings.Contains(r.violation, want) {
+				t.Errorf("the fault is not found in %d states: want %q, got\n%s", r.states, want, r.violation)
+			}
+			if !strings.Contains(r.violation, "remediates") {
+				t.Errorf("no canary was remediated:\n%s", r.violation)
+			}
+		})
+	}
+}
