@@ -3,6 +3,7 @@ package pool_test
 import (
 	"cmp"
 	"fmt"
+	"slices"
 )
 
 // kind is a write to one object.
@@ -24,12 +25,13 @@ const (
 	returnMachine
 	moveMachine
 	writeStatus
+	writePaused
 	removeSet
 )
 
 var kinds = [...]string{
 	"", "writes ms", "ends the reconcile", "deletes empty ms", "infrastructure of ", "bootstrap of ", "spec of ", "hook of ",
-	"creates a Machine", "deletes ", "remediates ", "returns ", "moves ", "status", "goes",
+	"creates a Machine", "deletes ", "remediates ", "returns ", "moves ", "status", "notes the pause", "goes",
 }
 
 // operation is one write, with all that it needs.
@@ -47,6 +49,8 @@ type operation struct {
 	update bool
 	// before is spec.replicas of the MachineSet that was read.
 	before int8
+	// failed says that the reconcile ends with an error.
+	failed bool
 }
 
 func (o operation) String() string {
@@ -55,7 +59,7 @@ func (o operation) String() string {
 		return fmt.Sprintf("%s%d %+v", kinds[o.kind], o.set, o.spec)
 	case cleanSet:
 		return fmt.Sprintf("%s%d", kinds[o.kind], o.set)
-	case createMachine, finish, removeSet:
+	case createMachine, finish, removeSet, writePaused:
 		return kinds[o.kind]
 	case writeStatus:
 		return fmt.Sprintf("status %v", o.status)
@@ -113,10 +117,10 @@ func (e *explorer) apply(w *scene, by int, o operation) (ok bool, violation stri
 		w.wrote[by] = w.staleSets
 		return true, e.cleanSet(w, o.set)
 	case writeStatus:
-		set := &w.sets[o.set]
-		if set.exists {
-			set.status, set.observed = o.status, set.replicas == o.before
-		}
+		w.sets[o.set].note(o, w.owned(o.set))
+		return true, ""
+	case writePaused:
+		w.sets[o.set].read = w.sets[o.set].replicas == o.before
 		return true, ""
 	case removeSet:
 		w.sets[o.set] = machineSet{}
@@ -171,7 +175,7 @@ func (e *explorer) writeSet(w *scene, by int, o operation) (ok bool, violation s
 		*set = machineSet{exists: true, born: w.youngest() + 1}
 	}
 	if set.replicas != o.spec.replicas {
-		set.observed = false
+		set.observed, set.read = false, false
 	}
 	set.setSpec = o.spec
 	return true, e.acknowledge(w, o)
@@ -183,4 +187,37 @@ func (w *scene) youngest() (born uint8) {
 		born = max(born, set.born)
 	}
 	return born
+}
+
+// clean removes what equal worlds may differ in: slots of Machines and MachineSets that are gone.
+func (w *scene) clean() {
+	for i := range w.machines {
+		if !w.machines[i].exists {
+			w.machines[i] = machine{}
+		}
+	}
+	for i := range w.sets {
+		if !w.sets[i].exists {
+			w.sets[i] = machineSet{}
+		}
+	}
+}
+
+// free is a Machine that nothing refers to.
+func (e *explorer) free(w *scene) int {
+	var used uint16
+	for _, set := range slices.Concat(w.sets[:], w.cachedSets[:]) {
+		used |= set.acknowledged
+	}
+	for _, r := range w.rest {
+		for _, o := range e.rest(r) {
+			used |= o.mentioned()
+		}
+	}
+	for i := range w.machines {
+		if !w.machines[i].exists && !w.cachedMachines[i].exists && !has(used, i) {
+			return i
+		}
+	}
+	panic("there are too many Machines for this model: raise maxMachines")
 }

@@ -2,7 +2,6 @@ package pool_test
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -51,6 +50,7 @@ type machineSet struct {
 	status numbers
 	// observed says that the status is about the current spec.
 	observed bool
+	trouble
 }
 
 // machine is a Machine with its infrastructure, its bootstrap config and its host.
@@ -113,6 +113,7 @@ type faults struct {
 	crashes, races, lags, swaps, outages              int8
 	breaks, deletes, scales, changes, reverts, pauses int8
 	hangs, flips                                      int8
+	fails, sticks, quotas, halts                      int8
 }
 
 // scene is a world: a group and its controllers. It is comparable.
@@ -128,6 +129,8 @@ type scene struct {
 	// rest is the number of what is left of a reconcile, by controller.
 	rest  [maxTemplates + 1]uint16
 	stock bool
+	// quota says that no Machine can be created.
+	quota bool
 	// stockRan says that stock was in charge once, most and fewest are the highest and lowest
 	// spec.replicas so far (fewest without Machines that were lost while others were deleted), excused
 	// is how many available Machines others than the rollout took away.
@@ -173,7 +176,7 @@ func (s scenario) begin() scene {
 		w.md.template = 1
 	}
 	w.sets[0] = machineSet{
-		exists: true, born: 1, observed: true,
+		exists: true, born: 1, observed: true, trouble: trouble{read: true},
 		setSpec: setSpec{replicas: s.replicas, revision: 1, desired: s.replicas},
 		status:  numbers{s.replicas, s.replicas, s.replicas},
 	}
@@ -340,6 +343,7 @@ func (s scenario) machineSet(v view, i uint8) *clusterv1.MachineSet {
 	if from.observed {
 		set.Status.ObservedGeneration = 2
 	}
+	from.describe(set)
 	set.Status.Replicas = new(int32(from.status.machines))
 	set.Status.AvailableReplicas = new(int32(from.status.available))
 	set.Status.UpToDateReplicas = new(int32(from.status.upToDate))
@@ -463,37 +467,4 @@ func machineBits(list []string) (bits uint16) {
 		bits |= 1 << machineOf(name)
 	}
 	return bits
-}
-
-// clean removes what equal worlds may differ in: slots of Machines and MachineSets that are gone.
-func (w *scene) clean() {
-	for i := range w.machines {
-		if !w.machines[i].exists {
-			w.machines[i] = machine{}
-		}
-	}
-	for i := range w.sets {
-		if !w.sets[i].exists {
-			w.sets[i] = machineSet{}
-		}
-	}
-}
-
-// free is a Machine that nothing refers to.
-func (e *explorer) free(w *scene) int {
-	var used uint16
-	for _, set := range slices.Concat(w.sets[:], w.cachedSets[:]) {
-		used |= set.acknowledged
-	}
-	for _, r := range w.rest {
-		for _, o := range e.rest(r) {
-			used |= o.mentioned()
-		}
-	}
-	for i := range w.machines {
-		if !w.machines[i].exists && !w.cachedMachines[i].exists && !has(used, i) {
-			return i
-		}
-	}
-	panic("there are too many Machines for this model: raise maxMachines")
 }

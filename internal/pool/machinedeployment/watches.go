@@ -122,7 +122,8 @@ var setConditions = []string{
 	clusterv1.MachineSetDeletingCondition,
 }
 
-// setFacts are what a reconcile depends on. They leave out the conditions Paused and ScalingUp.
+// setFacts are what a reconcile depends on. They leave out the conditions Paused and ScalingUp, but
+// the generation that was read is in Paused.
 func setFacts(o client.Object) any {
 	set, ok := o.(*clusterv1.MachineSet)
 	if !ok {
@@ -131,7 +132,7 @@ func setFacts(o client.Object) any {
 	s := &set.Status
 	facts := []any{
 		objects.MetadataOf(o), s.Replicas, s.ReadyReplicas, s.AvailableReplicas, s.UpToDateReplicas,
-		s.ObservedGeneration, s.Versions, oldFacts(set),
+		s.ObservedGeneration, pool.ReadGeneration(set), s.Versions, oldFacts(set),
 	}
 	for _, name := range setConditions {
 		if c := conditions.Get(set, name); c != nil {

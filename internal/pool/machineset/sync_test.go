@@ -115,3 +115,45 @@ func TestUnusedStays(t *testing.T) {
 		}
 	}
 }
+
+// TestSpecIsRead: a run that fails, and one of a paused MachineSet, tell that they have read the spec.
+// As in Cluster API, they do not observe its generation.
+func TestSpecIsRead(t *testing.T) {
+	t.Parallel()
+	for name, prepare := range map[string]func(w *world){
+		"fails":  func(w *world) { w.breakMachine("a") },
+		"paused": func(w *world) { edit(w, w.cluster(), func(c *clusterv1.Cluster) { c.Spec.Paused = new(true) }) },
+		"no policy can be read": func(w *world) {
+			w.belongs()
+			w.r.Policies = policies(pool.SetPolicy{}, errors.New("broken"))
+		},
+		"no Machine can be created": func(w *world) {
+			w.Fail = func(verb, kind string) (error, bool) {
+				if verb == "apply" && kind == "Machine" {
+					return errors.New("exceeded quota"), false
+				}
+				return nil, false
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			existing(w)
+			prepare(w)
+			for range 2 {
+				edit(w, w.set("a"), func(s *clusterv1.MachineSet) { *s.Spec.Replicas++ })
+				if err := w.reconcile("a"); (err != nil) == (name == "paused") {
+					t.Errorf("error %v", err)
+				}
+				s := w.set("a")
+				if got := pool.ReadGeneration(s); got != s.Generation {
+					t.Errorf("generation %d is read, want %d", got, s.Generation)
+				}
+				if s.Status.ObservedGeneration == s.Generation {
+					t.Error("the generation is observed, and Cluster API observes none")
+				}
+			}
+		})
+	}
+}
