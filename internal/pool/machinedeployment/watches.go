@@ -50,7 +50,7 @@ func (r *Reconciler) watch(
 			predicate.Funcs{UpdateFunc: isStep, CreateFunc: never[event.CreateEvent],
 				DeleteFunc: never[event.DeleteEvent]}).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(ofCluster),
-			predicates.ClusterPausedTransitions(scheme, log)).
+			objects.ClusterEvents(scheme, log, r.Keeps != nil)).
 		WithOptions(options).
 		WithEventFilter(predicates.ResourceHasFilterLabel(scheme, log, r.WatchFilter))
 	if r.Keeps != nil {
