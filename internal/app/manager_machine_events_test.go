@@ -187,6 +187,32 @@ func TestOwnStatusWaits(t *testing.T) {
 	}
 }
 
+// TestProviderIDWaitsLess: the controller may have looked for the Node of a Machine before the Node
+// was there, and the event of the Node may have found no Machine, because the cache did not show the
+// provider ID. The event of the provider ID makes up for that.
+func TestProviderIDWaitsLess(t *testing.T) {
+	t.Parallel()
+	with := func(id, phase string) *clusterv1.Machine {
+		return &clusterv1.Machine{
+			Spec:   clusterv1.MachineSpec{ProviderID: id},
+			Status: clusterv1.MachineStatus{Phase: phase},
+		}
+	}
+	for _, tt := range []struct {
+		name          string
+		before, after *clusterv1.Machine
+		want          time.Duration
+	}{
+		{"none yet", with("", "Pending"), with("", "Provisioning"), ownDelay},
+		{"the first one", with("", "Provisioning"), with("x", "Provisioned"), rolloutDelay},
+		{"as before", with("x", "Provisioned"), with("x", "Running"), ownDelay},
+	} {
+		if got := machineDelay(tt.before, tt.after); got != tt.want {
+			t.Errorf("%s: it waits for %s, want %s", tt.name, got, tt.want)
+		}
+	}
+}
+
 // TestContractFields pins the paths of the fields that Cluster API's contracts have for bootstrap
 // configs and infrastructure machines. When it fails after an update of Cluster API, see which
 // fields the Machine controller reads now, correct isExternalUrgent, and write the new digests

@@ -84,12 +84,28 @@ func newMachineWatches(
 	narrow func(*machineWatches, manager.Manager) manager.Manager,
 ) *machineWatches {
 	t.Helper()
+	return newWatches(t, objects, func(w *machineWatches, m manager.Manager, o controller.Options) error {
+		return (&machine.Reconciler{
+			Client: m.GetClient(), APIReader: m.GetClient(), ClusterCache: clustercache.NewFakeEmptyClusterCache(),
+			RemoteConditionsGracePeriod: minConditionsGracePeriod,
+		}).SetupWithManager(t.Context(), narrow(w, m), o)
+	})
+}
+
+// newWatches starts the controller that setUp adds to a manager.
+func newWatches(
+	t *testing.T, objects []client.Object,
+	setUp func(*machineWatches, manager.Manager, controller.Options) error,
+) *machineWatches {
+	t.Helper()
 	scheme, err := newScheme()
 	if err != nil {
 		t.Fatal(err)
 	}
 	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{clusterv1.GroupVersion})
-	for _, kind := range []string{"Cluster", "Machine", "MachineList", "MachineSet", "MachineDeployment"} {
+	for _, kind := range []string{
+		"Cluster", "Machine", "MachineList", "MachineSet", "MachineSetList", "MachineDeployment", "MachineDeploymentList",
+	} {
 		mapper.Add(clusterv1.GroupVersion.WithKind(kind), meta.RESTScopeNamespace)
 	}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(mapper).WithObjects(objects...).Build()
@@ -112,10 +128,7 @@ func newMachineWatches(
 		t.Fatal(err)
 	}
 	made := make(chan *countingQueue, 1)
-	err = (&machine.Reconciler{
-		Client: c, APIReader: c, ClusterCache: clustercache.NewFakeEmptyClusterCache(),
-		RemoteConditionsGracePeriod: minConditionsGracePeriod,
-	}).SetupWithManager(t.Context(), narrow(w, mgr), controller.Options{
+	err = setUp(w, mgr, controller.Options{
 		SkipNameValidation: new(true),
 		NewQueue: func(_ string, limiter workqueue.TypedRateLimiter[reconcile.Request],
 		) workqueue.TypedRateLimitingInterface[reconcile.Request] {

@@ -75,10 +75,20 @@ func SafeCounts(set *clusterv1.MachineSet, machines []*clusterv1.Machine) Counts
 	return c
 }
 
-// isUnread reports whether the controller of a MachineSet has not read its spec.
-func isUnread(set *clusterv1.MachineSet) bool {
-	return set.Status.ObservedGeneration < set.Generation
+// ReadGeneration returns the newest generation of a MachineSet that its controller is known to have
+// read: no later step of that controller follows an older spec. A reconcile that fails observes no
+// generation, and neither does one of a paused MachineSet. The condition Paused has it all the same,
+// also where Cluster API's controller wrote it.
+func ReadGeneration(set *clusterv1.MachineSet) int64 {
+	read := set.Status.ObservedGeneration
+	if c := conditions.Get(set, clusterv1.PausedCondition); c != nil {
+		read = max(read, c.ObservedGeneration)
+	}
+	return read
 }
+
+// isUnread reports whether the controller of a MachineSet has not read its spec.
+func isUnread(set *clusterv1.MachineSet) bool { return ReadGeneration(set) < set.Generation }
 
 // Owns reports whether set is the controller of m. It compares group, kind and name, as upstream
 // does: names are unique among the MachineSets of a group.

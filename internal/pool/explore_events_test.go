@@ -23,7 +23,7 @@ func (e *explorer) steps(w *scene) []step {
 	for i := range w.machines {
 		all = append(all, e.machineSteps(w, i)...)
 	}
-	return append(append(all, e.cacheSteps(w)...), e.people(w)...)
+	return slices.Concat(all, e.cacheSteps(w), e.people(w), e.troubleSteps(w))
 }
 
 // reconcile returns how a controller may go on: with all its writes, with a crash after some, or
@@ -39,7 +39,8 @@ func (e *explorer) reconcile(w *scene, by int) []step {
 	var all []step
 	next, label := *w, e.name(w, by)
 	next.rest[by] = 0
-	for n, o := range todo {
+	for n := range todo {
+		o := todo[n]
 		if n > 0 && next.crashes > 0 {
 			crashed := next
 			crashed.crashes--
@@ -51,6 +52,13 @@ func (e *explorer) reconcile(w *scene, by int) []step {
 			raced.races--
 			raced.rest[by] = e.intern(todo[n:])
 			all = append(all, step{to: raced, label: label + ", and is interrupted"})
+		}
+		if failed, ok := e.failing(next, todo[n:]); ok {
+			all = append(all, step{to: failed, label: label + ", and fails"})
+		}
+		if next.quota && o.kind == createMachine {
+			todo = ending(todo)
+			continue
 		}
 		if e.labelled {
 			label += ", " + o.String()
@@ -90,8 +98,11 @@ func (e *explorer) todo(w *scene, by int) (todo []operation, problem string) {
 		d := e.deploy(v, w.stock)
 		return d.todo, d.problem
 	}
-	if !v.sets[by].exists {
+	switch set := v.sets[by]; {
+	case !set.exists:
 		return nil, ""
+	case set.halted:
+		return set.pause(uint8(by)), ""
 	}
 	return e.sets(v, uint8(by))
 }

@@ -85,6 +85,15 @@ func faulty() map[string]struct {
 			scenario{replicas: 2, surge: 1, unavailable: 1, notBegun: true, scales: []int8{0, 2}, faults: faults{scales: 2, changes: 1}},
 			"allowed",
 		},
+		"believes that each spec was read": {
+			edited(func(g *pool.Group) {
+				copyOf(g)
+				for _, s := range g.MachineSets {
+					s.Status.Conditions[0].ObservedGeneration = s.Generation
+				}
+			}, nil),
+			scenario{replicas: 3, unavailable: 1, keep: true, covered: upwards, faults: faults{changes: 1, reverts: 1, races: 1}}, "is counted twice",
+		},
 		"forgets which moves it counted": {
 			edited(nil, func(_ pool.Group, p *pool.Plan) {
 				if p.New != nil {

@@ -27,12 +27,13 @@ const (
 	returnMachine
 	moveMachine
 	writeStatus
+	writePaused
 	removeSet
 )
 
 var kinds = [...]string{
 	"", "writes ms", "writes the record of canaries", "ends the reconcile", "deletes empty ms", "infrastructure of ", "bootstrap of ", "spec of ", "hook of ",
-	"creates a Machine", "deletes ", "remediates ", "records canaries", "returns ", "moves ", "status", "goes",
+	"creates a Machine", "deletes ", "remediates ", "records canaries", "returns ", "moves ", "status", "notes the pause", "goes",
 }
 
 // operation is one write, with all that it needs.
@@ -53,6 +54,8 @@ type operation struct {
 	// record takes the place of that on the MachineDeployment, which must be as it was read.
 	record canaries
 	read   deployment
+	// failed says that the reconcile ends with an error.
+	failed bool
 }
 
 func (o operation) String() string {
@@ -61,7 +64,7 @@ func (o operation) String() string {
 		return fmt.Sprintf("%s%d %+v", kinds[o.kind], o.set, o.spec)
 	case cleanSet:
 		return fmt.Sprintf("%s%d", kinds[o.kind], o.set)
-	case createMachine, writeRecord, recordCanaries, finish, removeSet:
+	case createMachine, writeRecord, recordCanaries, finish, removeSet, writePaused:
 		return kinds[o.kind]
 	case writeStatus:
 		return fmt.Sprintf("status %v", o.status)
@@ -125,10 +128,10 @@ func (e *explorer) apply(w *scene, by int, o operation) (ok bool, violation stri
 		w.wrote[by] = w.staleSets
 		return true, e.cleanSet(w, o.set)
 	case writeStatus:
-		set := &w.sets[o.set]
-		if set.exists {
-			set.status, set.observed = o.status, set.replicas == o.before
-		}
+		w.sets[o.set].note(o, w.owned(o.set))
+		return true, ""
+	case writePaused:
+		w.sets[o.set].read = w.sets[o.set].replicas == o.before
 		return true, ""
 	case removeSet:
 		w.sets[o.set] = machineSet{}
@@ -184,7 +187,7 @@ func (e *explorer) writeSet(w *scene, by int, o operation) (ok bool, violation s
 		*set = machineSet{exists: true, born: w.youngest() + 1}
 	}
 	if set.replicas != o.spec.replicas {
-		set.observed = false
+		set.observed, set.read = false, false
 	}
 	set.setSpec = o.spec
 	return true, e.acknowledge(w, o)
@@ -196,6 +199,20 @@ func (w *scene) youngest() (born uint8) {
 		born = max(born, set.born)
 	}
 	return born
+}
+
+// clean removes what equal worlds may differ in: slots of Machines and MachineSets that are gone.
+func (w *scene) clean() {
+	for i := range w.machines {
+		if !w.machines[i].exists {
+			w.machines[i] = machine{}
+		}
+	}
+	for i := range w.sets {
+		if !w.sets[i].exists {
+			w.sets[i] = machineSet{}
+		}
+	}
 }
 
 // free is a Machine that nothing refers to.

@@ -25,7 +25,7 @@ func (w *scene) String() string {
 		if set.acknowledged != 0 {
 			text += " ack " + listMachines(set.acknowledged)
 		}
-		text += " ["
+		text += set.text() + " ["
 		for k, m := range w.machines {
 			if m.exists && int(m.owner) == i {
 				text += " " + m.text(k)

@@ -50,6 +50,7 @@ type machineSet struct {
 	status numbers
 	// observed says that the status is about the current spec.
 	observed bool
+	trouble
 }
 
 // machine is a Machine with its infrastructure, its bootstrap config and its host.
@@ -113,6 +114,7 @@ type faults struct {
 	crashes, races, lags, swaps, outages              int8
 	breaks, deletes, scales, changes, reverts, pauses int8
 	hangs, flips, retries                             int8
+	fails, sticks, quotas, halts                      int8
 }
 
 // scene is a world: a group and its controllers. It is comparable.
@@ -128,6 +130,8 @@ type scene struct {
 	// rest is the number of what is left of a reconcile, by controller.
 	rest  [maxTemplates + 1]uint16
 	stock bool
+	// quota says that no Machine can be created.
+	quota bool
 	// stockRan says that stock was in charge once, most and fewest are the highest and lowest
 	// spec.replicas so far (fewest without Machines that were lost while others were deleted), excused
 	// is how many available Machines others than the rollout took away.
@@ -176,7 +180,7 @@ func (s scenario) begin() scene {
 		w.md.template = 1
 	}
 	w.sets[0] = machineSet{
-		exists: true, born: 1, observed: true,
+		exists: true, born: 1, observed: true, trouble: trouble{read: true},
 		setSpec: setSpec{replicas: s.replicas, revision: 1, desired: s.replicas},
 		status:  numbers{s.replicas, s.replicas, s.replicas},
 	}
@@ -344,6 +348,7 @@ func (s scenario) machineSet(v view, i uint8) *clusterv1.MachineSet {
 	if from.observed {
 		set.Status.ObservedGeneration = 2
 	}
+	from.describe(set)
 	set.Status.Replicas = new(int32(from.status.machines))
 	set.Status.AvailableReplicas = new(int32(from.status.available))
 	set.Status.UpToDateReplicas = new(int32(from.status.upToDate))
@@ -467,18 +472,4 @@ func machineBits(list []string) (bits uint16) {
 		bits |= 1 << machineOf(name)
 	}
 	return bits
-}
-
-// clean removes what equal worlds may differ in: slots of Machines and MachineSets that are gone.
-func (w *scene) clean() {
-	for i := range w.machines {
-		if !w.machines[i].exists {
-			w.machines[i] = machine{}
-		}
-	}
-	for i := range w.sets {
-		if !w.sets[i].exists {
-			w.sets[i] = machineSet{}
-		}
-	}
 }

@@ -18,19 +18,29 @@ func TestUnread(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		replicas, machines int32
-		generation         int64
-		want               bool
+		// observed is the generation in the status, read that in the condition Paused; 0 for none.
+		observed, read int64
+		want           bool
 	}{
-		"raised":                {2, 1, 2, true},
-		"raised to what exists": {1, 1, 2, true},
-		"lowered":               {1, 2, 2, false},
-		"without Machines":      {1, 0, 2, false},
-		"read":                  {2, 1, 1, false},
+		"raised":                {2, 1, 1, 0, true},
+		"raised to what exists": {1, 1, 1, 0, true},
+		"raised, older pause":   {2, 1, 1, 1, true},
+		"lowered":               {1, 2, 1, 0, false},
+		"without Machines":      {1, 0, 1, 0, false},
+		"observed":              {2, 1, 2, 0, false},
+		"observed, older pause": {2, 1, 2, 1, false},
+		"read, and failed":      {2, 1, 1, 2, false},
+		"never observed":        {2, 1, 0, 2, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			set := msSet(test.replicas)
-			set.Generation, set.Status.ObservedGeneration = test.generation, 1
+			set.Generation, set.Status.ObservedGeneration = 2, test.observed
+			if test.read > 0 {
+				set.Status.Conditions = []metav1.Condition{{
+					Type: clusterv1.PausedCondition, ObservedGeneration: test.read,
+				}}
+			}
 			set.Status.Replicas = &test.machines
 			want := pool.Counts{Machines: test.machines, Unread: test.want}
 			if diff := gocmp.Diff(want, pool.SafeCounts(set, nil)); diff != "" {

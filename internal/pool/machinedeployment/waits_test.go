@@ -211,6 +211,9 @@ func TestRelevant(t *testing.T) {
 		}), setFacts, true},
 		"observed generation": {set,
 			ofSet(func(s *clusterv1.MachineSet) { s.Status.ObservedGeneration++ }), setFacts, true},
+		"generation that was read": {set, ofSet(func(s *clusterv1.MachineSet) {
+			s.Status.Conditions = []metav1.Condition{{Type: clusterv1.PausedCondition, ObservedGeneration: 1}}
+		}), setFacts, true},
 		"versions": {set, ofSet(func(s *clusterv1.MachineSet) {
 			s.Status.Versions = []clusterv1.StatusVersion{{Version: "v1.33.0", Replicas: 1}}
 		}), setFacts, true},
@@ -270,7 +273,7 @@ func TestKeepsTargets(t *testing.T) {
 	w.Put(old)
 	observe := func(generation int64) {
 		set := w.sets()[0]
-		set.Status.ObservedGeneration = generation
+		set.Status.ObservedGeneration, set.Status.Conditions = generation, nil
 		if err := w.Inner.Status().Update(t.Context(), set); err != nil {
 			t.Fatal(err)
 		}

@@ -50,7 +50,7 @@ func (r *Reconciler) watch(
 			predicate.Funcs{UpdateFunc: isStep, CreateFunc: never[event.CreateEvent],
 				DeleteFunc: never[event.DeleteEvent]}).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(ofCluster),
-			predicates.ClusterPausedTransitions(scheme, log)).
+			objects.ClusterEvents(scheme, log, r.Keeps != nil)).
 		WithOptions(options).
 		WithEventFilter(predicates.ResourceHasFilterLabel(scheme, log, r.WatchFilter))
 	if r.Keeps != nil {
@@ -117,7 +117,8 @@ var setConditions = []string{
 	clusterv1.MachineSetDeletingCondition,
 }
 
-// setFacts are what a reconcile depends on. They leave out the conditions Paused and ScalingUp.
+// setFacts are what a reconcile depends on. They leave out the conditions Paused and ScalingUp, but
+// the generation that was read is in Paused.
 func setFacts(o client.Object) any {
 	set, ok := o.(*clusterv1.MachineSet)
 	if !ok {
@@ -126,7 +127,7 @@ func setFacts(o client.Object) any {
 	s := &set.Status
 	facts := []any{
 		objects.MetadataOf(o), s.Replicas, s.ReadyReplicas, s.AvailableReplicas, s.UpToDateReplicas,
-		s.ObservedGeneration, s.Versions, oldFacts(set),
+		s.ObservedGeneration, pool.ReadGeneration(set), s.Versions, oldFacts(set),
 	}
 	for _, name := range setConditions {
 		if c := conditions.Get(set, name); c != nil {

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/record"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -68,6 +67,7 @@ type world struct {
 	asked     int
 	// frozen are Machines whose update in place never ends.
 	frozen bool
+	faults
 }
 
 func newWorld(t *testing.T) *world {
@@ -430,6 +430,9 @@ func (w *world) move(m *clusterv1.Machine, target string) {
 }
 
 func (w *world) create(set *clusterv1.MachineSet) {
+	if w.refuses(w) {
+		return
+	}
 	w.created++
 	w.machinesMade++
 	m := &clusterv1.Machine{
@@ -460,28 +463,6 @@ func (w *world) create(set *clusterv1.MachineSet) {
 func (w *world) update(m *clusterv1.Machine) {
 	w.t.Helper()
 	if err := w.Inner.Update(w.t.Context(), m); err != nil {
-		w.t.Fatal(err)
-	}
-}
-
-func (w *world) playStatus(set *clusterv1.MachineSet) {
-	w.t.Helper()
-	if !set.DeletionTimestamp.IsZero() && len(w.owned(set)) == 0 {
-		set.Finalizers = nil
-		if err := w.Inner.Update(w.t.Context(), set); err != nil {
-			w.t.Fatal(err)
-		}
-		return
-	}
-	before := set.DeepCopy()
-	counts := pool.MachineCounts(set, w.machines())
-	set.Status.Replicas, set.Status.AvailableReplicas = &counts.Machines, &counts.Available
-	set.Status.ReadyReplicas, set.Status.UpToDateReplicas = &counts.Available, &counts.UpToDate
-	set.Status.ObservedGeneration = set.Generation
-	if equality.Semantic.DeepEqual(before.Status, set.Status) {
-		return
-	}
-	if err := w.Inner.Status().Patch(w.t.Context(), set, client.MergeFrom(before)); err != nil {
 		w.t.Fatal(err)
 	}
 }

@@ -159,7 +159,7 @@ func (r *Reconciler) watch(
 		WithOptions(options).
 		WithEventFilter(predicates.ResourceHasFilterLabel(scheme, log, r.WatchFilter)).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(ofCluster),
-			predicates.ClusterPausedTransitions(scheme, log),
+			objects.ClusterEvents(scheme, log, r.Policies != nil),
 			predicates.ResourceHasFilterLabel(scheme, log, r.WatchFilter)).
 		WatchesRawSource(r.ClusterCache.GetClusterSource(controllerName, ofCluster))
 	if r.Policies != nil {

@@ -2,6 +2,7 @@ package machineset
 
 import (
 	"context"
+	"errors"
 
 	"github.com/windlass-dev/windlass/internal/pool"
 )
@@ -34,9 +35,14 @@ func (r *Run) Scale(ctx context.Context) (Next, error) {
 	if err != nil {
 		return Next{}, err
 	}
-	if err := r.deleteUnused(ctx, r); err != nil {
-		return Next{}, err
-	}
+	// What cannot be deleted does not keep the MachineSet from scaling.
+	unused := r.deleteUnused(ctx, r)
+	next, err := r.act(ctx, scaling)
+	return next, errors.Join(unused, err)
+}
+
+// act creates, moves or deletes Machines.
+func (r *Run) act(ctx context.Context, scaling pool.Scaling) (Next, error) {
 	switch scaling.Action {
 	case pool.Create:
 		return r.CreateMachines(ctx, scaling.Count)

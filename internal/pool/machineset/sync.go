@@ -2,6 +2,7 @@ package machineset
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -16,19 +17,18 @@ import (
 
 // SyncMachines copies what may change in place from the MachineSet to its Machines: labels,
 // annotations, timeouts, readiness gates and taints. Labels and annotations also go to the
-// bootstrap config and the infrastructure of a Machine. It stops the run after an error, and after
-// a repair of managed fields.
+// bootstrap config and the infrastructure of a Machine. A Machine that fails keeps neither the
+// others nor later steps from their work. It stops the run after a repair of managed fields.
 func (r *Run) SyncMachines(ctx context.Context) (Next, error) {
 	known, err := r.newSyncStates()
 	if err != nil {
-		return Next{Stop: true}, err
+		return Next{}, err
 	}
+	var errs []error
 	restored := false
 	for i, m := range r.Machines {
 		if !m.DeletionTimestamp.IsZero() {
-			if err := r.syncDeleting(ctx, m); err != nil {
-				return Next{Stop: true}, err
-			}
+			errs = append(errs, r.syncDeleting(ctx, m))
 			continue
 		}
 		state := known.read(ctx, m)
@@ -36,18 +36,16 @@ func (r *Run) SyncMachines(ctx context.Context) (Next, error) {
 			continue
 		}
 		synced, reached, err := r.syncMachine(ctx, m, &restored)
-		if err != nil {
-			return Next{Stop: true}, err
-		}
-		if reached == state && !restored {
+		errs = append(errs, err)
+		if err == nil && reached == state && !restored {
 			known.remember(m, state)
 		}
 		r.Machines[i] = synced
 	}
 	if restored {
-		return Next{After: restoredRetry, Stop: true}, nil
+		return Next{After: restoredRetry, Stop: true}, errors.Join(errs...)
 	}
-	return Next{}, nil
+	return Next{}, errors.Join(errs...)
 }
 
 // syncDeleting copies what matters to the deletion of a Machine.
@@ -66,32 +64,34 @@ func (r *Run) syncDeleting(ctx context.Context, m *clusterv1.Machine) error {
 	return nil
 }
 
-// syncMachine applies to a Machine and to its objects. It returns the Machine as it is then, and
-// the versions that they all have then. After the first repair of managed fields, which restored
-// reports, it repairs only: an intent could not remove fields before the cache shows the repair.
+// syncMachine applies to a Machine and to its objects. It returns the Machine as it is then, also
+// with an error, and the versions that they all have then. After the first repair of managed
+// fields, which restored reports, it repairs only: an intent could not remove fields before the
+// cache shows the repair.
 func (r *Run) syncMachine(
 	ctx context.Context, m *clusterv1.Machine, restored *bool,
 ) (out *clusterv1.Machine, reached versions, err error) {
-	out = m
 	if err := r.restore(ctx, m, manager, restored); err != nil {
-		return nil, versions{}, err
+		return m, versions{}, err
 	}
+	out = m
 	// The start of the update writes all of the Machine; until then nothing of it is applied.
 	if !*restored && !pool.AwaitsUpdate(m) {
-		out = DesiredMachine(r.Set, m)
-		if err := r.applier.ApplyIfChanged(ctx, manager, out, m); err != nil {
-			return nil, versions{}, fmt.Errorf("updating Machine %s: %w", client.ObjectKeyFromObject(m), err)
+		desired := DesiredMachine(r.Set, m)
+		if err := r.applier.ApplyIfChanged(ctx, manager, desired, m); err != nil {
+			return m, versions{}, fmt.Errorf("updating Machine %s: %w", client.ObjectKeyFromObject(m), err)
 		}
+		out = desired
 	}
 	reached.machine = out.ResourceVersion
 	reached.infrastructure, err = r.syncObject(ctx, m, m.Spec.InfrastructureRef, restored)
 	if err != nil {
-		return nil, versions{}, err
+		return out, versions{}, err
 	}
 	if ref := m.Spec.Bootstrap.ConfigRef; ref.IsDefined() {
 		reached.bootstrap, err = r.syncObject(ctx, m, ref, restored)
 		if err != nil {
-			return nil, versions{}, err
+			return out, versions{}, err
 		}
 	}
 	return out, reached, nil

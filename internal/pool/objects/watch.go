@@ -1,8 +1,13 @@
 package objects
 
 import (
+	"maps"
+
+	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/cluster-api/util/predicates"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -18,6 +23,24 @@ func Changes(facts func(client.Object) any) predicate.Predicate {
 		}
 		return !equality.Semantic.DeepEqual(facts(e.ObjectOld), facts(e.ObjectNew))
 	}}
+}
+
+// ClusterEvents lets events of a Cluster pass by which its groups are paused or resumed, as Cluster
+// API's controllers do. With policies, an update of labels passes too: a policy may select a group by
+// the labels of its Cluster.
+func ClusterEvents(scheme *runtime.Scheme, log logr.Logger, policies bool) predicate.Predicate {
+	paused := predicates.ClusterPausedTransitions(scheme, log)
+	if !policies {
+		return paused
+	}
+	return predicate.Or(paused, predicate.Funcs{
+		CreateFunc:  func(event.CreateEvent) bool { return false },
+		DeleteFunc:  func(event.DeleteEvent) bool { return false },
+		GenericFunc: func(event.GenericEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			return !maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels())
+		},
+	})
 }
 
 // Metadata is what the controllers of pools read of the metadata of objects.

@@ -1,0 +1,164 @@
+package pool_test
+
+import (
+	"fmt"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+)
+
+// troubled are explorations in which MachineSets fail.
+var troubled = map[string]scenario{
+	"fails, replace":        {replicas: 2, surge: 1, unavailable: 1, faults: faults{fails: 2, sticks: 1}},
+	"fails, in place":       {replicas: 3, unavailable: 1, covered: upwards, faults: faults{fails: 1, sticks: 1}},
+	"fails, scale":          {replicas: 2, surge: 1, covered: upwards, scales: []int8{1, 3}, faults: faults{sticks: 1, scales: 1}},
+	"fails, changes, races": {replicas: 2, surge: 1, unavailable: 1, faults: faults{sticks: 1, changes: 1, reverts: 1, races: 1}},
+	"fails, swaps":          {replicas: 2, surge: 1, unavailable: 1, covered: upwards, faults: faults{sticks: 2, swaps: 1}},
+	"quota, scale":          {replicas: 3, surge: 1, scales: []int8{2}, faults: faults{quotas: 1, scales: 1}},
+	"quota, scale, both":    {replicas: 3, surge: 1, unavailable: 1, scales: []int8{1, 2}, faults: faults{quotas: 1, scales: 1}},
+	"quota, in place":       {replicas: 3, surge: 1, covered: upwards, scales: []int8{2}, faults: faults{quotas: 1, scales: 1, deletes: 1}},
+	"halts, scale":          {replicas: 2, surge: 1, unavailable: 1, scales: []int8{1, 3}, faults: faults{halts: 1, scales: 1}},
+	"keep, fails":           {replicas: 2, unavailable: 1, keep: true, covered: upwards, scales: []int8{1, 3}, faults: faults{fails: 1, sticks: 1, scales: 1}},
+	"keep, fails, blocked":  {replicas: 2, keep: true, scales: []int8{1, 3}, faults: faults{sticks: 1, scales: 1, deletes: 1}},
+	"keep, fails, reverts":  {replicas: 3, unavailable: 2, keep: true, covered: upwards, faults: faults{sticks: 1, fails: 1, reverts: 1, races: 1}},
+	"keep, quota":           {replicas: 3, unavailable: 2, keep: true, covered: upwards, scales: []int8{2, 4}, faults: faults{quotas: 1, scales: 1, deletes: 1}},
+	"keep, halts":           {replicas: 2, keep: true, scales: []int8{1, 3}, faults: faults{halts: 1, scales: 1, deletes: 1}},
+	"keep, halts, covered":  {replicas: 2, unavailable: 1, keep: true, covered: upwards, scales: []int8{1, 3}, faults: faults{halts: 1, scales: 1}},
+	"limits, fails":         {replicas: 3, surge: 1, unavailable: 1, covered: upwards, bounds: bounds{canary: 1}, faults: faults{fails: 1, sticks: 1}},
+}
+
+// trouble keeps the controller of a MachineSet from observing its spec.
+type trouble struct {
+	// read says that it has read the current spec.
+	read bool
+	// fails says that each reconcile of a MachineSet with Machines ends with an error, although its
+	// steps are carried out. One of its Machines is broken, for example.
+	fails bool
+	// halted says that the MachineSet is paused.
+	halted bool
+}
+
+// text says which troubles there are.
+func (t trouble) text() string {
+	text := ""
+	for _, f := range []struct {
+		set  bool
+		text string
+	}{{!t.read, " unread"}, {t.fails, " fails"}, {t.halted, " halted"}} {
+		if f.set {
+			text += f.text
+		}
+	}
+	return text
+}
+
+// describe writes the condition Paused of a MachineSet, which has the generation that was read.
+func (t trouble) describe(set *clusterv1.MachineSet) {
+	c := metav1.Condition{Type: clusterv1.PausedCondition, Status: status(t.halted), ObservedGeneration: 1}
+	if t.read {
+		c.ObservedGeneration = set.Generation
+	}
+	set.Status.Conditions = append(set.Status.Conditions, c)
+}
+
+// note is the end of a reconcile. Cluster API observes a generation only without an error; the
+// condition Paused has it all the same.
+func (s *machineSet) note(o operation, owned int8) {
+	if !s.exists {
+		return
+	}
+	s.status, s.read = o.status, s.replicas == o.before
+	if !o.failed && (!s.fails || owned == 0) {
+		s.observed = s.read
+	}
+}
+
+// pause is what the controller of a paused MachineSet does.
+func (s *machineSet) pause(id uint8) []operation {
+	if s.read {
+		return nil
+	}
+	return []operation{{kind: writePaused, set: id, before: s.replicas}}
+}
+
+// failing is a reconcile of a MachineSet that does nothing of todo any more but write its status.
+func (e *explorer) failing(w scene, todo []operation) (failed scene, ok bool) {
+	end := todo[len(todo)-1]
+	if w.fails == 0 || end.kind != writeStatus {
+		return w, false
+	}
+	w.fails--
+	end.failed = true
+	for _, o := range todo {
+		// The status counts Machines that move as in an update.
+		if m := w.machines[o.machine]; o.kind == moveMachine && m.exists && m.available {
+			end.status.available++
+		}
+	}
+	_, _ = e.apply(&w, int(end.set), end)
+	return w, true
+}
+
+// ending is todo with an error at its end.
+func ending(todo []operation) []operation {
+	todo = slices.Clone(todo)
+	todo[len(todo)-1].failed = true
+	return todo
+}
+
+// troubleSteps are the beginnings and ends of troubles. MachineSets that fail do so from then on.
+func (e *explorer) troubleSteps(w *scene) []step {
+	var all []step
+	add := func(label string, possible bool, edit func(*scene)) {
+		if possible {
+			next := *w
+			edit(&next)
+			all = append(all, step{to: next, label: label})
+		}
+	}
+	add("no Machine can be created", w.quotas > 0 && !w.quota,
+		func(w *scene) { w.quotas--; w.quota = true })
+	add("Machines can be created again", w.quota, func(w *scene) { w.quota = false })
+	for i, set := range w.sets {
+		add(fmt.Sprintf("ms%d fails from now on", i), w.sticks > 0 && set.exists && !set.fails,
+			func(w *scene) { w.sticks--; w.sets[i].fails = true })
+		add(fmt.Sprintf("ms%d is paused", i), w.halts > 0 && set.exists && !set.halted,
+			func(w *scene) { w.halts--; w.sets[i].halted, w.sets[i].read = true, false })
+		add(fmt.Sprintf("ms%d is not paused any more", i), set.halted,
+			func(w *scene) { w.sets[i].halted = false })
+	}
+	return all
+}
+
+// isHeld reports whether the group cannot end its rollout for a reason that is not its own.
+func (w *scene) isHeld() bool {
+	return w.quota || slices.ContainsFunc(w.sets[:], func(s machineSet) bool { return s.halted })
+}
+
+func (w *scene) release() {
+	w.quota = false
+	for i := range w.sets {
+		w.sets[i].halted = false
+	}
+}
+
+// endsHeld says what does not happen to a group that is held, although it could.
+func (e *explorer) endsHeld(w *scene) string {
+	n, wanted := w.alive(), w.md.replicas
+	newest := w.sets[w.md.template]
+	halted := slices.ContainsFunc(w.sets[:], func(s machineSet) bool { return s.halted })
+	switch {
+	case !halted && n > wanted:
+		return fmt.Sprintf("no Machine can be created, and %d stay where people want %d", n, wanted)
+	case !w.quota && e.keep && !newest.halted && n < wanted:
+		return fmt.Sprintf("a MachineSet is paused, and there are %d Machines where people want %d", n, wanted)
+	case e.keep && !halted && wanted-n < max(e.unavailable, 1):
+		for i, m := range w.machines {
+			if m.exists && m.owner != w.md.template && e.covered[m.owner][w.md.template] {
+				return fmt.Sprintf("no Machine can be created, and %s does not move", m.text(i))
+			}
+		}
+	}
+	return ""
+}
