@@ -7,17 +7,29 @@ source lib-running.sh
 source lib-kubectl.sh
 marked restart "$(running)" && same || exit 1
 api() { kube admin ${SERVER:+--server "$SERVER"} "$@" 2>&1; }
-silent() { echo "the API server of the host does not answer: $(tail -n 1 <<<"$1")"; exit 1; }
+silent() {
+  local last
+  last=$(tail -n 1 <<<"$1")
+  case "$last" in
+    "Error from server"* | "error trying to reach service"*)
+      echo "the API server of the host cannot ask the kubelet for its pods (nodes/proxy): $last" ;;
+    *) echo "the API server of the host does not answer: $last" ;;
+  esac
+  exit 1
+}
 node=$(node_name 2>&1) || silent "$node"
 kubelet=$(api get --raw "/api/v1/nodes/$node/proxy/pods") || silent "$kubelet"
 pod='{.metadata.name} {.metadata.annotations.kubernetes\.io/config\.hash}'
 pod+=' {.status.conditions[?(@.type=="Ready")].status}{"\n"}'
 pods=$(api get pods --namespace kube-system --field-selector "spec.nodeName=$node" \
   --selector tier=control-plane --output "jsonpath={range .items[*]}$pod{end}") || silent "$pods"
+# A node may have megabytes of pods. bash takes a time that is quadratic in the length to look for a
+# text in them, so grep does.
+uids=$(LC_ALL=C grep -ao '"name":"[^"]*","namespace":"kube-system","uid":"[^"]*"' <<<"$kubelet")
 for name in etcd kube-apiserver kube-controller-manager kube-scheduler; do
   [ -f "/etc/kubernetes/manifests/$name.yaml" ] || continue
-  uid=${kubelet#*"\"name\":\"$name-$node\",\"namespace\":\"kube-system\",\"uid\":\""}
-  grep -qxF -e "$name-$node ${uid%%\"*} True" <<<"$pods" && continue
+  uid=$(grep -F "\"name\":\"$name-$node\"," <<<"$uids" | cut -d '"' -f 12)
+  [ -n "$uid" ] && grep -qxF -e "$name-$node $uid True" <<<"$pods" && continue
   echo "the static pod $name-$node is not Ready since the kubelet was restarted"
   exit 1
 done

@@ -20,6 +20,7 @@ import (
 // ConfigMap kubeadm-config, as kubectl reads it and kubeadm upgrade apply writes it. kubectl also
 // answers for the static pods whose manifests are in the host. While /etc/stand-in/pods.old is there
 // they are those from before the kubelet was restarted, and while api.down is there nothing answers.
+// pods.more holds further pods, which the kubelet lists before them.
 func StandIn(version string) (map[string][]byte, error) {
 	program, err := multiCall()
 	if err != nil {

@@ -3,6 +3,7 @@
 package linuxhost_test
 
 import (
+	"bytes"
 	"os"
 	"regexp"
 	"slices"
@@ -374,13 +375,16 @@ func TestGoalChangesMidway(t *testing.T) {
 }
 
 // TestStaticPodsRestart has the static pods of before the restart at first, then no API server, and
-// then the pods of the restarted kubelet. The upgrade waits for them, though the node is Ready.
+// then the pods of the restarted kubelet, behind a megabyte of other pods. The upgrade waits for
+// them, though the node is Ready.
 func TestStaticPodsRestart(t *testing.T) {
 	t.Parallel()
 	testhosts.Require(t)
 	w := newWorld(t, linuxhost.Kubeadm, true)
 	const old, down = "/etc/stand-in/pods.old", "/etc/stand-in/api.down"
 	w.host.Write(old, nil)
+	w.host.Write("/etc/stand-in/pods.more", bytes.Repeat([]byte(
+		`{"metadata":{"name":"agent","namespace":"kube-system","uid":"1","labels":{"a":"b"}}},`), 12_000))
 	waits := func(message string) {
 		t.Helper()
 		p := w.until(t, false, func(p linuxhost.Progress) bool {

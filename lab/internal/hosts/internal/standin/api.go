@@ -18,6 +18,8 @@ const (
 	// pods again, while they are there.
 	apiDown = Folder + "/api.down"
 	podsOld = Folder + "/pods.old"
+	// podsMore holds further pods of the kubelet, in JSON.
+	podsMore = Folder + "/pods.more"
 )
 
 // askAPIServer answers as the API server of a control plane machine. The UID of a static pod is the
@@ -43,6 +45,9 @@ func (p *program) askAPIServer() error {
 	case asks("node"):
 		fmt.Fprint(p.stdout, "True")
 	case asks("/api/v1/nodes/" + host + "/proxy/pods"):
+		if more, err := os.ReadFile(podsMore); err == nil {
+			fmt.Fprint(p.stdout, string(more))
+		}
 		return p.printPods(host, `{"metadata":{"name":%q,"namespace":"kube-system","uid":%q}},`, "")
 	case asks("pods"):
 		old := ""

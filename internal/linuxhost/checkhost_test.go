@@ -1,0 +1,162 @@
+package linuxhost
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+// folderHost is a folder that scripts take for the root of a host, with stand-ins for its commands.
+type folderHost struct {
+	root string
+	goal Goal
+}
+
+// newFolderHost makes a host with files and commands, by their paths and names.
+func newFolderHost(t *testing.T, files, commands map[string]string) *folderHost {
+	t.Helper()
+	needs(t, "bash", "bash")
+	h := &folderHost{root: t.TempDir()}
+	h.goal = Goal{
+		Distribution: Kubeadm, Version: version.MustParse("v1.36.3"), Digests: digestsOfAll(t),
+		Folder: filepath.Join(h.root, "bin"),
+	}
+	for path, content := range files {
+		h.write(t, path, content, 0o600)
+	}
+	for name, content := range commands {
+		h.write(t, "/bin/"+name, "#!/bin/bash\n"+content, 0o700)
+	}
+	return h
+}
+
+func (h *folderHost) write(t *testing.T, path, content string, mode os.FileMode) {
+	t.Helper()
+	path = filepath.Join(h.root, path)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(content), mode); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// run runs a script with the host's folders in the place of this machine's. It may take as long as
+// a request to an updater.
+func (h *folderHost) run(t *testing.T, script string) (printed string, exit int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+	defer cancel()
+	folders := strings.NewReplacer(
+		"/etc/kubernetes", h.root+"/etc/kubernetes", "/var/lib/kubelet", h.root+"/var/lib/kubelet",
+		StateFolder, h.root+StateFolder,
+	)
+	command := exec.CommandContext(ctx, "bash")
+	command.Env = append(os.Environ(), "PATH="+h.goal.Folder+":"+os.Getenv("PATH"))
+	command.Stdin = strings.NewReader(folders.Replace(script))
+	command.WaitDelay = time.Second
+	out, err := command.CombinedOutput()
+	if _, exited := errors.AsType[*exec.ExitError](err); ctx.Err() != nil || err != nil && !exited {
+		t.Fatalf("%v: %v\n%s", err, ctx.Err(), out)
+	}
+	return string(out), command.ProcessState.ExitCode()
+}
+
+// restartedKubelet makes a control plane host whose kubelet was restarted by the upgrade. It lists
+// what kubelet.pods holds; the API server shows what api.pods holds.
+func restartedKubelet(t *testing.T, kubelet, api string) *folderHost {
+	t.Helper()
+	h := newFolderHost(t, map[string]string{
+		"/etc/kubernetes/manifests/etcd.yaml":           "spec: {}\n",
+		"/etc/kubernetes/manifests/kube-apiserver.yaml": "spec: {}\n",
+		"/kubelet.pods": kubelet, "/api.pods": api,
+	}, map[string]string{
+		"systemctl": "echo $PPID\n",
+		"kubectl": `cd "${0%/*}/.."
+case "$*" in
+  *whoami*) echo system:node:a.b ;;
+  *proxy/pods) [ ! -e proxy.fail ] || { cat proxy.fail >&2; exit 1; }; cat kubelet.pods ;;
+  *) cat api.pods ;;
+esac
+`,
+	})
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(bash, filepath.Join(h.goal.Folder, "kubelet")); err != nil {
+		t.Fatal(err)
+	}
+	digest, exit := h.run(t, h.goal.script("lib-check")+script("lib-running").text()+"running\n")
+	if exit != 0 {
+		t.Fatal(digest)
+	}
+	h.write(t, StateFolder+"/op/"+h.goal.Operation()+"/restart", strings.TrimSpace(digest), 0o600)
+	return h
+}
+
+// podJSON is a pod as the kubelet prints it, on one line with all others.
+func podJSON(name, namespace, uid string, size int) string {
+	return fmt.Sprintf(`{"metadata":{"name":%q,"namespace":%q,"uid":%q,"labels":{"x":%q}},`+
+		`"spec":{},"status":{}},`, name, namespace, uid, strings.Repeat("x", size))
+}
+
+// TestControlPlaneCheck looks at the static pods of a node with a megabyte of pods. The kubelet
+// lists them in any order.
+func TestControlPlaneCheck(t *testing.T) {
+	t.Parallel()
+	var others strings.Builder
+	for i := range 100 {
+		others.WriteString(podJSON(fmt.Sprintf("agent-%d", i), "kube-system", fmt.Sprint(i), 10_000))
+	}
+	own := podJSON("etcd-a.b", "kube-system", "e1", 10) +
+		podJSON("kube-apiserver-a.b", "kube-system", "k1", 10)
+	const ready = "etcd-a.b e1 True\nkube-apiserver-a.b k1 True\n"
+	const old = "the static pod etcd-a.b is not Ready since the kubelet was restarted\n"
+	for name, test := range map[string]struct{ kubelet, api, want string }{
+		"all are Ready":            {others.String() + own, ready, ""},
+		"the first ones":           {own + others.String(), ready, ""},
+		"not known to the kubelet": {others.String(), ready, old},
+		"from before the restart":  {own, strings.Replace(ready, "e1", "e0", 1), old},
+		"not Ready":                {own, strings.Replace(ready, "e1 True", "e1 False", 1), old},
+		"not in the API server":    {own, "", old},
+		"of another namespace": {
+			strings.Replace(own, "kube-system", "default", 1), ready, old,
+		},
+		"without a UID": {strings.Replace(own, "e1", "", 1), strings.Replace(ready, "e1", "", 1), old},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := restartedKubelet(t, `{"kind":"PodList","items":[`+test.kubelet+"{}]}\n", test.api)
+			printed, exit := h.run(t, controlPlaneStep(h.goal, Facts{}).Check)
+			if printed != test.want || (exit == 0) != (test.want == "") {
+				t.Errorf("it exits with %d and %q, want %q", exit, printed, test.want)
+			}
+		})
+	}
+}
+
+// TestControlPlaneCheckNamesTheProxy: a kubelet that the API server cannot reach is not taken for
+// an API server that is down.
+func TestControlPlaneCheckNamesTheProxy(t *testing.T) {
+	t.Parallel()
+	for failure, want := range map[string]string{
+		"Error from server: tls: internal error": "cannot ask the kubelet for its pods (nodes/proxy): ",
+		"Unable to connect to the server: EOF":   "does not answer: ",
+	} {
+		h := restartedKubelet(t, "", "")
+		h.write(t, "/proxy.fail", "a warning\n"+failure+"\n", 0o600)
+		printed, exit := h.run(t, controlPlaneStep(h.goal, Facts{}).Check)
+		if want = "the API server of the host " + want + failure + "\n"; printed != want || exit != 1 {
+			t.Errorf("it exits with %d and %q, want %q", exit, printed, want)
+		}
+	}
+}
