@@ -160,3 +160,51 @@ func TestControlPlaneCheckNamesTheProxy(t *testing.T) {
 		}
 	}
 }
+
+// TestKubeletEndpointKeepsSecrets: kubelet.conf may hold a key. No copy is readable for others at
+// any moment, also not the rest of a run that was cut short.
+func TestKubeletEndpointKeepsSecrets(t *testing.T) {
+	t.Parallel()
+	const conf = "/etc/kubernetes/kubelet.conf"
+	awk, err := exec.LookPath("awk")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := newFolderHost(t, map[string]string{
+		conf: "    server: https://balancer.example:6443\n    client-key-data: secret\n",
+	}, map[string]string{
+		"sync": "",
+		"awk":  `stat -c %a "${!#}.new" >"${0%/*}/mode"; exec ` + awk + ` "$@"` + "\n",
+	})
+	h.write(t, conf+".new", "cut short\n", 0o644)
+	action, _ := endpointStep(h.goal, Facts{LocalServer: "https://10.0.0.1:6443"}).Action.(Run)
+	if printed, exit := h.run(t, action.Script); exit != 0 {
+		t.Fatal(exit, printed)
+	}
+	for path, want := range map[string]string{
+		"/bin/mode": "600\n",
+		conf:        "    server: https://10.0.0.1:6443\n    client-key-data: secret\n",
+	} {
+		if got, err := os.ReadFile(h.root + path); string(got) != want {
+			t.Errorf("%s has %q, want %q; %v", path, got, want, err)
+		}
+	}
+	info, err := os.Stat(h.root + conf)
+	if err != nil || info.Mode() != 0o600 {
+		t.Errorf("%v, %v", info, err)
+	}
+}
+
+// TestCommandsAreNoArguments: see TestChecksOfFiles. A command still runs as one script.
+func TestCommandsAreNoArguments(t *testing.T) {
+	t.Parallel()
+	h := newFolderHost(t, nil, map[string]string{"sync": ""})
+	h.goal.After = []string{
+		"secret=1\ntr '\\0' ' ' </proc/$$/cmdline\ncat\n[ $secret = 1 ] && echo ran && exit\nfalse",
+		"exit 3", "echo never",
+	}
+	action, _ := commandsStep(h.goal, AfterCommands, h.goal.After).Action.(Run)
+	if printed, exit := h.run(t, action.Script); exit != 3 || printed != "bash /dev/fd/7 ran\n" {
+		t.Errorf("it exits with %d and %q", exit, printed)
+	}
+}
