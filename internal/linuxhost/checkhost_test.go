@@ -208,3 +208,35 @@ func TestCommandsAreNoArguments(t *testing.T) {
 		t.Errorf("it exits with %d and %q", exit, printed)
 	}
 }
+
+// readFacts reads the facts of a host by the script.
+func (h *folderHost) readFacts(t *testing.T) Facts {
+	t.Helper()
+	printed, exit := h.run(t, FactsScript(h.goal))
+	facts, err := ParseFacts(printed)
+	if exit != 0 || err != nil {
+		t.Fatalf("exit code %d, %v:\n%s", exit, err, printed)
+	}
+	return facts
+}
+
+// TestFactsOfTheCluster: a host that cannot read the version of its cluster tells why.
+func TestFactsOfTheCluster(t *testing.T) {
+	t.Parallel()
+	h := newFolderHost(t, map[string]string{
+		"/etc/kubernetes/manifests/kube-apiserver.yaml": "spec: {}\n",
+	}, map[string]string{
+		"systemctl": "echo 0\n", "kubelet": "echo Kubernetes v1.35.4\n",
+		"kubectl": "cat \"${0%/*}/config\"; echo a warning >&2; [ ! -e \"${0%/*}/problem\" ] ||\n" +
+			"{ cat \"${0%/*}/problem\" >&2; exit 1; }\n",
+	})
+	h.write(t, "/bin/config", "apiServer: {}\nkubernetesVersion: v1.35.4\n", 0o600)
+	if f := h.readFacts(t); f.Cluster != version.MustParse("v1.35.4") || f.ClusterProblem != "" {
+		t.Errorf("%s, %q", f.Cluster, f.ClusterProblem)
+	}
+	h.write(t, "/bin/config", "", 0o600)
+	h.write(t, "/bin/problem", "error: Unauthorized\n", 0o600)
+	if f := h.readFacts(t); !f.Cluster.IsZero() || f.ClusterProblem != "error: Unauthorized" {
+		t.Errorf("%s, %q", f.Cluster, f.ClusterProblem)
+	}
+}

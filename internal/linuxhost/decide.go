@@ -227,6 +227,9 @@ func lacks(g Goal, steps []Step, s Seen) *Failure {
 		return &Failure{Reason: ToolMissing, Step: KubeadmUpgrade, Message: "the host has no kubectl in " + g.folder() +
 			" to read the version in the ConfigMap kubeadm-config with; add kubectl to the manifest of digests, and it is brought along"}
 	}
+	if refused := lacksCluster(steps, s); refused != nil {
+		return refused
+	}
 	if refused := lacksEtcd(g, steps, s); refused != nil {
 		return refused
 	}
@@ -343,7 +346,7 @@ func decideStep(g Goal, step Step, s Seen) Progress {
 // decideRun starts a step, unless this attempt has run it.
 func decideRun(g Goal, step Step, run Run, s Seen) Progress {
 	if step.Name == KubeadmUpgrade && s.Facts.ControlPlane && s.Facts.Verb == "" && s.Facts.Cluster.IsZero() {
-		return Progress{Step: step.Name, Message: "the ConfigMap kube-system/kubeadm-config cannot be read with the host's kubectl and admin.conf: it tells whether this is the first control plane machine"}
+		return Progress{Step: step.Name, Message: describeUnread(s.Facts)}
 	}
 	job := s.Facts.Job
 	// A job that had other digests tells nothing about these.

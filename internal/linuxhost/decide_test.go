@@ -71,7 +71,7 @@ func TestDecide(t *testing.T) {
 			"kubeadm-upgrade", func(_ linuxhost.Goal, s *linuxhost.Seen) {
 				s.Facts.Drained, s.Node.Unschedulable, s.Facts.ControlPlane = true, true, true
 			},
-			"wait: the ConfigMap kube-system/kubeadm-config cannot be read with the host's kubectl and admin.conf: it tells whether this is the first control plane machine",
+			"wait: the ConfigMap kube-system/kubeadm-config cannot be read with the host's kubectl and admin.conf: it has no kubernetesVersion",
 		},
 		"drained": {"install-kubeadm", func(_ linuxhost.Goal, s *linuxhost.Seen) { s.Facts.Drained, s.Node.Unschedulable = true, true }, "start install-kubeadm"},
 		"waits for its job": {
@@ -257,9 +257,11 @@ func TestLackingKubectl(t *testing.T) {
 		facts func(*linuxhost.Facts)
 		want  string
 	}{
-		"no kubectl":      {func(*linuxhost.Facts) {}, "fail: ToolMissing: step kubeadm-upgrade: the host has no kubectl in /usr/bin"},
-		"one on the host": {func(f *linuxhost.Facts) { f.Kubectl = true }, "start fetch-kubeadm"},
-		"begun already":   {func(f *linuxhost.Facts) { f.Verb = "apply" }, "start fetch-kubeadm"},
+		"no kubectl": {func(*linuxhost.Facts) {}, "fail: ToolMissing: step kubeadm-upgrade: the host has no kubectl in /usr/bin"},
+		"one on the host": {func(f *linuxhost.Facts) {
+			f.Kubectl, f.Cluster = true, version.MustParse("v1.35.4")
+		}, "start fetch-kubeadm"},
+		"begun already": {func(f *linuxhost.Facts) { f.Verb = "apply" }, "start fetch-kubeadm"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -365,7 +367,8 @@ func TestLackingEtcd(t *testing.T) {
 			t.Parallel()
 			g, _, seen := situation(t, "")
 			g.Snapshot, seen.Checks = true, nil
-			seen.Facts.ControlPlane, seen.Facts.Member, seen.Facts.Kubectl = true, true, true
+			seen.Facts.ControlPlane, seen.Facts.Member = true, true
+			seen.Facts.Kubectl, seen.Facts.Cluster = true, seen.Facts.Installed
 			test.edit(&g, &seen)
 			steps, refused := linuxhost.ComputeSteps(g, seen.Facts)
 			if refused != nil {
@@ -404,6 +407,7 @@ func TestLackingSnapshotRoom(t *testing.T) {
 			g, _, seen := situation(t, "")
 			f := &seen.Facts
 			f.ControlPlane, f.Member, f.Kubectl, f.EtcdClient = true, true, true, true
+			f.Cluster = f.Installed
 			f.SnapshotKB, f.EtcdData = test.snapshot, "/var/lib/etcd"
 			f.FreeEtcdKB, f.FreeStateKB = test.etcd, test.state
 			g.Snapshot = true

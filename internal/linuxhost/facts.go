@@ -28,7 +28,9 @@ type Facts struct {
 	// Oldest is that of Upgrade. No script prints it.
 	Oldest ControlPlaneNode
 	// Cluster is the version in the ConfigMap kubeadm-config; zero for workers, where it cannot be read, and where Verb is set.
-	Cluster version.Version
+	// ClusterProblem says why it cannot be read; empty if unknown.
+	Cluster        version.Version
+	ClusterProblem string
 	// LocalServer is the host's own API server, as https://ADDRESS:PORT; empty where there is none, or it is unknown.
 	LocalServer string
 	// Patches are the files in the goal's PatchesFolder that may be patches for kubeadm.
@@ -124,7 +126,8 @@ func ParseFacts(output string) (Facts, error) {
 		Service: values["service"], Writable: r.yes("writable"), Why: values["writable-why"],
 		FreeKB: r.number("free-kb"), FreeStateKB: r.number("free-state-kb"), NeedKB: r.number("need-kb"),
 		Verb: values["verb"], Kubectl: r.yes("kubectl"), EtcdClient: r.yes("etcd-client"),
-		EtcdProblem: values["etcd-problem"], EtcdData: values["etcd-data"],
+		ClusterProblem: values["cluster-problem"],
+		EtcdProblem:    values["etcd-problem"], EtcdData: values["etcd-data"],
 		SnapshotKB: r.number("snapshot-kb"), FreeEtcdKB: r.number("free-etcd-kb"),
 		Cleaned: r.yes("cleaned"), Drained: r.yes("drained"), Cordoned: r.yes("cordoned"),
 	}

@@ -29,6 +29,9 @@ const (
 	FolderReadOnly Reason = "FolderReadOnly"
 	// ToolMissing: the host lacks a program that a step needs.
 	ToolMissing Reason = "ToolMissing"
+	// ConfigUnreadable: kubeadm's configuration in the cluster is unreadable from the host, so nothing
+	// was changed.
+	ConfigUnreadable Reason = "ConfigUnreadable"
 	// EtcdUnhealthy: a member of etcd is not healthy, so nothing was changed.
 	EtcdUnhealthy Reason = "EtcdUnhealthy"
 	// SnapshotFailed: etcd could not be saved, so nothing was changed.

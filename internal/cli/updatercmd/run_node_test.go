@@ -164,3 +164,22 @@ func TestRunJudgesByTheOldestAPIServer(t *testing.T) {
 		})
 	}
 }
+
+// TestRunRefusesUnreadableConfig: a control plane host that cannot read the version of its cluster
+// is refused before its first step, also by a dry run.
+func TestRunRefusesUnreadableConfig(t *testing.T) {
+	const problem = "error: You must be logged in to the server (Unauthorized)"
+	for _, args := range [][]string{{"--no-drain", "--dry-run"}, {"--no-drain"}} {
+		h := &scriptedHost{controlPlane: true, clusterProblem: problem}
+		var r scriptedRun
+		err := r.run(t, h, 100, args...)
+		said := fmt.Sprint(err)
+		if exitCodeOfRun(err) != cli.ExitRefused || !strings.Contains(said, "ConfigUnreadable: ") ||
+			!strings.Contains(said, "admin.conf: "+problem+". Nothing was changed. Fix: ") {
+			t.Errorf("%v: exit code %d: %s", args, exitCodeOfRun(err), said)
+		}
+		if h.job != "" {
+			t.Errorf("%v: the job %s was started", args, h.job)
+		}
+	}
+}

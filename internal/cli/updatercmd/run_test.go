@@ -168,6 +168,8 @@ type scriptedHost struct {
 	lost bool
 	// controlPlane says that the host runs a control plane, without etcd.
 	controlPlane bool
+	// clusterProblem is why the host cannot read the version of its cluster.
+	clusterProblem string
 	// checked is what each check prints.
 	checked string
 }
@@ -194,6 +196,10 @@ func (h *scriptedHost) Exec(_ context.Context, c port.HostCommand) (port.HostRes
 		}
 		if h.controlPlane {
 			facts["control-plane"], facts["kubectl"] = "yes", "yes"
+			facts["cluster-problem"] = h.clusterProblem
+			if h.clusterProblem == "" {
+				facts["cluster"] = "v1.35.4"
+			}
 		}
 		if h.job != "" {
 			facts["job"], facts["job-state"], facts["job-started"] = h.job, "running", "990"

@@ -21,10 +21,12 @@ if [ -f $apiserver ] || [ -f $kubernetes/pki/apiserver.crt ]; then
   port=$(sed -n 's/^.*--secure-port=//p' $apiserver 2>/dev/null | head -n 1)
   case "$address" in *:*) address="[$address]" ;; esac
   [ -n "$address" ] && fact local-server "https://$address:${port:-6443}"
-  [ -n "$kubectl" ] && [ ! -f "$KEEP/kubeadm-verb-$VERSION" ] &&
-    fact cluster "$(kube admin --namespace kube-system get configmap kubeadm-config \
-      --output 'jsonpath={.data.ClusterConfiguration}' 2>/dev/null |
-      sed -n 's/^kubernetesVersion: *//p')"
+  if [ -n "$kubectl" ] && [ ! -f "$KEEP/kubeadm-verb-$VERSION" ]; then
+    told=$(kube admin --namespace kube-system get configmap kubeadm-config \
+      --output 'jsonpath={.data.ClusterConfiguration}' 2>&1) ||
+      fact cluster-problem "$(tail -n 1 <<<"$told")"
+    fact cluster "$(sed -n 's/^kubernetesVersion: *//p' <<<"$told")"
+  fi
 fi
 if [ -f $manifest ]; then
   fact member yes
