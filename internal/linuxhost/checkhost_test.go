@@ -61,7 +61,8 @@ func (h *folderHost) run(t *testing.T, script string) (printed string, exit int)
 	)
 	command := exec.CommandContext(ctx, "bash")
 	command.Env = append(os.Environ(), "PATH="+h.goal.Folder+":"+os.Getenv("PATH"))
-	command.Stdin = strings.NewReader(folders.Replace(script))
+	// A stand-in for systemctl may take this bash for the kubelet.
+	command.Stdin = strings.NewReader("export RUNNING=$$\n" + folders.Replace(script))
 	command.WaitDelay = time.Second
 	out, err := command.CombinedOutput()
 	if _, exited := errors.AsType[*exec.ExitError](err); ctx.Err() != nil || err != nil && !exited {
@@ -79,7 +80,7 @@ func restartedKubelet(t *testing.T, kubelet, api string) *folderHost {
 		"/etc/kubernetes/manifests/kube-apiserver.yaml": "spec: {}\n",
 		"/kubelet.pods": kubelet, "/api.pods": api,
 	}, map[string]string{
-		"systemctl": "echo $PPID\n",
+		"systemctl": "echo $RUNNING\n",
 		"kubectl": `cd "${0%/*}/.."
 case "$*" in
   *whoami*) echo system:node:a.b ;;
@@ -88,13 +89,7 @@ case "$*" in
 esac
 `,
 	})
-	bash, err := exec.LookPath("bash")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(bash, filepath.Join(h.goal.Folder, "kubelet")); err != nil {
-		t.Fatal(err)
-	}
+	h.runKubeletAsBash(t)
 	digest, exit := h.run(t, h.goal.script("lib-check")+script("lib-running").text()+"running\n")
 	if exit != 0 {
 		t.Fatal(digest)
@@ -238,5 +233,65 @@ func TestFactsOfTheCluster(t *testing.T) {
 	h.write(t, "/bin/problem", "error: Unauthorized\n", 0o600)
 	if f := h.readFacts(t); !f.Cluster.IsZero() || f.ClusterProblem != "error: Unauthorized" {
 		t.Errorf("%s, %q", f.Cluster, f.ClusterProblem)
+	}
+}
+
+// TestFactsOfPeers: a host whose kubelet is replaced and not restarted tells which other member of
+// etcd is not healthy.
+func TestFactsOfPeers(t *testing.T) {
+	t.Parallel()
+	const own = "https://10.0.0.1:2379 is unhealthy: no space"
+	const peer = "https://10.0.0.9:2379 is unhealthy: refused"
+	const broken = "Error: unhealthy cluster"
+	for name, test := range map[string]struct {
+		health, status string
+		same           bool
+		want           string
+	}{
+		"a dead member":             {health: peer + "\n" + broken, want: peer},
+		"both":                      {health: own + "\n" + peer + "\n" + broken, want: peer},
+		"only its own":              {health: own + "\n" + broken},
+		"no quorum":                 {health: "{}\nError: no leader", want: "Error: no leader"},
+		"its own does not answer":   {health: "Error: refused", status: "Error: refused"},
+		"all are healthy":           {},
+		"the kubelet was restarted": {health: peer + "\n" + broken, same: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newFolderHost(t, map[string]string{
+				"/etc/kubernetes/manifests/etcd.yaml": "    - --advertise-client-urls=https://10.0.0.1:2379\n",
+			}, map[string]string{
+				"systemctl": "echo $RUNNING\n", "kubelet": "echo Kubernetes v1.36.3\n",
+				"etcdctl": `cd "${0%/*}/.."
+case "$*" in *" status") answer=status ;; *" --cluster health") answer=health ;; *) exit 1 ;; esac
+cat $answer >&2; [ ! -s $answer ]
+`,
+			})
+			h.write(t, "/health", test.health, 0o600)
+			h.write(t, "/status", test.status, 0o600)
+			if test.same {
+				h.runKubeletAsBash(t)
+			}
+			f := h.readFacts(t)
+			if f.EtcdPeerProblem != test.want || !f.EtcdClient {
+				t.Errorf("%q, want %q", f.EtcdPeerProblem, test.want)
+			}
+		})
+	}
+}
+
+// runKubeletAsBash makes bash the kubelet's binary: a stand-in for systemctl prints that bash runs.
+func (h *folderHost) runKubeletAsBash(t *testing.T) {
+	t.Helper()
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kubelet := filepath.Join(h.goal.Folder, "kubelet")
+	if err := os.RemoveAll(kubelet); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(bash, kubelet); err != nil {
+		t.Fatal(err)
 	}
 }

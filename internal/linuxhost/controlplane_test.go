@@ -3,6 +3,7 @@ package linuxhost_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/windlass-dev/windlass/internal/linuxhost"
 	"github.com/windlass-dev/windlass/pkg/version"
@@ -63,6 +64,67 @@ func TestLackingConfig(t *testing.T) {
 			next := wordNext(linuxhost.Decide(g, stepsOf(t, g, seen.Facts), seen))
 			if !strings.HasPrefix(next, test.want) {
 				t.Errorf("%s, want %s", next, test.want)
+			}
+		})
+	}
+}
+
+// TestHeldRestart: a kubelet of another minor is not restarted while another member of etcd is not
+// healthy. It is waited for without a failure, and only before the restart.
+func TestHeldRestart(t *testing.T) {
+	t.Parallel()
+	const peer, begins = "https://10.0.0.9:2379 is unhealthy: refused", "start restart"
+	const held = "wait: the kubelet v1.36.3 is not restarted, because it would restart etcd, and " +
+		"another member of etcd is not healthy: " + peer + ". Fix: repair that member, or remove it " +
+		"from etcd; the upgrade then continues by itself"
+	minors := func(_ linuxhost.Goal, s *linuxhost.Seen) {
+		s.Facts.Running = version.MustParse("v1.35.4")
+	}
+	for name, test := range map[string]struct {
+		next linuxhost.Name
+		edit func(g linuxhost.Goal, s *linuxhost.Seen)
+		want string
+	}{
+		"another minor":      {linuxhost.Restart, minors, held},
+		"an unknown kubelet": {linuxhost.Restart, func(linuxhost.Goal, *linuxhost.Seen) {}, held},
+		"the same minor": {linuxhost.Restart, func(_ linuxhost.Goal, s *linuxhost.Seen) {
+			s.Facts.Running = version.MustParse("v1.36.1")
+		}, begins},
+		"all members are healthy": {linuxhost.Restart, func(g linuxhost.Goal, s *linuxhost.Seen) {
+			minors(g, s)
+			s.Facts.EtcdPeerProblem = ""
+		}, begins},
+		"another step": {"install-kubelet", minors, "start install-kubelet"},
+		"a restart that failed": {linuxhost.Restart, func(g linuxhost.Goal, s *linuxhost.Seen) {
+			minors(g, s)
+			s.Facts.Job = linuxhost.Job{
+				Operation: g.Operation(), Manifest: g.Manifest(), Step: linuxhost.Restart,
+				Attempt: s.Attempt, State: linuxhost.JobEnded, ExitCode: 1, Output: "x",
+			}
+		}, "fail: StepFailed: step restart: exit code 1: x"},
+		"the next attempt": {linuxhost.Restart, func(g linuxhost.Goal, s *linuxhost.Seen) {
+			minors(g, s)
+			s.Facts.Job = linuxhost.Job{
+				Operation: g.Operation(), Step: linuxhost.Restart, Attempt: "a0",
+				State: linuxhost.JobEnded, Ended: clock.Add(-time.Hour),
+			}
+		}, held},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g, seen := controlPlane(t)
+			seen.Facts.Verb, seen.Facts.EtcdPeerProblem = "apply", peer
+			seen.Facts.Drained, seen.Node.Unschedulable = true, true
+			test.edit(g, &seen)
+			steps := stepsOf(t, g, seen.Facts)
+			for _, step := range steps {
+				if step.Name == test.next {
+					break
+				}
+				seen.Checks[step.Name] = linuxhost.CheckResult{Done: true}
+			}
+			if got := wordNext(linuxhost.Decide(g, steps, seen)); got != test.want {
+				t.Errorf("%s, want %s", got, test.want)
 			}
 		})
 	}

@@ -353,6 +353,9 @@ func decideRun(g Goal, step Step, run Run, s Seen) Progress {
 	mine := job.Operation == g.Operation() && job.Step == step.Name && job.Attempt == s.Attempt &&
 		job.Manifest == g.Manifest()
 	if !mine || job.State != JobEnded {
+		if held := holdRestart(g, step, s.Facts); held != "" {
+			return Progress{Step: step.Name, Message: held}
+		}
 		return Progress{Step: step.Name, Begin: run}
 	}
 	if job.ExitCode != 0 {

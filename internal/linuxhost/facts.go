@@ -52,6 +52,10 @@ type Facts struct {
 	// EtcdProblem says which member of etcd is not healthy, before kubeadm has begun; empty if all
 	// are.
 	EtcdProblem string
+	// EtcdPeerProblem says why a restart of the host's member could cost the quorum, while the kubelet
+	// is replaced and not restarted: which other member is not healthy. It is empty if all are, and if
+	// the host's own member does not answer.
+	EtcdPeerProblem string
 	// SnapshotKB is the room that a snapshot of etcd needs, both in EtcdData, the folder of the
 	// member's data, and among what Windlass keeps; 0 if unknown. FreeEtcdKB is what is left in
 	// EtcdData. Both are in KiB.
@@ -126,8 +130,8 @@ func ParseFacts(output string) (Facts, error) {
 		Service: values["service"], Writable: r.yes("writable"), Why: values["writable-why"],
 		FreeKB: r.number("free-kb"), FreeStateKB: r.number("free-state-kb"), NeedKB: r.number("need-kb"),
 		Verb: values["verb"], Kubectl: r.yes("kubectl"), EtcdClient: r.yes("etcd-client"),
-		ClusterProblem: values["cluster-problem"],
-		EtcdProblem:    values["etcd-problem"], EtcdData: values["etcd-data"],
+		ClusterProblem: values["cluster-problem"], EtcdPeerProblem: values["etcd-peer-problem"],
+		EtcdProblem: values["etcd-problem"], EtcdData: values["etcd-data"],
 		SnapshotKB: r.number("snapshot-kb"), FreeEtcdKB: r.number("free-etcd-kb"),
 		Cleaned: r.yes("cleaned"), Drained: r.yes("drained"), Cordoned: r.yes("cordoned"),
 	}

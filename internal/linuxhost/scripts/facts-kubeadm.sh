@@ -7,8 +7,11 @@ kubernetes=/etc/kubernetes
 fact service kubelet
 fact installed "$("$BIN/kubelet" --version 2>/dev/null)"
 pid=$(systemctl show --property MainPID --value kubelet 2>/dev/null)
-[ "${pid:-0}" -gt 0 ] && [ ! "/proc/$pid/exe" -ef "$BIN/kubelet" ] &&
+replaced=
+if [ "${pid:-0}" -gt 0 ] && [ ! "/proc/$pid/exe" -ef "$BIN/kubelet" ]; then
+  replaced=yes
   fact running "$("/proc/$pid/exe" --version 2>/dev/null)"
+fi
 fact need-kb "$(sizes "$BIN/kubeadm" "$BIN/kubelet" "$BIN/kubectl")"
 fact kubelet-flags "$(cat /var/lib/kubelet/kubeadm-flags.env 2>/dev/null)"
 server=$(sed -n 's/^ *server: *//p' $kubernetes/kubelet.conf 2>/dev/null | head -n 1)
@@ -44,6 +47,8 @@ if [ -f $manifest ]; then
       fact etcd-problem "$(grep 'is unhealthy' <<<"$problem" | head -n 1 | grep . || tail -n 1 <<<"$problem")"
   fi
 fi
+# The restart of a kubelet that was replaced may restart the member, too.
+[ -n "$replaced" ] && [ -f $manifest ] && has_client && fact etcd-peer-problem "$(peer_problem)"
 [ -z "$PATCHES_FOLDER" ] ||
   fact patches "$(find -H "$PATCHES_FOLDER" ! -type d \( -name '*.json' -o -name '*.yaml' \) \
     2>/dev/null | sort)"

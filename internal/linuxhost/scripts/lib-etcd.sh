@@ -26,3 +26,16 @@ client() {
     crictl exec "$member" etcdctl "${login[@]}" "$@"
   fi
 }
+
+# peer_problem prints why a restart of the member could cost the quorum: which other member is not
+# healthy, or that the member finds no others. A member that does not answer has nothing to lose.
+peer_problem() {
+  local told own
+  told=$(client --command-timeout 3s endpoint --cluster health 2>&1) && return
+  own=$(sed -n 's/^.*--advertise-client-urls=\([^,]*\).*$/\1/p' $manifest | head -n 1)
+  if grep -q 'is unhealthy' <<<"$told"; then
+    grep 'is unhealthy' <<<"$told" | grep -vF -e "${own:-no URL} is unhealthy" | head -n 1
+  elif client --command-timeout 3s endpoint status >/dev/null 2>&1; then
+    tail -n 1 <<<"$told"
+  fi
+}
