@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -74,13 +73,19 @@ const (
 	certificateKey = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 )
 
-// initialize creates a cluster on the host, with further arguments of "kubeadm init".
-func (m *machine) initialize(ctx context.Context, t *testing.T, args ...string) *cluster {
+// initialize creates a cluster on the host.
+func (m *machine) initialize(ctx context.Context, t *testing.T) *cluster {
 	t.Helper()
 	m.run(ctx, t, fmt.Sprintf(
 		"kubeadm init --kubernetes-version %s --control-plane-endpoint %s:6443 --token %s "+
-			"--upload-certs --certificate-key %s %s",
-		m.world.from.Version, m.Address(), token, certificateKey, strings.Join(args, " ")))
+			"--upload-certs --certificate-key %s",
+		m.world.from.Version, m.Address(), token, certificateKey))
+	return m.connect(t)
+}
+
+// connect returns the cluster that "kubeadm init" has created on the host.
+func (m *machine) connect(t *testing.T) *cluster {
+	t.Helper()
 	kubeconfig, err := m.Read("/etc/kubernetes/admin.conf")
 	if err != nil {
 		t.Fatal(err)

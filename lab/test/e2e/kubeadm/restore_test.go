@@ -4,8 +4,10 @@ package kubeadm_test
 
 import (
 	"context"
-	"fmt"
-	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -15,30 +17,101 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// testRestore restores the snapshot that the upgrade of a machine took on an empty host, as
-// docs/etcd-restore.md has it. The new cluster has what was written before the snapshot.
+// restorePage has the commands of docs/etcd-restore.md, in order.
+type restorePage struct {
+	// save saves the authorities of a cluster, restore restores a snapshot on an empty host, and
+	// forget removes a Node of the old cluster.
+	save, restore, forget string
+}
+
+// readRestorePage reads the commands of the page, with values in the place of words in upper case.
+func readRestorePage(t *testing.T, values map[string]string) restorePage {
+	t.Helper()
+	page, err := os.ReadFile(filepath.Join(repository, "docs", "etcd-restore.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := regexp.MustCompile("(?ms)^```sh\n(.*?)^```$").FindAllStringSubmatch(string(page), -1)
+	if len(blocks) != 3 {
+		t.Fatalf("docs/etcd-restore.md has %d blocks of commands, want 3", len(blocks))
+	}
+	for _, block := range blocks {
+		for word, value := range values {
+			pattern := regexp.MustCompile(`\b` + regexp.QuoteMeta(word) + `\b`)
+			block[1] = pattern.ReplaceAllLiteralString(block[1], value)
+		}
+	}
+	return restorePage{save: blocks[0][1], restore: blocks[1][1], forget: blocks[2][1]}
+}
+
+// TestRestorePage runs the first commands of the page on a folder, and looks at the others: all
+// words in upper case have values, and bash can parse them.
+func TestRestorePage(t *testing.T) {
+	const pki = "/etc/kubernetes/pki"
+	values := map[string]string{
+		"NAME": "host", "ADDRESS": "10.0.0.1", "ENDPOINT": "10.0.0.1", "LOST": "lost",
+	}
+	page := readRestorePage(t, values)
+	dir := t.TempDir()
+	for _, name := range strings.Fields("ca front-proxy-ca etcd/ca sa") {
+		for _, ending := range []string{".crt", ".key", ".pub"} {
+			path := filepath.Join(dir, pki, name+ending)
+			if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, []byte(name+ending), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	save := strings.ReplaceAll(page.save, pki, dir+pki)
+	run := exec.CommandContext(t.Context(), "bash", "-c", "umask 022; cd "+dir+"; "+save)
+	if out, err := run.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", save, err, out)
+	}
+	info, err := os.Stat(filepath.Join(dir, "pki.tar"))
+	if err != nil || info.Mode() != 0o600 {
+		t.Errorf("others can read the keys: %v, %v", info, err)
+	}
+	for _, commands := range []string{page.restore, page.forget} {
+		for _, word := range regexp.MustCompile(`\b[A-Z]{4,}\b`).FindAllString(commands, -1) {
+			if word != "KUBECONFIG" {
+				t.Errorf("%s has no value in\n%s", word, commands)
+			}
+		}
+		parse := exec.CommandContext(t.Context(), "bash", "-n", "-c", commands)
+		if out, err := parse.CombinedOutput(); err != nil {
+			t.Errorf("%v: %s\n%s", err, out, commands)
+		}
+	}
+}
+
+// testRestore restores the snapshot that the upgrade of a machine took on an empty host, with the
+// commands of docs/etcd-restore.md. The new cluster has what was written before the snapshot.
 func (m *machine) testRestore(ctx context.Context, t *testing.T, before *corev1.ConfigMap) {
 	t.Helper()
-	const saved, authorities = "/root/snapshot.db", "/root/pki.tar"
 	empty := m.world.newMachine(ctx, t, "restored")
-	m.run(ctx, t, "tar -cf "+authorities+" -C /etc/kubernetes/pki "+
-		"ca.crt ca.key front-proxy-ca.crt front-proxy-ca.key sa.key sa.pub etcd/ca.crt etcd/ca.key")
+	page := readRestorePage(t, map[string]string{
+		"NAME": empty.name, "ADDRESS": empty.Address(), "ENDPOINT": empty.Address(), "LOST": m.name,
+		"v1.35.4": m.world.from.Version.String(),
+	})
+	const folder, begin = "/root/", "set -eu\numask 022\ncd /root\n"
+	m.run(ctx, t, begin+page.save)
+	if mode := m.run(ctx, t, "stat -c %a /root/pki.tar"); strings.TrimSpace(mode) != "600" {
+		t.Errorf("the saved keys have the mode %s", mode)
+	}
 	snapshot := strings.TrimSpace(m.run(ctx, t, "ls /var/lib/windlass/snapshots/*.db"))
-	for from, to := range map[string]string{snapshot: saved, authorities: authorities} {
+	for from, to := range map[string]string{snapshot: "snapshot.db", folder + "pki.tar": "pki.tar"} {
 		content, err := m.Read(from)
 		if err != nil {
 			t.Fatal(err)
 		}
-		empty.Write(to, content)
+		empty.Write(folder+to, content)
 	}
 	m.PowerCut()
 
-	empty.run(ctx, t, "mkdir -p /etc/kubernetes/pki && tar -xf "+authorities+" -C /etc/kubernetes/pki")
-	peer := "https://" + net.JoinHostPort(empty.Address(), "2380")
-	empty.run(ctx, t, fmt.Sprintf("etcdutl snapshot restore %s --data-dir /var/lib/etcd --name %s "+
-		"--initial-cluster %[2]s=%s --initial-advertise-peer-urls %[3]s "+
-		"--bump-revision 1000000000 --mark-compacted", saved, empty.name, peer))
-	c := empty.initialize(ctx, t, "--ignore-preflight-errors", "DirAvailable--var-lib-etcd")
+	empty.run(ctx, t, begin+page.restore)
+	c := empty.connect(t)
 	c.awaitNode(ctx, t, empty.name, m.world.from.Version)
 	empty.checkVersions(ctx, t, 1, m.world.from)
 
@@ -49,8 +122,9 @@ func (m *machine) testRestore(ctx context.Context, t *testing.T, before *corev1.
 	if err := c.client.Get(ctx, client.ObjectKeyFromObject(after), after); !apierrors.IsNotFound(err) {
 		t.Errorf("the snapshot is from before the upgrade, and has what was written after it: %v", err)
 	}
-	lost := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: m.name}}
-	if err := c.client.Delete(ctx, lost); err != nil {
+	empty.run(ctx, t, begin+page.forget)
+	lost := &corev1.Node{}
+	if err := c.client.Get(ctx, client.ObjectKey{Name: m.name}, lost); !apierrors.IsNotFound(err) {
 		t.Errorf("the Node of the lost machine: %v", err)
 	}
 	c.write(ctx, t, "restored")
