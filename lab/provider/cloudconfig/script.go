@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"path"
 	"strings"
+
+	"github.com/windlass-dev/windlass/internal/linuxhost"
 )
 
 const (
@@ -31,6 +33,8 @@ ExecStart=/bin/bash ` + folder + `/boot
 // prologue runs bootcmd, and continues at the first boot only.
 const prologue = `#!/bin/bash
 # This script configures the host, in the order of cloud-init's modules.
+# What commands print may have secrets, such as the token of a join.
+(umask 077; : >>` + LogPath + `)
 exec >>` + LogPath + ` 2>&1
 cd ` + folder + ` || exit 1
 chmod 700 .
@@ -47,11 +51,10 @@ fail() {
 	exit 1
 }
 
-# place SOURCE PATH OWNER MODE APPEND
+# place SOURCE PATH OWNER MODE APPEND sets the mode before it writes the content.
 place() {
-	mkdir -p "$(dirname "$2")" &&
-		if [[ $5 == true ]]; then cat "$1" >>"$2"; else cat "$1" >"$2"; fi &&
-		chown "$3" "$2" && chmod "$4" "$2"
+	mkdir -p "$(dirname "$2")" && (umask 077; : >>"$2") && chown "$3" "$2" && chmod "$4" "$2" &&
+		if [[ $5 == true ]]; then cat "$1" >>"$2"; else cat "$1" >"$2"; fi
 }
 `
 
@@ -158,14 +161,15 @@ const (
 	Interrupted State = "Interrupted"
 )
 
-// ParseResult reads the content of ResultPath. The message of Failed is what failed, with the last lines of the log.
+// ParseResult reads the content of ResultPath. The message of Failed is what failed, with the last
+// lines of the log, without secrets: after kubeadm init, they have the token of a join.
 func ParseResult(content string) (state State, message string) {
 	first, rest, _ := strings.Cut(content, "\n")
 	switch first {
 	case "success":
 		return Succeeded, ""
 	case "failed":
-		return Failed, strings.TrimSpace(rest)
+		return Failed, linuxhost.Mask(strings.TrimSpace(rest))
 	case "interrupted":
 		return Interrupted, ""
 	}

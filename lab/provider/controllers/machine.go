@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -175,9 +177,10 @@ func (r *machineReconciler) make(ctx context.Context, s *machineScope) (site.Hos
 	return host, err == nil, err
 }
 
-// source returns where the version and the user data of the host come from.
+// source returns where the version and the user data of the host come from. What a HostMachine says
+// of its pool counts only if a pool owns it: otherwise it would name any Secret to be read.
 func (s *machineScope) source() v1alpha1.PoolMember {
-	if pool := s.hostMachine.Spec.Pool; pool != nil {
+	if pool := s.hostMachine.Spec.Pool; pool != nil && s.isPooled() {
 		return *pool
 	}
 	source := v1alpha1.PoolMember{Version: s.machine.Spec.Version}
@@ -185,6 +188,14 @@ func (s *machineScope) source() v1alpha1.PoolMember {
 		source.DataSecretName = *name
 	}
 	return source
+}
+
+// isPooled reports whether a HostMachinePool owns the HostMachine.
+func (s *machineScope) isPooled() bool {
+	return slices.ContainsFunc(s.hostMachine.OwnerReferences, func(o metav1.OwnerReference) bool {
+		group, err := schema.ParseGroupVersion(o.APIVersion)
+		return err == nil && group.Group == v1alpha1.GroupVersion.Group && o.Kind == "HostMachinePool"
+	})
 }
 
 // delete shuts the host down, and lets the HostMachine go.
