@@ -295,3 +295,33 @@ func (h *folderHost) runKubeletAsBash(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// TestKubeadmIsSyncedBeforeItCounts: what kubeadm wrote is on the disk before the host records that
+// kubeadm has run. No host of the lab loses what is not synced.
+func TestKubeadmIsSyncedBeforeItCounts(t *testing.T) {
+	t.Parallel()
+	h := newFolderHost(t, map[string]string{"/var/lib/kubelet/config.yaml": "x\n"}, map[string]string{
+		"kubeadm": `echo "kubeadm $*" >>"${0%/*}/log"` + "\n",
+		"sync":    `echo "sync $*" >>"${0%/*}/log"` + "\n",
+	})
+	action, _ := upgradeStep(h.goal, Facts{}).Action.(Run)
+	if printed, exit := h.run(t, action.Script); exit != 0 {
+		t.Fatal(exit, printed)
+	}
+	log, err := os.ReadFile(h.root + "/bin/log")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := 0
+	for _, want := range []string{
+		"kubeadm upgrade node\n",
+		"sync -f " + h.root + "/etc/kubernetes " + h.root + "/var/lib/kubelet\n",
+		"sync " + h.root + StateFolder + "/op/" + h.goal.Operation() + "/kubeadm-upgrade.new\n",
+	} {
+		next := strings.Index(string(log)[at:], want)
+		if next < 0 {
+			t.Fatalf("after %d bytes, there is no %q in\n%s", at, want, log)
+		}
+		at += next + len(want)
+	}
+}

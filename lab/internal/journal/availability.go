@@ -1,6 +1,9 @@
 package journal
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // Outage is a time in which all attempts of one operation failed.
 type Outage struct {
@@ -51,6 +54,26 @@ func (a Availability) Recovered() bool {
 		return false
 	}
 	return a.Succeeded > 0
+}
+
+// Problems returns why a control plane did not answer as it should: no attempt succeeded, an outage
+// has no end, or one was longer than a limit. A limit of 0 is none.
+func (a Availability) Problems(limit time.Duration) []string {
+	var problems []string
+	if a.Succeeded == 0 {
+		problems = append(problems, "no attempt succeeded")
+	}
+	for _, o := range a.Outages {
+		switch {
+		case o.Open:
+			problems = append(problems, fmt.Sprintf("an outage has no end: since %s, %d attempts failed: %s",
+				o.From.Format(time.RFC3339), o.Attempts, o.Error))
+		case limit > 0 && o.Duration() > limit:
+			problems = append(problems, fmt.Sprintf("an outage took %s, at most %s are expected: %s",
+				o.Duration(), limit, o.Error))
+		}
+	}
+	return problems
 }
 
 // Measure returns how an operation fared. The attempts must be in the order of the journal.

@@ -81,6 +81,43 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
+func TestProblems(t *testing.T) {
+	t.Parallel()
+	outage := journal.Outage{From: at(0), To: at(2000), Attempts: 3, Error: "refused"}
+	open := outage
+	open.Open = true
+	for name, test := range map[string]struct {
+		availability journal.Availability
+		limit        time.Duration
+		want         []string
+	}{
+		"all succeed":       {availability: journal.Availability{Succeeded: 1}, limit: time.Second},
+		"nothing was tried": {want: []string{"no attempt succeeded"}},
+		"an outage without limit": {
+			availability: journal.Availability{Succeeded: 1, Outages: []journal.Outage{outage}},
+		},
+		"an outage of the limit": {
+			availability: journal.Availability{Succeeded: 1, Outages: []journal.Outage{outage}},
+			limit:        2 * time.Second,
+		},
+		"a longer one, and one without an end": {
+			availability: journal.Availability{Succeeded: 1, Outages: []journal.Outage{outage, open}},
+			limit:        time.Second,
+			want: []string{
+				"an outage took 2s, at most 1s are expected: refused",
+				"an outage has no end: since 2026-01-01T00:00:00Z, 3 attempts failed: refused",
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if diff := cmp.Diff(test.want, test.availability.Problems(test.limit)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 // drawAttempts are attempts of both operations, in the order in which they ended.
 func drawAttempts(t *rapid.T) []journal.Attempt {
 	now := map[journal.Operation]int{journal.Write: 0, journal.Read: 0}

@@ -41,6 +41,8 @@ type world struct {
 	node    *standInNode
 	upgrade linuxhost.Upgrade
 	digests map[string]string
+	// server says that the host has a member of etcd, which the upgrade saves.
+	server bool
 	// address is where the upgrade reaches the host.
 	address string
 }
@@ -56,7 +58,7 @@ func newWorld(t *testing.T, d linuxhost.Distribution, server bool) *world {
 	t.Helper()
 	from, to := versions[d][0], versions[d][1]
 	files := map[string][]byte{}
-	w := &world{digests: map[string]string{}}
+	w := &world{digests: map[string]string{}, server: server}
 	var manifest strings.Builder
 	for name, content := range standIn(t, from) {
 		files[d.Folder()+"/"+name] = content

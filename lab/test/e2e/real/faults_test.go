@@ -31,7 +31,9 @@ func (u *upgrade) testFaults(t *testing.T) {
 	before := c.identities(u.ctx, t)
 	victim := c.newestHost(u.ctx, t)
 	c.breakMember(u.ctx, t, victim)
+	nodes := c.watchNodes(u.ctx, t)
 	c.checkRefused(t, u, victim)
+	nodes.checkUntouched(t, c.ControlPlanes)
 	w := c.startWriter(u.ctx, t)
 	began := time.Now()
 	c.repairMember(u.ctx, t, victim)
@@ -149,10 +151,10 @@ systemctl start kubelet`)
 
 // checkRefused asks for the upgrade while the member of etcd on a host is dead: by annotation,
 // which it cancels, and by the version of the KubeadmControlPlane. Both must wait, with the reason,
-// and drain nothing. The updater asks each member. Stock Cluster API asks a member that answers,
-// and calls the dead one healthy. It waits because of the pods of its machine, once it has noticed
-// them. That machine must not be the oldest, which comes first: Cluster API would try to replace
-// it.
+// and drain nothing: the caller watches the Nodes. The updater asks each member. Stock Cluster API
+// asks a member that answers, and calls the dead one healthy. It waits because of the pods of its
+// machine, once it has noticed them. That machine must not be the oldest, which comes first:
+// Cluster API would try to replace it.
 func (c *realCluster) checkRefused(t *testing.T, u *upgrade, victim *v1alpha1.HostMachine) {
 	t.Helper()
 	ctx, at, to := u.ctx, c.Version, u.to.Version.String()
