@@ -49,11 +49,11 @@ func (h *folderHost) write(t *testing.T, path, content string, mode os.FileMode)
 	}
 }
 
-// run runs a script with the host's folders in the place of this machine's. It may take as long as
-// a request to an updater.
+// run runs a script with the host's folders in the place of this machine's. It may take as much of
+// a processor as a request to an updater may take time.
 func (h *folderHost) run(t *testing.T, script string) (printed string, exit int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	folders := strings.NewReplacer(
 		"/etc/kubernetes", h.root+"/etc/kubernetes", "/var/lib/kubelet", h.root+"/var/lib/kubelet",
@@ -62,10 +62,12 @@ func (h *folderHost) run(t *testing.T, script string) (printed string, exit int)
 	command := exec.CommandContext(ctx, "bash")
 	command.Env = append(os.Environ(), "PATH="+h.goal.Folder+":"+os.Getenv("PATH"))
 	// A stand-in for systemctl may take this bash for the kubelet.
-	command.Stdin = strings.NewReader("export RUNNING=$$\n" + folders.Replace(script))
+	prologue := "export RUNNING=$$\nulimit -t 15\n"
+	command.Stdin = strings.NewReader(prologue + folders.Replace(script))
 	command.WaitDelay = time.Second
 	out, err := command.CombinedOutput()
-	if _, exited := errors.AsType[*exec.ExitError](err); ctx.Err() != nil || err != nil && !exited {
+	if _, exited := errors.AsType[*exec.ExitError](err); err != nil && !exited ||
+		!command.ProcessState.Exited() {
 		t.Fatalf("%v: %v\n%s", err, ctx.Err(), out)
 	}
 	return string(out), command.ProcessState.ExitCode()
@@ -300,7 +302,9 @@ func (h *folderHost) runKubeletAsBash(t *testing.T) {
 // kubeadm has run. No host of the lab loses what is not synced.
 func TestKubeadmIsSyncedBeforeItCounts(t *testing.T) {
 	t.Parallel()
-	h := newFolderHost(t, map[string]string{"/var/lib/kubelet/config.yaml": "x\n"}, map[string]string{
+	h := newFolderHost(t, map[string]string{
+		"/var/lib/kubelet/config.yaml": "x\n", "/etc/kubernetes/kubelet.conf": "x\n",
+	}, map[string]string{
 		"kubeadm": `echo "kubeadm $*" >>"${0%/*}/log"` + "\n",
 		"sync":    `echo "sync $*" >>"${0%/*}/log"` + "\n",
 	})

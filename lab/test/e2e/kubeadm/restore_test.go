@@ -31,7 +31,7 @@ func readRestorePage(t *testing.T, values map[string]string) restorePage {
 	if err != nil {
 		t.Fatal(err)
 	}
-	blocks := regexp.MustCompile("(?ms)^```sh\n(.*?)^```$").FindAllStringSubmatch(string(page), -1)
+	blocks := regexp.MustCompile("(?s)\n```sh\n(.*?\n)```\n").FindAllStringSubmatch(string(page), -1)
 	if len(blocks) != 3 {
 		t.Fatalf("docs/etcd-restore.md has %d blocks of commands, want 3", len(blocks))
 	}
@@ -53,7 +53,7 @@ func TestRestorePage(t *testing.T) {
 	}
 	page := readRestorePage(t, values)
 	dir := t.TempDir()
-	for _, name := range strings.Fields("ca front-proxy-ca etcd/ca sa") {
+	for name := range strings.FieldsSeq("ca front-proxy-ca etcd/ca sa") {
 		for _, ending := range []string{".crt", ".key", ".pub"} {
 			path := filepath.Join(dir, pki, name+ending)
 			if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
