@@ -12,6 +12,14 @@ import (
 //
 // The steps are the same ones whenever it is asked during an upgrade, whatever is done already: what they depend on is not changed by them.
 func ComputeSteps(g Goal, f Facts) ([]Step, *Failure) {
+	steps, refused := computeSteps(g, f)
+	if f.Cut {
+		return addRecovery(g, steps, refused)
+	}
+	return steps, refused
+}
+
+func computeSteps(g Goal, f Facts) ([]Step, *Failure) {
 	if refused := refuse(g, f); refused != nil {
 		return nil, refused
 	}
@@ -88,12 +96,13 @@ type binary struct {
 }
 
 // selectBinaries finds the digests of binaries. kubectl counts only where the manifest has it. A host that is at the version already needs none:
-// a change of its configuration alone is no reason to ask for a manifest.
+// a change of its configuration alone is no reason to ask for a manifest. One on which kubeadm began an upgrade to another version has another kubeadm.
 func selectBinaries(g Goal, f Facts, list ...binary) ([]binary, *Failure) {
 	var selected []binary
 	for _, b := range list {
 		digest, ok := g.Digests.Digest(g.Version, f.Arch, b.name)
-		if !ok && (b.name == kubectl || f.Installed == g.Version) {
+		isThere := f.Installed == g.Version && (b.name != "kubeadm" || !f.Begun || f.Verb != "")
+		if !ok && (b.name == kubectl || isThere) {
 			continue
 		}
 		if !ok {

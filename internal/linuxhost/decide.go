@@ -140,6 +140,9 @@ func decide(g Goal, steps []Step, s Seen) Progress {
 	if running, ok := Running(g, s.Facts); ok {
 		return running
 	}
+	if len(steps) > 0 && steps[0].Name == KubeadmRecover && !IsDone(g, steps, 0, s) {
+		return decideRecovery(g, steps[0], s)
+	}
 	if short := lacks(g, steps, s); short != nil {
 		return fails(short)
 	}
@@ -349,10 +352,7 @@ func decideRun(g Goal, step Step, run Run, s Seen) Progress {
 		return Progress{Step: step.Name, Message: describeUnread(s.Facts)}
 	}
 	job := s.Facts.Job
-	// A job that had other digests tells nothing about these.
-	mine := job.Operation == g.Operation() && job.Step == step.Name && job.Attempt == s.Attempt &&
-		job.Manifest == g.Manifest()
-	if !mine || job.State != JobEnded {
+	if !ranInAttempt(g, step.Name, s) || job.State != JobEnded {
 		if held := holdRestart(g, step, s.Facts); held != "" {
 			return Progress{Step: step.Name, Message: held}
 		}

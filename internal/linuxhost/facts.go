@@ -63,8 +63,13 @@ type Facts struct {
 	EtcdData               string
 	// Cleaned says that the operation was seen to be done, and left no binaries behind.
 	Cleaned bool
-	// Verb is the verb of kubeadm upgrade that the change to the version began with; empty for none.
-	Verb string
+	// Begun says that kubeadm has begun an upgrade, to whatever version, that is not done. Verb is the
+	// verb of kubeadm upgrade if that is the goal's version; otherwise empty.
+	Begun bool
+	Verb  string
+	// Cut says that a run of kubeadm was cut short, and that the files which it changes are not put
+	// back yet.
+	Cut bool
 	// Drained says that the operation has drained the node; Cordoned that the node was schedulable when an upgrade cordoned it.
 	Drained, Cordoned bool
 	Job               Job
@@ -129,7 +134,7 @@ func ParseFacts(output string) (Facts, error) {
 		LocalServer: r.server("local-server"), KubeletFlags: values["kubelet-flags"],
 		Service: values["service"], Writable: r.yes("writable"), Why: values["writable-why"],
 		FreeKB: r.number("free-kb"), FreeStateKB: r.number("free-state-kb"), NeedKB: r.number("need-kb"),
-		Verb: values["verb"], Kubectl: r.yes("kubectl"), EtcdClient: r.yes("etcd-client"),
+		Begun: r.yes("begun"), Verb: values["verb"], Kubectl: r.yes("kubectl"), EtcdClient: r.yes("etcd-client"),
 		ClusterProblem: values["cluster-problem"], EtcdPeerProblem: values["etcd-peer-problem"],
 		EtcdProblem: values["etcd-problem"], EtcdData: values["etcd-data"],
 		SnapshotKB: r.number("snapshot-kb"), FreeEtcdKB: r.number("free-etcd-kb"),
@@ -141,6 +146,7 @@ func ParseFacts(output string) (Facts, error) {
 		}
 	}
 	f.Job = r.job()
+	f.Cut = r.yes("cut") && f.Job.State != JobRunning
 	return f, r.err
 }
 

@@ -56,8 +56,7 @@ func (v value) assignment() string {
 const StateFolder = "/var/lib/windlass"
 
 // script renders a script with the values of the goal, and further ones. KEEP is a folder for what
-// must outlive a change of the goal: that the node was schedulable, and the verb that kubeadm began
-// with. OP is the folder of the operation. VERSION names folders; TARGET is the version as binaries
+// must outlive a change of the goal: that the node was schedulable, and what kubeadm began. OP is the folder of the operation. VERSION names folders; TARGET is the version as binaries
 // report it.
 func (g Goal) script(s script, values ...value) string {
 	return render(s, append([]value{

@@ -20,7 +20,7 @@ func ExpireSnapshot(g Goal, s Seen) Checks {
 	if g.Distribution == Kubeadm {
 		firstChange = KubeadmUpgrade
 	}
-	if isLatest || s.Facts.Verb != "" || s.Checks[firstChange].Done {
+	if isLatest || s.Facts.Begun || s.Checks[firstChange].Done {
 		return s.Checks
 	}
 	saved, err := strconv.ParseInt(s.Checks[EtcdSnapshot].Output, 10, 64)

@@ -41,7 +41,7 @@ func TestOldSnapshot(t *testing.T) {
 		"saved by another attempt":     {age: old, edit: ended("a0", linuxhost.EtcdSnapshot)},
 		"this attempt has gone beyond": {age: old, edit: ended("a1", linuxhost.BeforeCommands)},
 		"kubeadm has begun": {age: old, want: true, edit: func(_ *linuxhost.Goal, s *linuxhost.Seen) {
-			s.Facts.Verb = "apply"
+			s.Facts.Begun = true
 		}},
 		"RKE2 is installed": {age: old, want: true, edit: func(g *linuxhost.Goal, s *linuxhost.Seen) {
 			rke2(g, s)

@@ -20,6 +20,9 @@ const (
 	BeforeCommands Name = "before-commands"
 	// WriteFiles writes the files of the bootstrap configuration.
 	WriteFiles Name = "write-files"
+	// KubeadmRecover undoes what a run of kubeadm that was cut short has done to files. Only hosts on
+	// which that happened have the step.
+	KubeadmRecover Name = "kubeadm-recover"
 	// KubeadmUpgrade runs kubeadm upgrade apply on the first control plane machine, kubeadm upgrade node on all others.
 	KubeadmUpgrade Name = "kubeadm-upgrade"
 	// KubeletEndpoint has the kubelet of a control plane machine talk to the API server of its own machine.

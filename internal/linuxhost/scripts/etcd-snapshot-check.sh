@@ -7,4 +7,4 @@ is_saved() {
 is_saved "$OP/etcd-snapshot" && exit
 # Once kubeadm has begun, only the snapshot from before that is of use, also after a change of the
 # goal. A power cut may have left an etcd that nobody can save before kubeadm has run again.
-[ -f "$KEEP/kubeadm-verb-$VERSION" ] && is_saved "$KEEP/etcd-snapshot-$VERSION"
+[ -f "$KEEP/kubeadm" ] && is_saved "$KEEP/etcd-snapshot"

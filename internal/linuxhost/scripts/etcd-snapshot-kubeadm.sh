@@ -29,5 +29,3 @@ sync "$FILE.new"
 mv "$FILE.new" "$FILE"
 ls -t "$folder"/*.db | tail -n +4 | while read -r old; do rm -f "$old"; done
 record_snapshot "$FILE"
-write "$KEEP/etcd-snapshot-$VERSION" "$(<"$OP/etcd-snapshot")
-"

@@ -5,6 +5,15 @@ source lib-kubectl.sh
 source lib-etcd.sh
 kubernetes=/etc/kubernetes
 fact service kubelet
+# What kubeadm began counts for any goal; the verb, for the same version.
+verb=
+if [ -f "$KEEP/kubeadm" ]; then
+  fact begun yes
+  read -r begun verb <"$KEEP/kubeadm"
+  [ "$begun" = "$VERSION" ] || verb=
+  fact verb "$verb"
+fi
+[ -d "$KEEP/before-kubeadm" ] && fact cut yes
 fact installed "$("$BIN/kubelet" --version 2>/dev/null)"
 pid=$(systemctl show --property MainPID --value kubelet 2>/dev/null)
 replaced=
@@ -24,7 +33,7 @@ if [ -f $apiserver ] || [ -f $kubernetes/pki/apiserver.crt ]; then
   port=$(sed -n 's/^.*--secure-port=//p' $apiserver 2>/dev/null | head -n 1)
   case "$address" in *:*) address="[$address]" ;; esac
   [ -n "$address" ] && fact local-server "https://$address:${port:-6443}"
-  if [ -n "$kubectl" ] && [ ! -f "$KEEP/kubeadm-verb-$VERSION" ]; then
+  if [ -n "$kubectl" ] && [ -z "$verb" ]; then
     told=$(kube admin --namespace kube-system get configmap kubeadm-config \
       --output 'jsonpath={.data.ClusterConfiguration}' 2>&1) ||
       fact cluster-problem "$(tail -n 1 <<<"$told")"
@@ -42,7 +51,7 @@ if [ -f $manifest ]; then
     fact etcd-client yes
     # kubeadm restarts the host's member itself. A cluster that lacks another member as well would
     # lose its quorum by that.
-    [ -f "$KEEP/kubeadm-verb-$VERSION" ] ||
+    [ -n "$verb" ] ||
       problem=$(client --command-timeout 3s endpoint --cluster health 2>&1) ||
       fact etcd-problem "$(grep 'is unhealthy' <<<"$problem" | head -n 1 | grep . || tail -n 1 <<<"$problem")"
   fi

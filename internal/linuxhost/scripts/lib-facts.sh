@@ -30,7 +30,6 @@ else
 fi
 fact free-kb "$(free "$BIN")"
 fact free-state-kb "$(free "$STATE")"
-[ -f "$KEEP/kubeadm-verb-$VERSION" ] && fact verb "$(cat "$KEEP/kubeadm-verb-$VERSION")"
 [ -f "$OP/drained" ] && fact drained yes
 [ -f "$KEEP/cordoned" ] && fact cordoned yes
 [ -f "$OP/done" ] && [ ! -d "$STATE/binaries" ] && fact cleaned yes

@@ -4,6 +4,7 @@ package linuxhost_test
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -154,6 +155,22 @@ func (w *world) replace(t *testing.T, name string, content []byte) {
 		t.Fatal(err)
 	}
 	w.upgrade.Goal.Digests = digests
+}
+
+// offer makes another version the goal, and puts its programs on the host.
+func (w *world) offer(t *testing.T, v string, programs map[string][]byte) {
+	t.Helper()
+	var manifest strings.Builder
+	for name, content := range programs {
+		file := linuxhost.BinaryName(version.MustParse(v), "amd64", name)
+		w.host.Write("/opt/binaries/"+file, content)
+		fmt.Fprintf(&manifest, "%x  %s\n", sha256.Sum256(content), file)
+	}
+	digests, err := linuxhost.ParseManifest(manifest.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.upgrade.Goal.Version, w.upgrade.Goal.Digests = version.MustParse(v), digests
 }
 
 // rebuilt returns a stand-in that behaves as another one, and has another digest.

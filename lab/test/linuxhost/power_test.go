@@ -235,9 +235,6 @@ func (w *world) mustBeKubeadms(t *testing.T) {
 func (w *world) mustHaveSnapshot(t *testing.T) {
 	t.Helper()
 	path := "/op/" + w.upgrade.Goal.Operation() + "/etcd-snapshot"
-	if w.upgrade.Goal.Distribution == linuxhost.Kubeadm {
-		path = "/keep/etcd-snapshot-" + w.upgrade.Goal.Version.String()
-	}
 	record := strings.Fields(w.host.MustRun("cat " + linuxhost.StateFolder + path))
 	if len(record) != 3 {
 		t.Fatalf("the record of the snapshot is %q", record)
@@ -266,6 +263,13 @@ echo "containerRuntimeEndpoint: \"$endpoint\"" >$instance
 // cutShort has a kubeadm cut short where it is held, and then lets the upgrade end.
 func (w *world) cutShort(t *testing.T, kubeadm string) {
 	t.Helper()
+	w.cutKubeadm(t, kubeadm)
+	w.mustFinish(t)
+}
+
+// cutKubeadm cuts the power where a kubeadm is held, and boots the host.
+func (w *world) cutKubeadm(t *testing.T, kubeadm string) {
+	t.Helper()
 	w.replace(t, "kubeadm", []byte(kubeadm))
 	w.host.Write("/etc/stand-in/hold", nil)
 	w.until(t, false, func(p linuxhost.Progress) bool { return p.Step == linuxhost.KubeadmUpgrade })
@@ -278,7 +282,6 @@ func (w *world) cutShort(t *testing.T, kubeadm string) {
 	w.host.Remove("/etc/stand-in/hold")
 	w.host.Boot()
 	w.reach(t, w.address)
-	w.mustFinish(t)
 }
 
 // TestKubeadmCutShortKeepsTheRuntime: kubeadm that loses power between two files would leave a kubelet without its container runtime.
@@ -352,9 +355,36 @@ func TestKubeadmCutShortKeepsCertificates(t *testing.T) {
 	if key := w.host.MustRun("cat /etc/kubernetes/pki/apiserver.key"); key != "second key\n" {
 		t.Errorf("the key of the API server is %q", key)
 	}
-	const left = "find /var/lib/windlass /etc/kubernetes -name 'kubernetes-*' -o -name '*begun*' -o -name '*-new'"
-	if found := w.host.MustRun(left); found != "" {
+	const left = "find /var/lib/windlass/keep /etc/kubernetes -name '*kubeadm*' -o -name '*-new'"
+	if found := w.host.MustRun(left + " | grep -v /kubeadm-backup-; true"); found != "" {
 		t.Errorf("left behind:\n%s", found)
+	}
+}
+
+// TestOtherPatchAfterPowerCut has kubeadm cut short, and another patch release asked for. Whatever
+// was torn comes back, and the snapshot from before counts.
+func TestOtherPatchAfterPowerCut(t *testing.T) {
+	t.Parallel()
+	testhosts.Require(t)
+	w := newWorld(t, linuxhost.Kubeadm, true)
+	w.host.Write("/etc/kubernetes/pki/apiserver.crt", []byte("a certificate\n"))
+	w.host.Write("/etc/kubernetes/pki/apiserver.key", []byte("first key\n"))
+	w.cutKubeadm(t, renewingKubeadm)
+	programs := standIn(t, "v1.36.4")
+	programs["kubeadm"] = []byte(strings.ReplaceAll(renewingKubeadm, "v1.36.3", "v1.36.4"))
+	w.offer(t, "v1.36.4", programs)
+	w.upgrade.Attempt = "second"
+	w.mustFinish(t)
+	if key := w.host.MustRun("cat /etc/kubernetes/pki/apiserver.key"); key != "second key\n" {
+		t.Errorf("the key of the API server is %q", key)
+	}
+	if node := w.node.Look(t.Context()); !node.Ready || node.Kubelet.String() != "v1.36.4" {
+		t.Errorf("the node is %+v", node)
+	}
+	w.mustHaveSnapshot(t)
+	w.mustHaveSavedEtcd(t, 1)
+	if kept := w.host.MustRun("ls " + linuxhost.StateFolder + "/keep"); kept != "" {
+		t.Errorf("after the upgrade, this is kept: %s", kept)
 	}
 }
 

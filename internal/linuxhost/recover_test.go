@@ -1,0 +1,361 @@
+package linuxhost
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+// sandbox is a control plane host in a folder, with stand-ins for its programs. Scripts run in it one
+// after another, with its folders in the place of the host's.
+type sandbox struct {
+	root string
+	job  Job
+	env  []string
+}
+
+// The files that kubeadm changes.
+const (
+	apiServer = "/etc/kubernetes/manifests/kube-apiserver.yaml"
+	etcdPod   = "/etc/kubernetes/manifests/etcd.yaml"
+	serverKey = "/etc/kubernetes/pki/apiserver.key"
+	conf      = "/var/lib/kubelet/config.yaml"
+	flags     = "/var/lib/kubelet/kubeadm-flags.env"
+	instance  = "/var/lib/kubelet/instance-config.yaml"
+	kept      = "/var/lib/windlass/keep"
+)
+
+// standInKubeadm writes its arguments to a log, fails on a host that is not as it should be, and does
+// what the file kubeadm.does has. Of a run that is cut short, one line is left of a manifest, and
+// nothing of other files.
+const standInKubeadm = `#!/bin/bash
+root=%[1]s
+[ "$1" = version ] && { echo %[2]s; exit; }
+cd $root
+echo "%[2]s $*" >>kubeadm.log
+grep -q key .%[3]s && grep -q 'status: {}' .%[4]s && grep -q endpoint= .%[5]s &&
+  grep -q kind: .%[6]s && [ ! -e .%[7]s ] || { echo 'the host is damaged'; exit 1; }
+move() {
+  mkdir -p etc/kubernetes/tmp/kubeadm-backup-manifests-1
+  mv .%[4]s etc/kubernetes/tmp/kubeadm-backup-manifests-1/
+}
+cut() {
+  echo "metadata:" >.%[4]s; : >.%[3]s; : >.%[6]s; echo 'ARGS=""' >.%[5]s; : >.%[7]s
+  kill -9 $PPID; exit 1
+}
+. ./kubeadm.does
+`
+
+// newSandbox returns a control plane at v1.35.4, whose cluster has that version too.
+func newSandbox(t *testing.T) *sandbox {
+	t.Helper()
+	needs(t, "bash", "bash")
+	s := &sandbox{root: t.TempDir()}
+	s.env = append(os.Environ(), "PATH="+s.root+"/stand-in:"+os.Getenv("PATH"))
+	for _, v := range []string{"v1.35.4", "v1.36.3", "v1.36.4"} {
+		folder := s.root + "/binaries/" + v + "/linux/" + runtime.GOARCH
+		s.write(t, strings.TrimPrefix(folder, s.root)+"/kubeadm",
+			fmt.Sprintf(standInKubeadm, s.root, v, serverKey, apiServer, flags, conf, instance))
+		s.write(t, strings.TrimPrefix(folder, s.root)+"/kubelet", "#!/bin/bash\necho Kubernetes "+v+"\n")
+	}
+	s.write(t, "/bin/kubelet", "#!/bin/bash\necho Kubernetes v1.35.4\n")
+	s.write(t, "/bin/kubectl", `#!/bin/bash
+cd `+s.root+`
+grep -q key .`+serverKey+` && grep -q 'status: {}' .`+apiServer+` || exit 1
+case "$*" in
+  *kubeadm-config*) echo "kubernetesVersion: $(<cluster)" ;;
+  *whoami*) echo system:node:n ;;
+  *"get node"*) echo True ;;
+esac
+`)
+	s.write(t, "/stand-in/systemctl", `#!/bin/bash
+[ "$1" != restart ] || echo "$*" >>`+s.root+`/systemctl.log
+`)
+	s.write(t, "/stand-in/etcdctl", `#!/bin/bash
+case "$*" in *"snapshot save"*) for to; do :; done; echo x >"$to"; echo x >>`+s.root+`/etcdctl.log ;; esac
+`)
+	for path, content := range map[string]string{
+		apiServer: "image: kube-apiserver:v1.35.4\nstatus: {}\n", etcdPod: "kind: Pod\nstatus: {}\n",
+		serverKey: "first key\n", conf: "kind: KubeletConfiguration\n", flags: "ARGS=\"--endpoint=x\"\n",
+		"/etc/kubernetes/pki/apiserver.crt": "certificate\n", "/etc/kubernetes/kubelet.conf": "server: x\n",
+		"/cluster": "v1.35.4\n", "/kubeadm.does": "cut",
+	} {
+		s.write(t, path, content)
+	}
+	return s
+}
+
+func (s *sandbox) write(t *testing.T, path, content string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(s.root+path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(s.root+path, []byte(content), 0o700); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// read returns the content of a file; nothing if it is not there.
+func (s *sandbox) read(path string) string {
+	content, _ := os.ReadFile(s.root + path)
+	return string(content)
+}
+
+// goal is an upgrade of the host to a version.
+func (s *sandbox) goal(t *testing.T, v string) Goal {
+	t.Helper()
+	var digests strings.Builder
+	for _, name := range []string{"kubeadm", "kubelet"} {
+		file := v + "/linux/" + runtime.GOARCH + "/" + name
+		sum := sha256.Sum256([]byte(s.read("/binaries/" + file)))
+		fmt.Fprintf(&digests, "%s  %s\n", hex.EncodeToString(sum[:]), file)
+	}
+	manifest, err := ParseManifest(digests.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Goal{
+		Distribution: Kubeadm, Version: version.MustParse(v), Folder: s.root + "/bin", Digests: manifest,
+		Source: Source{HostFolder: s.root + "/binaries"}, Snapshot: true,
+	}
+}
+
+// run runs a script. It returns what the script printed, and its exit code: -1 if it was killed.
+func (s *sandbox) run(t *testing.T, script string) (string, int) {
+	t.Helper()
+	for _, folder := range []string{"/etc/kubernetes", "/var/lib/kubelet", "/var/lib/etcd", StateFolder} {
+		script = strings.ReplaceAll(script, folder, s.root+folder)
+	}
+	command := exec.CommandContext(t.Context(), "bash")
+	command.Stdin, command.Env = strings.NewReader(script), s.env
+	printed, err := command.CombinedOutput()
+	if command.ProcessState == nil {
+		t.Fatal(err)
+	}
+	return string(printed), command.ProcessState.ExitCode()
+}
+
+// next looks at the host, and decides.
+func (s *sandbox) next(t *testing.T, g Goal, attempt string) Progress {
+	t.Helper()
+	printed, _ := s.run(t, FactsScript(g))
+	facts, err := ParseFacts(printed)
+	if err != nil {
+		t.Fatal(err, printed)
+	}
+	facts.Job = s.job
+	steps, refused := ComputeSteps(g, facts)
+	if refused != nil {
+		return fails(refused)
+	}
+	seen := Seen{Facts: facts, Checks: make(Checks), Attempt: attempt}
+	for _, step := range steps {
+		if step.Check != "" {
+			printed, code := s.run(t, step.Check)
+			seen.Checks[step.Name] = CheckResult{Done: code == 0, Output: printed}
+		}
+	}
+	seen.Checks = ExpireSnapshot(g, seen)
+	return Decide(g, steps, seen)
+}
+
+// attempt takes an upgrade as far as kubeadm: the restart of the kubelet is next then. It returns
+// sooner if a job is killed, or the attempt ends.
+func (s *sandbox) attempt(t *testing.T, g Goal, attempt string) Progress {
+	t.Helper()
+	for range 20 {
+		p := s.next(t, g, attempt)
+		run, ok := p.Begin.(Run)
+		if !ok || p.Step == Restart {
+			return p
+		}
+		printed, code := s.run(t, run.Script)
+		s.job = Job{
+			Operation: g.Operation(), Step: p.Step, Attempt: attempt, Manifest: g.Manifest(),
+			State: JobEnded, ExitCode: code, Output: printed,
+		}
+		if code < 0 {
+			s.job.State = JobVanished
+			return p
+		}
+	}
+	t.Fatalf("it does not end: %+v", s.job)
+	return Progress{}
+}
+
+// mustCut has an attempt end in kubeadm, whose files are torn then.
+func (s *sandbox) mustCut(t *testing.T, g Goal, attempt string) {
+	t.Helper()
+	if p := s.attempt(t, g, attempt); p.Step != KubeadmUpgrade || s.job.State != JobVanished {
+		t.Fatalf("kubeadm was not cut short: %+v, %+v", p, s.job)
+	}
+	if torn := s.read(apiServer); torn != "metadata:\n" {
+		t.Fatalf("the manifest is not torn: %q", torn)
+	}
+}
+
+// mustReach has an attempt reach the restart.
+func (s *sandbox) mustReach(t *testing.T, g Goal, attempt string) {
+	t.Helper()
+	if p := s.attempt(t, g, attempt); p.Step != Restart || p.Failure != nil {
+		t.Fatalf("%+v, after %+v", p, s.job)
+	}
+}
+
+// mustLog compares what kubeadm was run with.
+func (s *sandbox) mustLog(t *testing.T, want ...string) {
+	t.Helper()
+	if got := strings.Split(strings.TrimSpace(s.read("/kubeadm.log")), "\n"); !slices.Equal(got, want) {
+		t.Errorf("kubeadm ran %q, want %q", got, want)
+	}
+}
+
+const kubeadmSucceeds = `move; echo 'second key' >.` + serverKey + `
+sed "s/:v.*/:$(sed -n '$s/ .*//p' kubeadm.log)/" etc/kubernetes/tmp/*/kube-apiserver.yaml >.` + apiServer
+
+// TestCutThenOtherPatch: kubeadm is cut short, and another patch release is wanted. Whatever kubeadm
+// had torn comes back, the snapshot from before it counts, and the machine stays the first.
+func TestCutThenOtherPatch(t *testing.T) {
+	t.Parallel()
+	for _, cluster := range []string{"v1.35.4", "v1.36.3"} {
+		s := newSandbox(t)
+		s.mustCut(t, s.goal(t, "v1.36.3"), "first")
+		s.write(t, "/cluster", cluster)
+		s.write(t, "/kubeadm.does", kubeadmSucceeds)
+		s.mustReach(t, s.goal(t, "v1.36.4"), "second")
+		s.mustLog(t, "v1.36.3 upgrade apply v1.36.3 --yes", "v1.36.4 upgrade apply v1.36.4 --yes")
+		if saved := s.read("/etcdctl.log"); saved != "x\n" {
+			t.Errorf("etcd was saved: %q", saved)
+		}
+		if restarts := s.read("/systemctl.log"); restarts != "restart kubelet\n" {
+			t.Errorf("the kubelet was restarted: %q", restarts)
+		}
+		if got := s.read(apiServer); got != "image: kube-apiserver:v1.36.4\nstatus: {}\n" {
+			t.Errorf("the manifest is %q", got)
+		}
+	}
+}
+
+// TestCutThenRevert: kubeadm is cut short, and the version before is wanted.
+func TestCutThenRevert(t *testing.T) {
+	t.Parallel()
+	for _, d := range []string{"with its digests", "without"} {
+		s := newSandbox(t)
+		s.mustCut(t, s.goal(t, "v1.36.3"), "first")
+		s.write(t, "/kubeadm.does", kubeadmSucceeds)
+		g := s.goal(t, "v1.35.4")
+		if d == "without" {
+			g.Digests = Manifest{}
+			if p := s.attempt(t, g, "second"); p.Failure == nil || p.Failure.Reason != NoDigest {
+				t.Errorf("%+v, want %s", p, NoDigest)
+			}
+			continue
+		}
+		s.mustReach(t, g, "second")
+		s.mustLog(t, "v1.36.3 upgrade apply v1.36.3 --yes", "v1.35.4 upgrade node")
+	}
+}
+
+// TestCutThenRefused: kubeadm is cut short, and has changed the cluster's configuration. The version
+// before is refused; the host is repaired nevertheless, and continues.
+func TestCutThenRefused(t *testing.T) {
+	t.Parallel()
+	s := newSandbox(t)
+	s.mustCut(t, s.goal(t, "v1.36.3"), "first")
+	s.write(t, "/cluster", "v1.36.3")
+	s.write(t, "/kubeadm.does", kubeadmSucceeds)
+	p := s.attempt(t, s.goal(t, "v1.35.4"), "second")
+	if p.Failure == nil || p.Failure.Reason != VersionRefused {
+		t.Fatalf("%+v", p)
+	}
+	if key := s.read(serverKey); key != "first key\n" {
+		t.Errorf("the key is %q", key)
+	}
+	s.mustReach(t, s.goal(t, "v1.36.3"), "third")
+	s.mustLog(t, "v1.36.3 upgrade apply v1.36.3 --yes", "v1.36.3 upgrade apply v1.36.3 --yes")
+}
+
+// TestCertificatesRenewed: certificates that a person renews between two attempts are those that come
+// back.
+func TestCertificatesRenewed(t *testing.T) {
+	t.Parallel()
+	s := newSandbox(t)
+	g := s.goal(t, "v1.36.3")
+	s.write(t, "/kubeadm.does", "echo expired; exit 1")
+	if p := s.attempt(t, g, "first"); p.Failure == nil || p.Failure.Step != KubeadmUpgrade {
+		t.Fatalf("%+v", p)
+	}
+	s.write(t, serverKey, "renewed key\n")
+	s.write(t, "/kubeadm.does", "cut")
+	s.mustCut(t, g, "second")
+	s.write(t, "/kubeadm.does", "[ \"$(<."+serverKey+")\" = 'renewed key' ] || exit 1; "+kubeadmSucceeds)
+	s.mustReach(t, g, "third")
+}
+
+// TestRemovalCutShort: a power cut while copies are removed leaves none of which half could come back
+// after another one.
+func TestRemovalCutShort(t *testing.T) {
+	t.Parallel()
+	s := newSandbox(t)
+	s.write(t, "/etc/kubernetes/pki/etcd/ca.crt", "first ca\n")
+	s.write(t, "/stand-in/rm", `#!/bin/bash
+case "$*" in *keep/*)
+  if ca=$(find `+s.root+kept+` -path '*pki/etcd/ca.crt' | grep .) && [ ! -e `+s.root+`/removed ]; then
+    touch `+s.root+`/removed; /bin/rm "$ca"; kill -9 $PPID; exit 1
+  fi
+esac
+exec /bin/rm "$@"
+`)
+	s.write(t, "/kubeadm.does", kubeadmSucceeds)
+	g := s.goal(t, "v1.36.3")
+	if s.attempt(t, g, "first"); s.read("/removed") != "" || s.job.State != JobVanished {
+		t.Fatalf("nothing was removed: %+v", s.job)
+	}
+	s.write(t, "/kubeadm.does", "cut")
+	s.mustCut(t, g, "second")
+	s.write(t, "/kubeadm.does", "[ \"$(<."+serverKey+")\" = 'second key' ] || exit 1; "+kubeadmSucceeds)
+	s.mustReach(t, g, "third")
+	if printed, code := s.run(t, g.script("clean")); code != 0 {
+		t.Fatal(printed)
+	}
+	if left, err := os.ReadDir(s.root + kept); err != nil || len(left) > 0 {
+		t.Errorf("%v, left behind: %v", err, left)
+	}
+}
+
+// TestKubeadmFailsBetweenFiles: kubeadm that cannot write the file to which it moves the endpoint of
+// the container runtime leaves the kubelet with its endpoint.
+func TestKubeadmFailsBetweenFiles(t *testing.T) {
+	t.Parallel()
+	s := newSandbox(t)
+	g := s.goal(t, "v1.36.3")
+	s.write(t, "/kubeadm.does", "echo 'ARGS=\"\"' >."+flags+"; : >."+instance+"; exit 1")
+	if p := s.attempt(t, g, "first"); p.Failure == nil || p.Failure.Step != KubeadmUpgrade {
+		t.Fatalf("%+v", p)
+	}
+	s.write(t, "/kubeadm.does", kubeadmSucceeds)
+	s.mustReach(t, g, "second")
+}
+
+// TestKubeadmTakesTooLong: the attempt ends; the next one undoes what kubeadm has done to files.
+func TestKubeadmTakesTooLong(t *testing.T) {
+	t.Parallel()
+	s := newSandbox(t)
+	g := s.goal(t, "v1.36.3")
+	s.mustCut(t, g, "first")
+	s.job.State, s.job.ExitCode = JobEnded, 124
+	if p := s.attempt(t, g, "first"); p.Failure == nil || p.Failure.Reason != StepTimedOut {
+		t.Fatalf("%+v", p)
+	}
+	s.write(t, "/kubeadm.does", kubeadmSucceeds)
+	s.mustReach(t, g, "second")
+}

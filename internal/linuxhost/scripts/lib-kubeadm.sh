@@ -1,0 +1,74 @@
+# before holds what kubeadm changes, as it was before kubeadm's run. It is there while kubeadm runs,
+# and afterwards if kubeadm was cut short, whatever the goal is by then.
+before=$KEEP/before-kubeadm
+kubelet_files=(/var/lib/kubelet/{config.yaml,kubeadm-flags.env,instance-config.yaml})
+changed=
+
+# static_pods FOLDER prints the manifests of kubeadm's static pods below a copy of /, or below / itself.
+static_pods() {
+  local name
+  for name in etcd kube-apiserver kube-controller-manager kube-scheduler; do
+    [ ! -f "$1/etc/kubernetes/manifests/$name.yaml" ] || echo "/etc/kubernetes/manifests/$name.yaml"
+  done
+}
+
+# put_back FILE puts the copy in the place of a file, whole or not at all. The kubelet ignores files
+# whose names begin with a dot.
+put_back() {
+  local new
+  new=$(dirname "$1")/.windlass-new
+  echo "kubeadm did not end well: $1 comes back as it was before"
+  cp -p "$before$1" "$new"
+  sync "$new"
+  mv "$new" "$1"
+  changed=yes
+}
+
+# put_back_kubelet undoes what kubeadm did to the kubelet's files. From v1.35 it moves the endpoint of
+# the container runtime from one file to another, and its next run would find it in neither.
+put_back_kubelet() {
+  local file
+  for file in "${kubelet_files[@]}"; do
+    if [ -f "$before$file" ]; then
+      cmp -s "$before$file" "$file" || put_back "$file"
+    elif [ -f "$file" ]; then
+      echo "kubeadm did not end well: $file goes, which was not there before"
+      rm "$file"
+      changed=yes
+    fi
+  done
+}
+
+# restart_if_changed restarts the kubelet if anything was put back. Static pods that could not start
+# may wait for minutes in CrashLoopBackOff, which a kubelet forgets. What keeps it from starting shows
+# in the next step.
+restart_if_changed() {
+  [ -n "$changed" ] || return 0
+  sync -f /etc/kubernetes /var/lib/kubelet
+  systemctl restart kubelet || true
+}
+
+# end_run ends what began when the copy was made. The copy is gone at once: half of it would be a
+# mixture of certificates.
+end_run() {
+  sync -f /etc/kubernetes /var/lib/kubelet
+  mv "$before" "$before.old"
+  sync "$KEEP"
+  rm -rf "$before.old"
+}
+
+# await_control_plane waits for what kubeadm refuses to begin without, and what takes a while after a
+# power cut or after a manifest has come back: the API server, and the machine's node Ready. It ends
+# in any case, because kubeadm explains best what is wrong.
+await_control_plane() {
+  local node ready='jsonpath={.status.conditions[?(@.type=="Ready")].status}'
+  [ -f /etc/kubernetes/manifests/kube-apiserver.yaml ] && [ -n "$kubectl" ] || return 0
+  # An API server that does not answer takes the time of a request.
+  local end=$((SECONDS + 300))
+  while [ $SECONDS -lt $end ]; do
+    node=$(node_name 2>/dev/null) && kube admin get --raw /readyz >/dev/null 2>&1 &&
+      [ "$(kube admin get node "$node" --output "$ready" 2>/dev/null)" = True ] && return
+    sleep 2
+  done
+  echo 'the API server does not answer, or the node of this machine is not Ready'
+}
