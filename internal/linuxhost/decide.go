@@ -251,7 +251,7 @@ func lacks(g Goal, steps []Step, s Seen) *Failure {
 		return newFailure(DiskFull, left.firstFetch, "%s has %d MiB left, but %d binaries need about %d MiB",
 			StateFolder, f.FreeStateKB>>10, left.fetch, room*left.fetch>>10)
 	}
-	return lacksSnapshotRoom(steps, s, room*left.fetch)
+	return lacksEtcdRoom(steps, s, room*left.fetch)
 }
 
 // lacksFiles returns which binaries the folder on the host lacks that they are copied from.
@@ -271,26 +271,6 @@ func lacksFiles(steps []Step, s Seen) *Failure {
 		return nil
 	}
 	return newFailure(DownloadFailed, first, "the host has no file %s", strings.Join(files, ", "))
-}
-
-// lacksSnapshotRoom returns why a snapshot of etcd would not fit. fetched is the size in KiB of the
-// binaries that are brought to the host before it.
-func lacksSnapshotRoom(steps []Step, s Seen, fetched int64) *Failure {
-	f := s.Facts
-	if f.SnapshotKB == 0 || !isLeft(steps, s, EtcdSnapshot) {
-		return nil
-	}
-	for _, disk := range []struct {
-		folder     string
-		free, need int64
-	}{{f.EtcdData, f.FreeEtcdKB, f.SnapshotKB}, {StateFolder, f.FreeStateKB, f.SnapshotKB + fetched}} {
-		if disk.free <= disk.need {
-			return newFailure(DiskFull, EtcdSnapshot,
-				"%s has %d MiB left, but the upgrade needs about %d MiB there, with the snapshot of etcd. "+
-					"Nothing was changed", disk.folder, disk.free>>10, disk.need>>10)
-		}
-	}
-	return nil
 }
 
 // isLeft reports whether a step is one of the upgrade, and not done.

@@ -381,49 +381,6 @@ func TestLackingEtcd(t *testing.T) {
 	}
 }
 
-// TestLackingSnapshotRoom: a snapshot of etcd must fit beside etcd, and beside the binaries that
-// are still to be fetched, before anything is brought to the host.
-func TestLackingSnapshotRoom(t *testing.T) {
-	t.Parallel()
-	const mib = 1 << 10 // in KiB
-	const begins = "start fetch-kubeadm"
-	for name, test := range map[string]struct {
-		snapshot, etcd, state int64
-		saved                 bool
-		want                  string
-	}{
-		"no database is known": {state: 361 * mib, want: begins},
-		"room":                 {snapshot: 100 * mib, etcd: 101 * mib, state: 461 * mib, want: begins},
-		"not beside etcd": {snapshot: 100 * mib, etcd: 100 * mib, state: 461 * mib,
-			want: "fail: DiskFull: step etcd-snapshot: /var/lib/etcd has 100 MiB left, but the upgrade " +
-				"needs about 100 MiB there, with the snapshot of etcd. Nothing was changed"},
-		"not beside the binaries": {snapshot: 100 * mib, etcd: 101 * mib, state: 460 * mib,
-			want: "fail: DiskFull: step etcd-snapshot: /var/lib/windlass has 460 MiB left, but the " +
-				"upgrade needs about 460 MiB there, with the snapshot of etcd. Nothing was changed"},
-		"saved already": {snapshot: 100 * mib, state: 361 * mib, saved: true, want: begins},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			g, _, seen := situation(t, "")
-			f := &seen.Facts
-			f.ControlPlane, f.Member, f.Kubectl, f.EtcdClient = true, true, true, true
-			f.Cluster = f.Installed
-			f.SnapshotKB, f.EtcdData = test.snapshot, "/var/lib/etcd"
-			f.FreeEtcdKB, f.FreeStateKB = test.etcd, test.state
-			g.Snapshot = true
-			seen.Checks = make(linuxhost.Checks)
-			seen.Checks[linuxhost.EtcdSnapshot] = linuxhost.CheckResult{Done: test.saved}
-			steps, refused := linuxhost.ComputeSteps(g, *f)
-			if refused != nil {
-				t.Fatal(refused)
-			}
-			if diff := cmp.Diff(test.want, wordNext(linuxhost.Decide(g, steps, seen))); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
 func TestParseFacts(t *testing.T) {
 	t.Parallel()
 	fact := func(key, value string) string {

@@ -61,6 +61,11 @@ type Facts struct {
 	// EtcdData. Both are in KiB.
 	SnapshotKB, FreeEtcdKB int64
 	EtcdData               string
+	// CopyKB is the room that kubeadm needs for its copy of etcd's data, and FreeCopyKB what is left
+	// there, in KiB; CopyKB is 0 if unknown. CopyBesideState says that the copy and what Windlass keeps
+	// are on the same disk.
+	CopyKB, FreeCopyKB int64
+	CopyBesideState    bool
 	// Cleaned says that the operation was seen to be done, and left no binaries behind.
 	Cleaned bool
 	// Begun says that kubeadm has begun an upgrade, to whatever version, that is not done. Verb is the
@@ -138,6 +143,7 @@ func ParseFacts(output string) (Facts, error) {
 		ClusterProblem: values["cluster-problem"], EtcdPeerProblem: values["etcd-peer-problem"],
 		EtcdProblem: values["etcd-problem"], EtcdData: values["etcd-data"],
 		SnapshotKB: r.number("snapshot-kb"), FreeEtcdKB: r.number("free-etcd-kb"),
+		CopyKB: r.number("copy-kb"), FreeCopyKB: r.number("free-copy-kb"), CopyBesideState: r.yes("copy-beside-state"),
 		Cleaned: r.yes("cleaned"), Drained: r.yes("drained"), Cordoned: r.yes("cordoned"),
 	}
 	for line := range strings.SplitSeq(values["patches"], "\n") {

@@ -1,7 +1,8 @@
 package linuxhost
 
-// recoverStep undoes what a run of kubeadm that was cut short has done to files. It is the first step
-// of every goal: without it, the host may be unable to tell what it is, or its API server to start.
+// recoverStep undoes what a run of kubeadm that was cut short has done to files. It is the first
+// step of every goal: without it, the host may be unable to tell what it is, or its API server to
+// start.
 func recoverStep(g Goal) Step {
 	return Step{
 		Name:    KubeadmRecover,
@@ -11,8 +12,8 @@ func recoverStep(g Goal) Step {
 	}
 }
 
-// addRecovery returns the steps of a host on which kubeadm was cut short. One that cannot be upgraded
-// to the goal is repaired as well.
+// addRecovery returns the steps of a host on which kubeadm was cut short. One that cannot be
+// upgraded to the goal is repaired as well.
 func addRecovery(g Goal, steps []Step, refused *Failure) ([]Step, *Failure) {
 	if refused != nil {
 		return []Step{recoverStep(g)}, nil
@@ -21,8 +22,8 @@ func addRecovery(g Goal, steps []Step, refused *Failure) ([]Step, *Failure) {
 }
 
 // decideRecovery decides about the first step of a host on which kubeadm was cut short, before
-// anything is asked of the host. A kubeadm that this attempt has run, and that took too long, ends the
-// attempt.
+// anything is asked of the host. A kubeadm that this attempt has run, and that took too long, ends
+// the attempt.
 func decideRecovery(g Goal, first Step, s Seen) Progress {
 	if ranInAttempt(g, KubeadmUpgrade, s) && s.Facts.Job.State == JobEnded {
 		return fails(FailureOf(s.Facts.Job))
@@ -30,8 +31,8 @@ func decideRecovery(g Goal, first Step, s Seen) Progress {
 	return decideStep(g, first, s)
 }
 
-// ranInAttempt reports whether the last job is the step of this attempt. A job that had other digests
-// tells nothing about these.
+// ranInAttempt reports whether the last job is the step of this attempt. A job that had other
+// digests tells nothing about these.
 func ranInAttempt(g Goal, step Name, s Seen) bool {
 	job := s.Facts.Job
 	return job.Operation == g.Operation() && job.Step == step && job.Attempt == s.Attempt &&

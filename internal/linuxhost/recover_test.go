@@ -15,8 +15,8 @@ import (
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
-// sandbox is a control plane host in a folder, with stand-ins for its programs. Scripts run in it one
-// after another, with its folders in the place of the host's.
+// sandbox is a control plane host in a folder, with stand-ins for its programs. Scripts run in it
+// one after another, with its folders in the place of the host's.
 type sandbox struct {
 	root string
 	job  Job
@@ -34,9 +34,9 @@ const (
 	kept      = "/var/lib/windlass/keep"
 )
 
-// standInKubeadm writes its arguments to a log, fails on a host that is not as it should be, and does
-// what the file kubeadm.does has. Of a run that is cut short, one line is left of a manifest, and
-// nothing of other files.
+// standInKubeadm writes its arguments to a log, fails on a host that is not as it should be, and
+// does what the file kubeadm.does has. Of a run that is cut short, one line is left of a manifest,
+// and nothing of other files.
 const standInKubeadm = `#!/bin/bash
 root=%[1]s
 [ "$1" = version ] && { echo %[2]s; exit; }
@@ -62,10 +62,10 @@ func newSandbox(t *testing.T) *sandbox {
 	s := &sandbox{root: t.TempDir()}
 	s.env = append(os.Environ(), "PATH="+s.root+"/stand-in:"+os.Getenv("PATH"))
 	for _, v := range []string{"v1.35.4", "v1.36.3", "v1.36.4"} {
-		folder := s.root + "/binaries/" + v + "/linux/" + runtime.GOARCH
-		s.write(t, strings.TrimPrefix(folder, s.root)+"/kubeadm",
+		folder := "/binaries/" + v + "/linux/" + runtime.GOARCH
+		s.write(t, folder+"/kubeadm",
 			fmt.Sprintf(standInKubeadm, s.root, v, serverKey, apiServer, flags, conf, instance))
-		s.write(t, strings.TrimPrefix(folder, s.root)+"/kubelet", "#!/bin/bash\necho Kubernetes "+v+"\n")
+		s.write(t, folder+"/kubelet", "#!/bin/bash\necho Kubernetes "+v+"\n")
 	}
 	s.write(t, "/bin/kubelet", "#!/bin/bash\necho Kubernetes v1.35.4\n")
 	s.write(t, "/bin/kubectl", `#!/bin/bash
@@ -81,13 +81,19 @@ esac
 [ "$1" != restart ] || echo "$*" >>`+s.root+`/systemctl.log
 `)
 	s.write(t, "/stand-in/etcdctl", `#!/bin/bash
-case "$*" in *"snapshot save"*) for to; do :; done; echo x >"$to"; echo x >>`+s.root+`/etcdctl.log ;; esac
+case "$*" in
+  *"snapshot save"*) for to; do :; done; echo x >"$to"; echo x >>`+s.root+`/etcdctl.log ;;
+  *health*) [ ! -e `+s.root+`/etcd.down ] ;;
+esac
 `)
+	s.write(t, "/stand-in/df", "#!/bin/bash\necho; echo disk 1 1 $(<"+s.root+"/free.kb) 1% /\n")
 	for path, content := range map[string]string{
-		apiServer: "image: kube-apiserver:v1.35.4\nstatus: {}\n", etcdPod: "kind: Pod\nstatus: {}\n",
+		"/free.kb": "9000000\n", apiServer: "image: kube-apiserver:v1.35.4\nstatus: {}\n",
+		etcdPod:   "kind: Pod\nstatus: {}\n",
 		serverKey: "first key\n", conf: "kind: KubeletConfiguration\n", flags: "ARGS=\"--endpoint=x\"\n",
-		"/etc/kubernetes/pki/apiserver.crt": "certificate\n", "/etc/kubernetes/kubelet.conf": "server: x\n",
-		"/cluster": "v1.35.4\n", "/kubeadm.does": "cut",
+		"/etc/kubernetes/pki/apiserver.crt": "certificate\n",
+		"/etc/kubernetes/kubelet.conf":      "server: x\n",
+		"/cluster":                          "v1.35.4\n", "/kubeadm.does": "cut",
 	} {
 		s.write(t, path, content)
 	}
@@ -220,10 +226,16 @@ func (s *sandbox) mustLog(t *testing.T, want ...string) {
 }
 
 const kubeadmSucceeds = `move; echo 'second key' >.` + serverKey + `
-sed "s/:v.*/:$(sed -n '$s/ .*//p' kubeadm.log)/" etc/kubernetes/tmp/*/kube-apiserver.yaml >.` + apiServer
+tag=$(sed -n '$s/ .*//p' kubeadm.log)
+sed "s/:v.*/:$tag/" etc/kubernetes/tmp/*/kube-apiserver.yaml >.` + apiServer
 
-// TestCutThenOtherPatch: kubeadm is cut short, and another patch release is wanted. Whatever kubeadm
-// had torn comes back, the snapshot from before it counts, and the machine stays the first.
+// needsKey has kubeadm fail with another key.
+func needsKey(name string) string {
+	return "[ \"$(<." + serverKey + ")\" = '" + name + " key' ] || exit 1; "
+}
+
+// TestCutThenOtherPatch: kubeadm is cut short, and another patch release is wanted. Whatever
+// kubeadm had torn comes back, the snapshot from before it counts, and the machine stays the first.
 func TestCutThenOtherPatch(t *testing.T) {
 	t.Parallel()
 	for _, cluster := range []string{"v1.35.4", "v1.36.3"} {
@@ -265,8 +277,8 @@ func TestCutThenRevert(t *testing.T) {
 	}
 }
 
-// TestCutThenRefused: kubeadm is cut short, and has changed the cluster's configuration. The version
-// before is refused; the host is repaired nevertheless, and continues.
+// TestCutThenRefused: kubeadm is cut short, and has changed the cluster's configuration. The
+// version before is refused; the host is repaired nevertheless, and continues.
 func TestCutThenRefused(t *testing.T) {
 	t.Parallel()
 	s := newSandbox(t)
@@ -284,8 +296,8 @@ func TestCutThenRefused(t *testing.T) {
 	s.mustLog(t, "v1.36.3 upgrade apply v1.36.3 --yes", "v1.36.3 upgrade apply v1.36.3 --yes")
 }
 
-// TestCertificatesRenewed: certificates that a person renews between two attempts are those that come
-// back.
+// TestCertificatesRenewed: certificates that a person renews between two attempts are those that
+// come back.
 func TestCertificatesRenewed(t *testing.T) {
 	t.Parallel()
 	s := newSandbox(t)
@@ -297,19 +309,20 @@ func TestCertificatesRenewed(t *testing.T) {
 	s.write(t, serverKey, "renewed key\n")
 	s.write(t, "/kubeadm.does", "cut")
 	s.mustCut(t, g, "second")
-	s.write(t, "/kubeadm.does", "[ \"$(<."+serverKey+")\" = 'renewed key' ] || exit 1; "+kubeadmSucceeds)
+	s.write(t, "/kubeadm.does", needsKey("renewed")+kubeadmSucceeds)
 	s.mustReach(t, g, "third")
 }
 
-// TestRemovalCutShort: a power cut while copies are removed leaves none of which half could come back
-// after another one.
+// TestRemovalCutShort: a power cut while copies are removed leaves none of which half could come
+// back after another one.
 func TestRemovalCutShort(t *testing.T) {
 	t.Parallel()
 	s := newSandbox(t)
 	s.write(t, "/etc/kubernetes/pki/etcd/ca.crt", "first ca\n")
 	s.write(t, "/stand-in/rm", `#!/bin/bash
 case "$*" in *keep/*)
-  if ca=$(find `+s.root+kept+` -path '*pki/etcd/ca.crt' | grep .) && [ ! -e `+s.root+`/removed ]; then
+  ca=$(find `+s.root+kept+` -path '*pki/etcd/ca.crt')
+  if [ -n "$ca" ] && [ ! -e `+s.root+`/removed ]; then
     touch `+s.root+`/removed; /bin/rm "$ca"; kill -9 $PPID; exit 1
   fi
 esac
@@ -322,7 +335,7 @@ exec /bin/rm "$@"
 	}
 	s.write(t, "/kubeadm.does", "cut")
 	s.mustCut(t, g, "second")
-	s.write(t, "/kubeadm.does", "[ \"$(<."+serverKey+")\" = 'second key' ] || exit 1; "+kubeadmSucceeds)
+	s.write(t, "/kubeadm.does", needsKey("second")+kubeadmSucceeds)
 	s.mustReach(t, g, "third")
 	if printed, code := s.run(t, g.script("clean")); code != 0 {
 		t.Fatal(printed)
@@ -332,8 +345,8 @@ exec /bin/rm "$@"
 	}
 }
 
-// TestKubeadmFailsBetweenFiles: kubeadm that cannot write the file to which it moves the endpoint of
-// the container runtime leaves the kubelet with its endpoint.
+// TestKubeadmFailsBetweenFiles: kubeadm that cannot write the file to which it moves the endpoint
+// of the container runtime leaves the kubelet with its endpoint.
 func TestKubeadmFailsBetweenFiles(t *testing.T) {
 	t.Parallel()
 	s := newSandbox(t)

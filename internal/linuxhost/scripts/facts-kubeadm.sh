@@ -47,6 +47,10 @@ if [ -f $manifest ]; then
   # The step removes what is left of a snapshot that was cut short, and then looks for room itself.
   compgen -G "$data/windlass-snapshot.db*" >/dev/null ||
     compgen -G "$SNAPSHOTS/*.new*" >/dev/null || fact snapshot-kb "$(snapshot_kb)"
+  fact free-copy-kb "$(free "$temporary")"
+  [ "$(mount_of "$temporary")" = "$(mount_of "$STATE")" ] && fact copy-beside-state yes
+  # The step removes copies of earlier runs, and then looks for room itself.
+  [ -n "$(old_copies)" ] || fact copy-kb "$(copy_kb)"
   if has_client; then
     fact etcd-client yes
     # kubeadm restarts the host's member itself. A cluster that lacks another member as well would

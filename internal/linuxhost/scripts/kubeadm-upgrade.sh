@@ -3,12 +3,14 @@
 source lib-job.sh
 source lib-kubectl.sh
 source lib-kubeadm.sh
+source lib-etcd.sh
 
 # record writes the version and the verb before kubeadm runs: apply changes the version in the
 # cluster's configuration, from which a second look would conclude that another machine was the
 # first. The record ends with the upgrade, to whatever version. Until then the snapshot of etcd from
 # before it is the one that counts.
 record() {
+  [ "$(cat "$KEEP/kubeadm" 2>/dev/null)" != "$VERSION $VERB" ] || return 0
   if [ ! -f "$KEEP/kubeadm" ]; then
     rm -f "$KEEP/etcd-snapshot"
     [ ! -f "$OP/etcd-snapshot" ] || write "$KEEP/etcd-snapshot" "$(<"$OP/etcd-snapshot")
@@ -16,6 +18,21 @@ record() {
   fi
   write "$KEEP/kubeadm" "$VERSION $VERB
 "
+}
+
+# make_room removes copies of etcd of earlier runs, if etcd is healthy without them. A copy that
+# fills the disk of a member takes the member down.
+make_room() {
+  local old need room
+  [ -f "$manifest" ] || return 0
+  old=$(old_copies)
+  if [ -n "$old" ] && has_client && client endpoint health; then
+    xargs -d '\n' rm -rf <<<"$old"
+  fi
+  mkdir -p "$temporary"
+  need=$(copy_kb) room=$(df -Pk "$temporary" | awk 'NR==2 {print $4}')
+  [ "$room" -gt "${need:-0}" ] || fail DiskFull "$temporary has no room for kubeadm's copy of etcd \
+of about $((need / 1024)) MiB; it keeps those of earlier upgrades, kubeadm-backup-etcd-*"
 }
 
 # keep copies what kubeadm changes. A copy from before another run is of no use: somebody may have
@@ -47,6 +64,7 @@ copy_patches() {
 }
 
 await_control_plane
+make_room
 record
 keep
 command=("$BIN/kubeadm" upgrade "$VERB")

@@ -1,7 +1,8 @@
-# The member of etcd beside the kubelet of a host that kubeadm made.
+# The member of etcd beside the kubelet of a host that kubeadm made, if there is one.
 manifest=/etc/kubernetes/manifests/etcd.yaml
-endpoint=$(sed -n 's/^.*--listen-client-urls=\([^,]*\).*$/\1/p' $manifest 2>/dev/null | head -n 1)
-data=$(sed -n 's/^.*--data-dir=//p' $manifest 2>/dev/null | head -n 1)
+endpoint=$(sed -n 's/^.*--listen-client-urls=\([^,]*\).*$/\1/p' $manifest 2>/dev/null |
+  head -n 1) || true
+data=$(sed -n 's/^.*--data-dir=//p' $manifest 2>/dev/null | head -n 1) || true
 data=${data:-/var/lib/etcd}
 
 # has_client reports whether there is an etcdctl, or crictl for the one in the member's container.
@@ -10,6 +11,17 @@ has_client() { [ -n "$(PATH="$PATH:/usr/local/sbin:/usr/local/bin" type -P etcdc
 # snapshot_kb prints the room for a snapshot in KiB: more than the database, which grows meanwhile.
 snapshot_kb() {
   echo $(($(stat -c %s "$data/member/snap/db" 2>/dev/null || echo 0) * 6 / 5 / 1024))
+}
+
+# kubeadm copies the folder of etcd's data before it restarts the member, in each run, and keeps the
+# copies, also when it has succeeded.
+temporary=/etc/kubernetes/tmp
+# copy_kb prints the room for one in KiB.
+copy_kb() { du -skD "$data" 2>/dev/null | awk '{print int($1 * 6 / 5)}'; }
+# old_copies prints those of earlier runs of an upgrade that is not done.
+old_copies() {
+  [ ! -f "$KEEP/kubeadm" ] || find "$temporary" -maxdepth 1 -name 'kubeadm-backup-etcd-*' \
+    -newer "$KEEP/kubeadm" 2>/dev/null
 }
 
 # client ARGUMENT... runs etcdctl against the member. It is that of the host, or of the container,

@@ -4,7 +4,8 @@ before=$KEEP/before-kubeadm
 kubelet_files=(/var/lib/kubelet/{config.yaml,kubeadm-flags.env,instance-config.yaml})
 changed=
 
-# static_pods FOLDER prints the manifests of kubeadm's static pods below a copy of /, or below / itself.
+# static_pods FOLDER prints the manifests of kubeadm's static pods below a copy of /, or below /
+# itself.
 static_pods() {
   local name
   for name in etcd kube-apiserver kube-controller-manager kube-scheduler; do
@@ -24,8 +25,8 @@ put_back() {
   changed=yes
 }
 
-# put_back_kubelet undoes what kubeadm did to the kubelet's files. From v1.35 it moves the endpoint of
-# the container runtime from one file to another, and its next run would find it in neither.
+# put_back_kubelet undoes what kubeadm did to the kubelet's files. From v1.35 it moves the endpoint
+# of the container runtime from one file to another, and its next run would find it in neither.
 put_back_kubelet() {
   local file
   for file in "${kubelet_files[@]}"; do
@@ -40,8 +41,8 @@ put_back_kubelet() {
 }
 
 # restart_if_changed restarts the kubelet if anything was put back. Static pods that could not start
-# may wait for minutes in CrashLoopBackOff, which a kubelet forgets. What keeps it from starting shows
-# in the next step.
+# may wait for minutes in CrashLoopBackOff, which a kubelet forgets. What keeps it from starting
+# shows in the next step.
 restart_if_changed() {
   [ -n "$changed" ] || return 0
   sync -f /etc/kubernetes /var/lib/kubelet
@@ -57,9 +58,9 @@ end_run() {
   rm -rf "$before.old"
 }
 
-# await_control_plane waits for what kubeadm refuses to begin without, and what takes a while after a
-# power cut or after a manifest has come back: the API server, and the machine's node Ready. It ends
-# in any case, because kubeadm explains best what is wrong.
+# await_control_plane waits for what kubeadm refuses to begin without, and what takes a while after
+# a power cut or after a manifest has come back: the API server, and the machine's node Ready. It
+# ends in any case, because kubeadm explains best what is wrong.
 await_control_plane() {
   local node ready='jsonpath={.status.conditions[?(@.type=="Ready")].status}'
   [ -f /etc/kubernetes/manifests/kube-apiserver.yaml ] && [ -n "$kubectl" ] || return 0

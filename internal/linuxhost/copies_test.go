@@ -1,0 +1,80 @@
+package linuxhost
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// copies are the copies of etcd's data that kubeadm has left.
+func (s *sandbox) copies(t *testing.T) []string {
+	t.Helper()
+	found, err := filepath.Glob(s.root + "/etc/kubernetes/tmp/kubeadm-backup-etcd-*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range found {
+		found[i] = strings.TrimPrefix(filepath.Base(found[i]), "kubeadm-backup-etcd-")
+	}
+	return found
+}
+
+// copiesEtcd is what kubeadm does before it compares versions.
+const copiesEtcd = `mkdir -p etc/kubernetes/tmp
+cp -r var/lib/etcd etc/kubernetes/tmp/kubeadm-backup-etcd-$(grep -c . kubeadm.log)
+`
+
+// TestOldCopies: copies of etcd that failed runs of kubeadm have left do not fill the disk. Those
+// of other upgrades stay, and so do all as long as etcd may need them.
+func TestOldCopies(t *testing.T) {
+	t.Parallel()
+	s := newSandbox(t)
+	g := s.goal(t, "v1.36.3")
+	s.write(t, "/var/lib/etcd/member/wal/0.wal", "x")
+	s.write(t, "/etc/kubernetes/tmp/kubeadm-backup-etcd-0/etcd", "x")
+	s.write(t, "/kubeadm.does", copiesEtcd+"exit 1")
+	s.attempt(t, g, "1")
+	s.write(t, "/etcd.down", "")
+	s.attempt(t, g, "2")
+	if got := s.copies(t); !slices.Equal(got, []string{"0", "1", "2"}) {
+		t.Errorf("without etcd there are the copies %v", got)
+	}
+	if err := os.Remove(s.root + "/etcd.down"); err != nil {
+		t.Fatal(err)
+	}
+	s.write(t, "/kubeadm.does", copiesEtcd+kubeadmSucceeds)
+	s.mustReach(t, s.goal(t, "v1.36.4"), "3")
+	if got := s.copies(t); !slices.Equal(got, []string{"0", "3"}) {
+		t.Errorf("in the end there are the copies %v", got)
+	}
+}
+
+// TestRoomForCopy: a host without room for kubeadm's copy of etcd is refused before anything is
+// done, and where copies were removed for it, before kubeadm runs.
+func TestRoomForCopy(t *testing.T) {
+	t.Parallel()
+	s := newSandbox(t)
+	g := s.goal(t, "v1.36.3")
+	s.write(t, "/var/lib/etcd/member/wal/0.wal", strings.Repeat("x", 4<<20))
+	refused := func(attempt string, begun bool) {
+		t.Helper()
+		s.write(t, "/free.kb", "3000\n")
+		p := s.attempt(t, g, attempt)
+		if p.Failure == nil || p.Failure.Reason != DiskFull || p.Failure.Step != KubeadmUpgrade {
+			t.Fatalf("%+v", p)
+		}
+		if (s.job.Attempt == attempt) != begun {
+			t.Errorf("the last job is %+v", s.job)
+		}
+	}
+	refused("1", false)
+	s.write(t, "/free.kb", "9000000\n")
+	s.write(t, "/kubeadm.does", "mkdir -p etc/kubernetes/tmp; "+copiesEtcd+"exit 1")
+	if p := s.attempt(t, g, "2"); p.Failure == nil || p.Failure.Reason != StepFailed {
+		t.Fatalf("%+v", p)
+	}
+	refused("3", true)
+	s.mustLog(t, "v1.36.3 upgrade apply v1.36.3 --yes")
+}
