@@ -7,7 +7,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
@@ -17,8 +16,8 @@ import (
 // A canary whose update fails holds the rollout as long as its Machine exists. If the Machine is
 // remediated, a new one takes its place, which has the template and is available: it looks like a
 // canary that is done. So the MachineSet records the failure on the MachineDeployment before it
-// deletes the Machine, for whatever reason but that a person asked for it. A change that fails everywhere would otherwise have one Machine replaced
-// after the other.
+// deletes the Machine, for whatever reason but that a person asked for it. A change that fails
+// everywhere would otherwise have one Machine replaced after the other.
 //
 //   - The record counts for one MachineSet, which is the target of the update. It is removed when
 //     the template changes, and when the rollout is complete.
