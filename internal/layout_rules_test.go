@@ -166,13 +166,15 @@ var rules = []rule{
 	{pkg: "internal/pool", kind: pure, imports: `api/v1alpha1`},
 	{pkg: "internal/pool/machinedeployment", kind: effects, imports: `
 		api/v1alpha1 internal/capi internal/inplace/cover internal/keyed internal/pool
-		internal/pool/objects internal/recordjson internal/text
+		internal/pool/objects internal/text
 	`},
 	{pkg: "internal/pool/machineset", kind: effects, imports: `
 		api/v1alpha1 internal/capi internal/contract internal/keyed internal/pool
-		internal/pool/objects internal/recordjson
+		internal/pool/objects
 	`},
-	{pkg: "internal/pool/objects", kind: effects, imports: `api/v1alpha1 internal/contract internal/keyed`},
+	{pkg: "internal/pool/objects", kind: effects, imports: `
+		api/v1alpha1 internal/contract internal/keyed internal/pool internal/recordjson
+	`},
 	{pkg: "internal/port", kind: pure, imports: `internal/inplace internal/inplace/cover`},
 	{pkg: "internal/port/porttest", kind: effects, imports: `
 		api/v1alpha1 internal/inplace internal/port pkg/version

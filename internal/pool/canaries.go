@@ -7,6 +7,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
@@ -23,8 +24,8 @@ import (
 //     the template changes, and when the rollout is complete.
 //   - As long as a Machine of the record exists, the record says nothing about it: its remediation
 //     may be taken back, and its update tried again.
-//   - A retry that a person asks for lets one set of canaries begin. Machines that took the place of
-//     remediated ones are no canaries.
+//   - A retry that a person asks for lets one set of canaries begin. Machines that took the place
+//     of remediated ones are no canaries.
 
 // FailedCanaries is the record of canaries that failed and were remediated.
 type FailedCanaries struct {
@@ -55,17 +56,6 @@ func FailedCanariesOf(md metav1.Object) (*FailedCanaries, error) {
 	return c, nil
 }
 
-// lost are the Machines of the record that set has no more, or that are being deleted.
-func (c *FailedCanaries) lost(set *clusterv1.MachineSet, machines []*clusterv1.Machine) []string {
-	present := make(map[string]bool, len(c.Machines))
-	for _, m := range machines {
-		if !isDeleting(m) && Owns(set, m) {
-			present[m.Name] = true
-		}
-	}
-	return slices.DeleteFunc(slices.Clone(c.Machines), func(name string) bool { return present[name] })
-}
-
 // recall adds what the record on the MachineDeployment says about the rollout to newest, which is
 // nil if there is no such MachineSet.
 func (p *Progress) recall(
@@ -79,17 +69,18 @@ func (p *Progress) recall(
 	case c == nil || newest == nil || c.MachineSet != newest.Name:
 		return
 	}
-	alive := int32(0)
+	alive := sets.New[string]()
 	for _, m := range machines {
 		if !isDeleting(m) && Owns(newest, m) {
-			alive++
+			alive.Insert(m.Name)
 		}
 	}
-	p.Recall(*c, c.lost(newest, machines), alive)
+	lost := slices.DeleteFunc(slices.Clone(c.Machines), alive.Has)
+	p.Recall(*c, lost, int32(len(alive))) // #nosec G115 -- a number of Machines
 }
 
-// Recall adds what a record says about the rollout to its MachineSet, which has alive Machines. lost
-// are those of the record that it has no more.
+// Recall adds what a record says about the rollout to its MachineSet, which has alive Machines.
+// lost are those of the record that it has no more.
 func (p *Progress) Recall(c FailedCanaries, lost []string, alive int32) {
 	count := int32(len(lost)) // #nosec G115 -- a number of Machines
 	p.Replaced = min(count, alive)
@@ -139,8 +130,8 @@ func (f SetFacts) FailedCanaries(going []*clusterv1.Machine) *FailedCanaries {
 	return c.With(f.MachineSet.Name, names)
 }
 
-// failing are the Machines whose update has begun and ends with their deletion, but for those that a
-// person has deleted.
+// failing are the Machines whose update has begun and ends with their deletion, but for those that
+// a person has deleted.
 func failing(going []*clusterv1.Machine) []string {
 	var names []string
 	for _, m := range going {
@@ -175,7 +166,8 @@ func (f SetFacts) progress() Progress {
 	return p
 }
 
-// hasBegunUpdate reports whether the update in place of a Machine has begun, and has not ended well.
+// hasBegunUpdate reports whether the update in place of a Machine has begun, and has not ended
+// well.
 func hasBegunUpdate(m *clusterv1.Machine) bool {
 	_, recorded := m.Annotations[v1alpha1.UpdateProgressAnnotation]
 	return IsUpdating(m) &&
@@ -183,8 +175,8 @@ func hasBegunUpdate(m *clusterv1.Machine) bool {
 }
 
 // FailedCanaries returns the record of failed canaries as it must be for the present template; nil
-// for none. changed says that the MachineDeployment has another one: the template is another one, the
-// rollout is complete, or a person asks for a retry, which this record answers.
+// for none. changed says that the MachineDeployment has another one: the template is another one,
+// the rollout is complete, or a person asks for a retry, which this record answers.
 func (g Group) FailedCanaries() (next *FailedCanaries, changed bool) {
 	md := g.MachineDeployment
 	c, err := FailedCanariesOf(md)

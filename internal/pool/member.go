@@ -176,16 +176,19 @@ func (d *draft) began(newest *clusterv1.MachineSet) time.Time {
 var runningPhases = []string{"Draining", "Updating", "BackingOff", "Verifying", "Soaking"}
 
 // HasFailedUpdate reports whether the update in place of a Machine failed finally. The engine of
-// updates in Windlass records that. Cluster API's reason is the same after any error of a call, also
-// if the next call continues the update.
+// updates in Windlass records that. Cluster API's reason is the same after any error of a call,
+// also if the next call continues the update.
 func HasFailedUpdate(m *clusterv1.Machine) bool {
+	if !IsUpdating(m) {
+		return false
+	}
 	var progress struct {
 		Phase string `json:"phase"`
 	}
 	record := m.Annotations[v1alpha1.UpdateProgressAnnotation]
 	isRead := json.Unmarshal([]byte(record), &progress) == nil
 	switch {
-	case !IsUpdating(m) || isRead && slices.Contains(runningPhases, progress.Phase):
+	case isRead && slices.Contains(runningPhases, progress.Phase):
 		return false
 	case isRead && progress.Phase == "Failed":
 		return true

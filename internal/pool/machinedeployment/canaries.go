@@ -2,15 +2,12 @@ package machinedeployment
 
 import (
 	"context"
-	"fmt"
 	"maps"
 
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/pool"
-	"github.com/windlass-dev/windlass/internal/recordjson"
+	"github.com/windlass-dev/windlass/internal/pool/objects"
 )
 
 // followUpCanaries removes the record of failed canaries if it is about another template or the
@@ -24,22 +21,10 @@ func (r *run) followUpCanaries(ctx context.Context) error {
 	if !changed {
 		return nil
 	}
-	after := r.read.DeepCopy()
-	if key := v1alpha1.FailedCanariesAnnotation; record == nil {
-		delete(after.Annotations, key)
-	} else {
-		text, err := recordjson.Encode(*record, after.Annotations[key])
-		if err != nil {
-			return fmt.Errorf("encoding the record of failed canaries: %w", err)
-		}
-		after.Annotations[key] = text
-		delete(after.Annotations, v1alpha1.UpdateRetryAnnotation)
-	}
-	// A MachineSet may have recorded another canary meanwhile.
-	patch := client.MergeFromWithOptions(r.read, client.MergeFromWithOptimisticLock{})
-	if err := r.Client.Patch(ctx, after, patch); err != nil {
-		return fmt.Errorf("writing the record of failed canaries of MachineDeployment %s: %w",
-			r.name(), err)
+	// A MachineSet may have recorded another canary meanwhile: that is a conflict.
+	after, err := objects.WriteFailedCanaries(ctx, r.Client, r.read, record)
+	if err != nil {
+		return err //nolint:wrapcheck // It names the MachineDeployment.
 	}
 	if record != nil {
 		r.event(corev1.EventTypeNormal, canaryRetried,

@@ -25,10 +25,14 @@ func (w *world) record(c pool.FailedCanaries) {
 	})
 }
 
-// remediateCanary has the first Machine updated, which fails, and a new one take its place. The
-// process is replaced then.
-func remediateCanary(w *world) {
-	w.t.Helper()
+// losesCanary begins a rollout with a canary. The first Machine is updated, which fails, and a new
+// one takes its place. The process is replaced then.
+func losesCanary(t *testing.T) *world {
+	t.Helper()
+	limits := pool.Limits{Canary: intstr.FromInt32(1)}
+	w := scenario{begin: func(w *world) {
+		w.extension, w.policy = coverAll, Policy{Name: "p", Keep: true, Limits: &limits}
+	}, change: (*world).upgrade}.run(t)
 	w.frozen = true
 	w.settle()
 	if w.moved != 1 {
@@ -44,11 +48,12 @@ func remediateCanary(w *world) {
 	w.frozen = false
 	w.restart()
 	w.settle()
+	return w
 }
 
-// TestFailedCanaryHolds: the canary of a rollout failed and was remediated. No other Machine begins,
-// also after a restart, until a person asks for a retry or changes the template. The record goes
-// then.
+// TestFailedCanaryHolds: the canary of a rollout failed and was remediated. No other Machine
+// begins, also after a restart, until a person asks for a retry or changes the template. The record
+// goes then.
 func TestFailedCanaryHolds(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -68,11 +73,7 @@ func TestFailedCanaryHolds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			limits := pool.Limits{Canary: intstr.FromInt32(1)}
-			w := scenario{begin: func(w *world) {
-				w.extension, w.policy = coverAll, Policy{Name: "p", Keep: true, Limits: &limits}
-			}, change: (*world).upgrade}.run(t)
-			remediateCanary(w)
+			w := losesCanary(t)
 			if got := w.blocked(); w.moved != 1 || got != "CanaryFailed" {
 				t.Fatalf("%d Machines have moved, and the condition has the reason %q:\n%s", w.moved, got,
 					w.picture())
@@ -104,18 +105,16 @@ func TestFailedCanaryHolds(t *testing.T) {
 // meanwhile.
 func TestRetryMeetsFailure(t *testing.T) {
 	t.Parallel()
-	limits := pool.Limits{Canary: intstr.FromInt32(1)}
-	w := scenario{begin: func(w *world) {
-		w.extension, w.policy = coverAll, Policy{Name: "p", Keep: true, Limits: &limits}
-	}, change: (*world).upgrade}.run(t)
-	remediateCanary(w)
+	w := losesCanary(t)
 	sets := w.sets()
 	both := pool.FailedCanaries{MachineSet: sets[len(sets)-1].Name, Machines: []string{"x", "y"}}
 	w.edit(func(md *clusterv1.MachineDeployment) {
 		md.Annotations[v1alpha1.UpdateRetryAnnotation] = ""
 	})
 	cached := w.md()
-	w.edit(func(md *clusterv1.MachineDeployment) { delete(md.Annotations, v1alpha1.UpdateRetryAnnotation) })
+	w.edit(func(md *clusterv1.MachineDeployment) {
+		delete(md.Annotations, v1alpha1.UpdateRetryAnnotation)
+	})
 	w.record(both)
 	run := &run{Reconciler: w.r, md: cached, read: cached.DeepCopy(), sets: sets}
 	if err := run.followUpCanaries(t.Context()); err == nil || client.IgnoreNotFound(err) == nil {

@@ -56,7 +56,9 @@ type Options struct {
 }
 
 // PolicyOf finds the UpdatePolicy of a group.
-type PolicyOf func(context.Context, *clusterv1.Cluster, *clusterv1.MachineDeployment) (Policy, error)
+type PolicyOf func(
+	context.Context, *clusterv1.Cluster, *clusterv1.MachineDeployment,
+) (Policy, error)
 
 // Policy is what an UpdatePolicy asks for a group.
 type Policy struct {

@@ -57,8 +57,8 @@ func (w *world) observe(set *clusterv1.MachineSet) {
 	set.Status.ObservedGeneration = set.Generation
 }
 
-// TestMachineSetsFail: a MachineSet that reads its spec and then fails, again and again, keeps neither
-// scaling nor a rollout from their end.
+// TestMachineSetsFail: a MachineSet that reads its spec and then fails, again and again, keeps
+// neither scaling nor a rollout from their end.
 func TestMachineSetsFail(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {

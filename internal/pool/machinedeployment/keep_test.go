@@ -46,8 +46,8 @@ func blockedBy(reason, message string) metav1.Condition {
 
 func revert(md *clusterv1.MachineDeployment) { md.Spec.Template.Spec.Version = "v1.33.0" }
 
-// TestPolicyIsNotInTheCacheYet checks that the API server is asked for the policy before Machines are
-// replaced, once.
+// TestPolicyIsNotInTheCacheYet checks that the API server is asked for the policy before Machines
+// are replaced, once.
 func TestPolicyIsNotInTheCacheYet(t *testing.T) {
 	t.Parallel()
 	w := scenario{begin: nothing, change: (*world).upgrade}.run(t)

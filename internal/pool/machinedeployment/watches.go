@@ -19,7 +19,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/pool"
@@ -47,8 +46,7 @@ func (r *Reconciler) watch(
 		Watches(&clusterv1.MachineSet{}, handler.EnqueueRequestsFromMapFunc(r.ForOrphan),
 			objects.Changes(orphanFacts)).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(ForMachine),
-			predicate.Funcs{UpdateFunc: isStep, CreateFunc: never[event.CreateEvent],
-				DeleteFunc: never[event.DeleteEvent]}).
+			objects.Updates(isStep)).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(ofCluster),
 			objects.ClusterEvents(scheme, log, r.Keeps != nil)).
 		WithOptions(options).
@@ -96,8 +94,6 @@ func isStep(e event.UpdateEvent) bool {
 func writtenBy(m *clusterv1.Machine) [2]string {
 	return [2]string{m.Spec.Version, m.Annotations[v1alpha1.UpdateFailedAnnotation]}
 }
-
-func never[E any](E) bool { return false }
 
 // ForMachine returns a request for the MachineDeployment of a Machine, if a label names it.
 func ForMachine(_ context.Context, o client.Object) []ctrl.Request {

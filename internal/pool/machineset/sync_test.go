@@ -13,7 +13,8 @@ import (
 	"github.com/windlass-dev/windlass/internal/pool"
 )
 
-// broken is a Machine whose infrastructure is gone, as if somebody had removed the finalizer of that.
+// broken is a Machine whose infrastructure is gone, as if somebody had removed the finalizer of
+// that.
 const broken = "a-broken"
 
 // breakMachine gives a MachineSet one more Machine, which is broken and which it wants. It is the
@@ -98,8 +99,8 @@ func TestBrokenMachine(t *testing.T) {
 	}
 }
 
-// TestUnusedStays: an object that no Machine uses, and that nobody may delete, keeps a MachineSet from
-// nothing.
+// TestUnusedStays: an object that no Machine uses, and that nobody may delete, keeps a MachineSet
+// from nothing.
 func TestUnusedStays(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -116,8 +117,8 @@ func TestUnusedStays(t *testing.T) {
 	}
 }
 
-// TestSpecIsRead: a run that fails, and one of a paused MachineSet, tell that they have read the spec.
-// As in Cluster API, they do not observe its generation.
+// TestSpecIsRead: a run that fails, and one of a paused MachineSet, tell that they have read the
+// spec. As in Cluster API, they do not observe its generation.
 func TestSpecIsRead(t *testing.T) {
 	t.Parallel()
 	for name, prepare := range map[string]func(w *world){

@@ -1,8 +1,6 @@
 package objects
 
 import (
-	"maps"
-
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,22 +24,25 @@ func Changes(facts func(client.Object) any) predicate.Predicate {
 }
 
 // ClusterEvents lets events of a Cluster pass by which its groups are paused or resumed, as Cluster
-// API's controllers do. With policies, an update of labels passes too: a policy may select a group by
-// the labels of its Cluster.
+// API's controllers do. With policies, an update of labels passes too: a policy may select a group
+// by the labels of its Cluster.
 func ClusterEvents(scheme *runtime.Scheme, log logr.Logger, policies bool) predicate.Predicate {
 	paused := predicates.ClusterPausedTransitions(scheme, log)
 	if !policies {
 		return paused
 	}
-	return predicate.Or(paused, predicate.Funcs{
-		CreateFunc:  func(event.CreateEvent) bool { return false },
-		DeleteFunc:  func(event.DeleteEvent) bool { return false },
-		GenericFunc: func(event.GenericEvent) bool { return false },
-		UpdateFunc: func(e event.UpdateEvent) bool {
-			return !maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels())
-		},
-	})
+	return predicate.Or(paused, Updates(predicate.LabelChangedPredicate{}.Update))
 }
+
+// Updates lets nothing pass but the updates that accepts is true for.
+func Updates(accepts func(event.UpdateEvent) bool) predicate.Predicate {
+	return predicate.Funcs{
+		CreateFunc: never[event.CreateEvent], DeleteFunc: never[event.DeleteEvent],
+		GenericFunc: never[event.GenericEvent], UpdateFunc: accepts,
+	}
+}
+
+func never[E any](E) bool { return false }
 
 // Metadata is what the controllers of pools read of the metadata of objects.
 type Metadata struct {

@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	"github.com/go-logr/logr"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/predicates"
@@ -18,7 +17,8 @@ func TestClusterEvents(t *testing.T) {
 	if err := clusterv1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	before := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"stage": "test"}}}
+	before := &clusterv1.Cluster{}
+	before.Labels = map[string]string{"stage": "test"}
 	for name, tt := range map[string]struct {
 		change func(*clusterv1.Cluster)
 		// stock is what passes without policies, want what passes with them.

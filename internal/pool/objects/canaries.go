@@ -1,0 +1,41 @@
+package objects
+
+import (
+	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/pool"
+	"github.com/windlass-dev/windlass/internal/recordjson"
+)
+
+// WriteFailedCanaries writes the record of failed canaries to a MachineDeployment, or removes it if
+// record is nil. A record that is written takes away the retry that somebody has asked for: it is
+// either answered, or older than the failure. It returns the MachineDeployment as it is then. The
+// error is a conflict if the MachineDeployment has changed since md was read.
+func WriteFailedCanaries(
+	ctx context.Context, c client.Client, md *clusterv1.MachineDeployment, record *pool.FailedCanaries,
+) (*clusterv1.MachineDeployment, error) {
+	const key = v1alpha1.FailedCanariesAnnotation
+	after := md.DeepCopy()
+	if record == nil {
+		delete(after.Annotations, key)
+	} else {
+		text, err := recordjson.Encode(*record, after.Annotations[key])
+		if err != nil {
+			return nil, fmt.Errorf("encoding the record of failed canaries: %w", err)
+		}
+		metav1.SetMetaDataAnnotation(&after.ObjectMeta, key, text)
+		delete(after.Annotations, v1alpha1.UpdateRetryAnnotation)
+	}
+	patch := client.MergeFromWithOptions(md, client.MergeFromWithOptimisticLock{})
+	if err := c.Patch(ctx, after, patch); err != nil {
+		return nil, fmt.Errorf("writing the record of failed canaries of MachineDeployment %s: %w",
+			client.ObjectKeyFromObject(md), err)
+	}
+	return after, nil
+}
