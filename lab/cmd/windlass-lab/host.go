@@ -55,9 +55,8 @@ The keys to log in with, the host's key and the digests of the binaries are in t
 }
 
 func (o *hostOptions) run(ctx context.Context, in io.Reader, out io.Writer) (err error) {
-	unlock, err := lockFolder(
-		o.folder, "another host runs already, with its files in %s. Fix: use that host, or interrupt it first",
-	)
+	unlock, err := lockFolder(o.folder, "another host runs already, with its files in %s. "+
+		"Fix: use that host, or interrupt it first")
 	if err != nil {
 		return err
 	}

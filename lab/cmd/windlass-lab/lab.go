@@ -225,7 +225,9 @@ func reportRunning(cmd *cobra.Command, plane *devplane.Plane, stateDir string) e
 	if engine, ok := setup.RunningEngine(status); ok {
 		already = fmt.Sprintf(`The cluster is running already, with the engine %s; "windlass-lab engine" changes that.`, engine)
 	}
-	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\n%s%s", already, usage(plane, cmd), realUsageOf(stateDir))
+	_, err = fmt.Fprintf(
+		cmd.OutOrStdout(), "%s\n%s%s", already, usage(plane, cmd), realUsageOf(stateDir),
+	)
 	return err
 }
 

@@ -173,31 +173,6 @@ func ownedBy(info os.FileInfo, user int) bool {
 	return ok && int(stat.Uid) == user
 }
 
-// acquireLock takes the lock that a plane's supervisor holds for as long as it lives; the parent hands it over with the open
-// file. ok is false when another plane has it.
-func acquireLock(l layout) (file *os.File, ok bool, err error) {
-	for {
-		file, err := os.OpenFile(l.lock(), os.O_CREATE|os.O_RDWR|syscall.O_NOFOLLOW, 0o600)
-		if err != nil {
-			return nil, false, fmt.Errorf("opening the lock: %w", err)
-		}
-		err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		if errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, false, file.Close()
-		}
-		if err != nil {
-			return nil, false, errors.Join(fmt.Errorf("locking %s: %w", l.lock(), err), file.Close())
-		}
-		if same, err := isCurrent(file, l.lock()); err != nil || same {
-			return file, err == nil, err
-		}
-		// The directory was removed between opening and locking: what is locked has no name any more.
-		if err := file.Close(); err != nil {
-			return nil, false, fmt.Errorf("closing the lock: %w", err)
-		}
-	}
-}
-
 // awaitLock is acquireLock after a supervisor that was killed: its main thread may have ended while
 // another one still holds the lock. It waits for that, for killGrace at most.
 func awaitLock(l layout) (file *os.File, ok bool, err error) {
@@ -212,21 +187,6 @@ func awaitLock(l layout) (file *os.File, ok bool, err error) {
 			return nil, false, nil
 		}
 	}
-}
-
-func isCurrent(file *os.File, path string) (bool, error) {
-	open, err := file.Stat()
-	if err != nil {
-		return false, fmt.Errorf("reading the lock: %w", err)
-	}
-	named, err := os.Stat(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("reading the lock: %w", err)
-	}
-	return os.SameFile(open, named), nil
 }
 
 // cleanStale removes what a plane has left, processes first. The caller holds the lock, so no supervisor is alive, unless

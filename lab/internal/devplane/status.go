@@ -169,7 +169,8 @@ type RunningError struct {
 }
 
 func (e *RunningError) Error() string {
-	return fmt.Sprintf("a management cluster is running on %s (supervisor %d): connect to it, stop it, or use another state directory", e.StateDir, e.PID)
+	return fmt.Sprintf("a management cluster is running on %s (supervisor %d): connect to it, "+
+		"stop it, or use another state directory", e.StateDir, e.PID)
 }
 
 // NotRunningError says that no plane runs on the state directory.
@@ -181,7 +182,8 @@ type NotRunningError struct {
 
 func (e *NotRunningError) Error() string {
 	if e.Stale {
-		return fmt.Sprintf("no management cluster is running on %s; what is there was left by one that crashed, and the next start or stop removes it", e.StateDir)
+		return fmt.Sprintf("no management cluster is running on %s; what is there was left by one that "+
+			"crashed, and the next start or stop removes it", e.StateDir)
 	}
 	return "no management cluster is running on " + e.StateDir
 }
