@@ -100,7 +100,8 @@ func (s *swapper) notice(format string, args ...any) {
 func decode(object *unstructured.Unstructured, into any) error {
 	what := object.GetKind() + " " + object.GetName()
 	if v := object.GroupVersionKind().Version; v != clusterv1.GroupVersion.Version {
-		return fmt.Errorf("%s is of API version %s: the lab reads %s only; a management cluster with Cluster API v1.11 or newer shows it in that version",
+		return fmt.Errorf("%s is of API version %s: the lab reads %s only; a management cluster with "+
+			"Cluster API v1.11 or newer shows it in that version",
 			what, v, clusterv1.GroupVersion.Version)
 	}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object.Object, into, true); err != nil {
@@ -117,6 +118,18 @@ func ofKind(objects []*unstructured.Unstructured, group, kind string) []*unstruc
 		}
 	}
 	return found
+}
+
+// findObject returns an object; nil if there is none.
+func findObject(
+	objects []*unstructured.Unstructured, group, kind, name string,
+) *unstructured.Unstructured {
+	for _, o := range ofKind(objects, group, kind) {
+		if o.GetName() == name {
+			return o
+		}
+	}
+	return nil
 }
 
 func (s *swapper) readCluster(objects []*unstructured.Unstructured) error {
@@ -219,7 +232,8 @@ func (s *swapper) swapTemplates(objects []*unstructured.Unstructured) error {
 		objects, &spec.ControlPlane.MachineInfrastructure.TemplateRef, s.to.controlPlane,
 	)
 	if kind := spec.ControlPlane.TemplateRef.Kind; kind != "KubeadmControlPlaneTemplate" {
-		return fmt.Errorf("ClusterClass %s has control planes of kind %s: the lab runs KubeadmControlPlaneTemplate only", s.class.Name, kind)
+		return fmt.Errorf("ClusterClass %s has control planes of kind %s: "+
+			"the lab runs KubeadmControlPlaneTemplate only", s.class.Name, kind)
 	}
 	if err := s.keepTemplate(objects, controlPlaneGroup, spec.ControlPlane.TemplateRef.Kind, spec.ControlPlane.TemplateRef.Name); err != nil {
 		return err
@@ -248,9 +262,7 @@ func (s *swapper) replaceTemplate(
 	to clusterv1.ClusterClassTemplateReference,
 ) {
 	group, _, _ := strings.Cut(ref.APIVersion, "/")
-	if !slices.ContainsFunc(ofKind(objects, group, ref.Kind), func(o *unstructured.Unstructured) bool {
-		return o.GetName() == ref.Name
-	}) {
+	if findObject(objects, group, ref.Kind, ref.Name) == nil {
 		s.notice("the manifests do not hold %s %s, which ClusterClass %s names",
 			ref.Kind, ref.Name, s.class.Name)
 	}
@@ -273,27 +285,27 @@ func (s *swapper) keepTemplate(objects []*unstructured.Unstructured, group, kind
 	if slices.ContainsFunc(s.templates, func(t *unstructured.Unstructured) bool { return t.GetKind() == kind && t.GetName() == name }) {
 		return nil
 	}
-	for _, o := range ofKind(objects, group, kind) {
-		if o.GetName() != name {
-			continue
-		}
-		if v := o.GroupVersionKind().Version; v != clusterv1.GroupVersion.Version {
-			return fmt.Errorf("%s %s is of API version %s: the lab reads %s only", kind, name, v, clusterv1.GroupVersion.Version)
-		}
-		kept := &unstructured.Unstructured{Object: map[string]any{}}
-		kept.SetGroupVersionKind(o.GroupVersionKind())
-		kept.SetName(name)
-		if spec, found := o.DeepCopy().Object["spec"]; found {
-			spec = s.dropFilesFromSecrets(spec)
-			if s.to.adapt != nil {
-				spec = s.to.adapt(spec, s.notice)
-			}
-			kept.Object["spec"] = spec
-		}
-		s.templates = append(s.templates, kept)
-		return nil
+	o := findObject(objects, group, kind, name)
+	if o == nil {
+		return fmt.Errorf("the manifests do not hold %s %s, which ClusterClass %s names",
+			kind, name, s.class.Name)
 	}
-	return fmt.Errorf("the manifests do not hold %s %s, which ClusterClass %s names", kind, name, s.class.Name)
+	if v := o.GroupVersionKind().Version; v != clusterv1.GroupVersion.Version {
+		return fmt.Errorf("%s %s is of API version %s: the lab reads %s only",
+			kind, name, v, clusterv1.GroupVersion.Version)
+	}
+	kept := &unstructured.Unstructured{Object: map[string]any{}}
+	kept.SetGroupVersionKind(o.GroupVersionKind())
+	kept.SetName(name)
+	if spec, found := o.DeepCopy().Object["spec"]; found {
+		spec = s.dropFilesFromSecrets(spec)
+		if s.to.adapt != nil {
+			spec = s.to.adapt(spec, s.notice)
+		}
+		kept.Object["spec"] = spec
+	}
+	s.templates = append(s.templates, kept)
+	return nil
 }
 
 // dropFilesFromSecrets removes, anywhere below a value, the items of "files" whose content comes from elsewhere.

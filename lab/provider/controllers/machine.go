@@ -5,12 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -192,10 +190,9 @@ func (s *machineScope) source() v1alpha1.PoolMember {
 
 // isPooled reports whether a HostMachinePool owns the HostMachine.
 func (s *machineScope) isPooled() bool {
-	return slices.ContainsFunc(s.hostMachine.OwnerReferences, func(o metav1.OwnerReference) bool {
-		group, err := schema.ParseGroupVersion(o.APIVersion)
-		return err == nil && group.Group == v1alpha1.GroupVersion.Group && o.Kind == "HostMachinePool"
-	})
+	return util.HasOwner(
+		s.hostMachine.OwnerReferences, v1alpha1.GroupVersion.String(), []string{"HostMachinePool"},
+	)
 }
 
 // delete shuts the host down, and lets the HostMachine go.

@@ -79,13 +79,13 @@ func computeCondition(annotations map[string]string) (site.Condition, error) {
 		case annotation == v1alpha1.SlowDiskAnnotation:
 			var err error
 			if c.SyncDelay, err = time.ParseDuration(value); err != nil || c.SyncDelay <= 0 {
-				return site.Condition{}, fmt.Errorf(
-					"annotation %s is %q. Fix: set it to a duration, such as 100ms, or remove it", annotation, value)
+				return site.Condition{}, fmt.Errorf("annotation %s is %q. "+
+					"Fix: set it to a duration, such as 100ms, or remove it", annotation, value)
 			}
 		case !isField:
 			known := append(slices.Sorted(maps.Keys(fields)), v1alpha1.SlowDiskAnnotation)
-			return site.Condition{}, fmt.Errorf("annotation %s is no fault. Fix: remove it, or use one of %s",
-				annotation, strings.Join(known, ", "))
+			return site.Condition{}, fmt.Errorf("annotation %s is no fault. "+
+				"Fix: remove it, or use one of %s", annotation, strings.Join(known, ", "))
 		case value != "true":
 			return site.Condition{}, fmt.Errorf(
 				"annotation %s is %q. Fix: set it to true, or remove it", annotation, value)
