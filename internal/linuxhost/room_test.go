@@ -26,25 +26,24 @@ func TestLackingCopyRoom(t *testing.T) {
 		done          linuxhost.Name
 		want          string
 	}{
-		"no data is known":           {want: begins},
-		"room":                       {data: 500 * mib, free: 501 * mib, want: begins},
-		"no room":                    {data: 500 * mib, free: 500 * mib, want: refused(500, 500)},
-		"kubeadm has run":            {data: 500 * mib, done: linuxhost.KubeadmUpgrade, want: begins},
-		"room beside all":            {data: 500 * mib, free: 961 * mib, beside: true, want: begins},
-		"no room beside the others":  {data: 500 * mib, free: 960 * mib, beside: true, want: refused(960, 960)},
-		"room beside binaries alone": {data: 500 * mib, free: 861 * mib, beside: true, saved: true, want: begins},
+		"no data is known": {want: begins},
+		"room":             {data: 500 * mib, free: 501 * mib, want: begins},
+		"no room":          {data: 500 * mib, free: 500 * mib, want: refused(500, 500)},
+		"kubeadm has run":  {data: 500 * mib, done: linuxhost.KubeadmUpgrade, want: begins},
+		"room beside all":  {data: 500 * mib, free: 961 * mib, beside: true, want: begins},
+		"no room beside the others": {
+			data: 500 * mib, free: 960 * mib, beside: true, want: refused(960, 960),
+		},
+		"room beside binaries alone": {
+			data: 500 * mib, free: 861 * mib, beside: true, saved: true, want: begins,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			g, _, seen := situation(t, "")
+			g, seen := memberSituation(t, test.saved)
 			f := &seen.Facts
-			f.ControlPlane, f.Member, f.Kubectl, f.EtcdClient = true, true, true, true
-			f.Cluster = f.Installed
-			f.SnapshotKB, f.EtcdData, f.FreeEtcdKB = 100*mib, "/var/lib/etcd", 200*mib
+			f.SnapshotKB, f.FreeEtcdKB = 100*mib, 200*mib
 			f.CopyKB, f.FreeCopyKB, f.CopyBesideState = test.data, test.free, test.beside
-			g.Snapshot = true
-			seen.Checks = make(linuxhost.Checks)
-			seen.Checks[linuxhost.EtcdSnapshot] = linuxhost.CheckResult{Done: test.saved}
 			seen.Checks[test.done] = linuxhost.CheckResult{Done: true}
 			steps, refused := linuxhost.ComputeSteps(g, *f)
 			if refused != nil {
@@ -55,6 +54,20 @@ func TestLackingCopyRoom(t *testing.T) {
 			}
 		})
 	}
+}
+
+// memberSituation is that of a control plane host with a member of etcd, before an upgrade that
+// saves etcd. saved says that this was done already.
+func memberSituation(t *testing.T, saved bool) (linuxhost.Goal, linuxhost.Seen) {
+	t.Helper()
+	g, _, seen := situation(t, "")
+	g.Snapshot = true
+	f := &seen.Facts
+	f.ControlPlane, f.Member, f.Kubectl, f.EtcdClient = true, true, true, true
+	f.Cluster, f.EtcdData = f.Installed, "/var/lib/etcd"
+	seen.Checks = make(linuxhost.Checks)
+	seen.Checks[linuxhost.EtcdSnapshot] = linuxhost.CheckResult{Done: saved}
+	return g, seen
 }
 
 // TestLackingSnapshotRoom: a snapshot of etcd must fit beside etcd, and beside the binaries that
@@ -80,15 +93,9 @@ func TestLackingSnapshotRoom(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			g, _, seen := situation(t, "")
+			g, seen := memberSituation(t, test.saved)
 			f := &seen.Facts
-			f.ControlPlane, f.Member, f.Kubectl, f.EtcdClient = true, true, true, true
-			f.Cluster = f.Installed
-			f.SnapshotKB, f.EtcdData = test.snapshot, "/var/lib/etcd"
-			f.FreeEtcdKB, f.FreeStateKB = test.etcd, test.state
-			g.Snapshot = true
-			seen.Checks = make(linuxhost.Checks)
-			seen.Checks[linuxhost.EtcdSnapshot] = linuxhost.CheckResult{Done: test.saved}
+			f.SnapshotKB, f.FreeEtcdKB, f.FreeStateKB = test.snapshot, test.etcd, test.state
 			steps, refused := linuxhost.ComputeSteps(g, *f)
 			if refused != nil {
 				t.Fatal(refused)

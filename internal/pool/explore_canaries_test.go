@@ -59,9 +59,9 @@ func followUp(v view, g pool.Group) (o operation, changed bool) {
 	return operation{kind: writeRecord, record: canariesOf(c), read: v.md}, changed
 }
 
-// loseCanary notes that a canary is deleted in its update. w.done counts all Machines that ever were
-// done, so this finds no canary where the rules find none. A retry may have been asked for since the
-// failure was recorded.
+// loseCanary notes that a canary is deleted in its update. w.done counts all Machines that ever
+// were done, so this finds no canary where the rules find none. A retry may have been asked for
+// since the failure was recorded.
 func (w *scene) loseCanary(e *explorer, i uint8) {
 	m, asked := w.machines[i], has(w.md.failed, int(i)) && (w.md.retry || w.md.retried)
 	if m.inUpdate() && m.broken && m.owner == w.md.template && w.done < e.canary && !asked {
@@ -88,8 +88,8 @@ func (e *explorer) checkCanary(w *scene, o operation) string {
 	return ""
 }
 
-// TestExploreFindsForgottenCanaries: the checks find a decider that does not read the record, and one
-// that has no canaries after a retry.
+// TestExploreFindsForgottenCanaries: the checks find a decider that does not read the record, and
+// one that has no canaries after a retry.
 func TestExploreFindsForgottenCanaries(t *testing.T) {
 	t.Parallel()
 	forgetting := func(when func(*pool.FailedCanaries) bool) decider {

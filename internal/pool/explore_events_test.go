@@ -141,14 +141,12 @@ func (w *scene) restart() {
 //
 // Where Machines are kept, the update of a broken one is tried and ends, too, unless it hangs.
 func (e *explorer) machineSteps(w *scene, i int) []step {
-	var all []step
+	next := steps{from: w}
 	add := func(label string, possible bool, edit func(*scene, *machine)) {
-		if possible {
-			next := *w
-			edit(&next, &next.machines[i])
-			next.clean()
-			all = append(all, step{to: next, label: machineName(i) + " " + label})
-		}
+		next.add(machineName(i)+" "+label, possible, func(w *scene) {
+			edit(w, &w.machines[i])
+			w.clean()
+		})
 	}
 	m := w.machines[i]
 	if !m.exists {
@@ -191,7 +189,7 @@ func (e *explorer) machineSteps(w *scene, i int) []step {
 		w.excuse(m.serves())
 		m.deleting, m.asked = true, true
 	})
-	return all
+	return next.all
 }
 
 // loses notes that others than the rollout take a Machine away. If there are too many Machines now,
@@ -209,16 +207,25 @@ func (w *scene) excuse(served bool) {
 	}
 }
 
+// steps are what can happen next in a scene.
+type steps struct {
+	from *scene
+	all  []step
+}
+
+// add adds a step if it is possible. edit does it to a copy of the scene.
+func (s *steps) add(label string, possible bool, edit func(*scene)) {
+	if possible {
+		next := *s.from
+		edit(&next)
+		s.all = append(s.all, step{to: next, label: label})
+	}
+}
+
 // cacheSteps are what happens to caches, to hooks, and to who is in charge.
 func (e *explorer) cacheSteps(w *scene) []step {
-	var all []step
-	add := func(label string, possible bool, edit func(*scene)) {
-		if possible {
-			next := *w
-			edit(&next)
-			all = append(all, step{to: next, label: label})
-		}
-	}
+	next := steps{from: w}
+	add := next.add
 	add("the cache of MachineSets stops", w.lags > 0 && !w.staleSets, func(w *scene) {
 		w.lags--
 		w.staleSets, w.cachedSets = true, w.sets
@@ -236,19 +243,14 @@ func (e *explorer) cacheSteps(w *scene) []step {
 	})
 	add("the updater is away", w.outages > 0 && !w.outage, func(w *scene) { w.outages--; w.outage = true })
 	add("the updater is back", w.outage, func(w *scene) { w.outage = false })
-	return all
+	return next.all
 }
 
 // people are what people do.
 func (e *explorer) people(w *scene) []step {
-	var all []step
+	next := steps{from: w}
 	add := func(label string, possible bool, edit func(*scene)) {
-		if possible {
-			next := *w
-			edit(&next)
-			next.md.observed = false
-			all = append(all, step{to: next, label: label})
-		}
+		next.add(label, possible, func(w *scene) { edit(w); w.md.observed = false })
 	}
 	for _, n := range e.scales {
 		add(fmt.Sprintf("scale to %d", n), w.scales > 0 && n != w.md.replicas, func(w *scene) {
@@ -284,7 +286,7 @@ func (e *explorer) people(w *scene) []step {
 			w.md.retry, w.canaryLost, w.retriedOnce = true, false, true
 		})
 	add("unpause", w.md.paused, func(w *scene) { w.md.paused = false })
-	return all
+	return next.all
 }
 
 // settle lets nobody disturb the group from now on.

@@ -32,8 +32,9 @@ const (
 )
 
 var kinds = [...]string{
-	"", "writes ms", "writes the record of canaries", "ends the reconcile", "deletes empty ms", "infrastructure of ", "bootstrap of ", "spec of ", "hook of ",
-	"creates a Machine", "deletes ", "remediates ", "records canaries", "returns ", "moves ", "status", "notes the pause", "goes",
+	"", "writes ms", "writes the record of canaries", "ends the reconcile", "deletes empty ms",
+	"infrastructure of ", "bootstrap of ", "spec of ", "hook of ", "creates a Machine", "deletes ",
+	"remediates ", "records canaries", "returns ", "moves ", "status", "notes the pause", "goes",
 }
 
 // operation is one write, with all that it needs.

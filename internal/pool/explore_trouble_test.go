@@ -109,14 +109,8 @@ func ending(todo []operation) []operation {
 
 // troubleSteps are the beginnings and ends of troubles. MachineSets that fail do so from then on.
 func (e *explorer) troubleSteps(w *scene) []step {
-	var all []step
-	add := func(label string, possible bool, edit func(*scene)) {
-		if possible {
-			next := *w
-			edit(&next)
-			all = append(all, step{to: next, label: label})
-		}
-	}
+	next := steps{from: w}
+	add := next.add
 	add("no Machine can be created", w.quotas > 0 && !w.quota,
 		func(w *scene) { w.quotas--; w.quota = true })
 	add("Machines can be created again", w.quota, func(w *scene) { w.quota = false })
@@ -128,7 +122,7 @@ func (e *explorer) troubleSteps(w *scene) []step {
 		add(fmt.Sprintf("ms%d is not paused any more", i), set.halted,
 			func(w *scene) { w.sets[i].halted = false })
 	}
-	return all
+	return next.all
 }
 
 // isHeld reports whether the group cannot end its rollout for a reason that is not its own.

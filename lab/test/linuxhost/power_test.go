@@ -344,17 +344,29 @@ echo 'second key' >$key
 sed 's/kube-apiserver:v.*/kube-apiserver:v1.36.3/' $backup/kube-apiserver.yaml >$manifest
 `
 
+// newWorldWithKey is a control plane host whose API server has a certificate and its key.
+func newWorldWithKey(t *testing.T) *world {
+	t.Helper()
+	w := newWorld(t, linuxhost.Kubeadm, true)
+	w.host.Write("/etc/kubernetes/pki/apiserver.crt", []byte("a certificate\n"))
+	w.host.Write("/etc/kubernetes/pki/apiserver.key", []byte("first key\n"))
+	return w
+}
+
+func (w *world) checkRenewed(t *testing.T) {
+	t.Helper()
+	if key := w.host.MustRun("cat /etc/kubernetes/pki/apiserver.key"); key != "second key\n" {
+		t.Errorf("the key of the API server is %q", key)
+	}
+}
+
 // TestKubeadmCutShortKeepsCertificates: the API server would not start without its key.
 func TestKubeadmCutShortKeepsCertificates(t *testing.T) {
 	t.Parallel()
 	testhosts.Require(t)
-	w := newWorld(t, linuxhost.Kubeadm, true)
-	w.host.Write("/etc/kubernetes/pki/apiserver.crt", []byte("a certificate\n"))
-	w.host.Write("/etc/kubernetes/pki/apiserver.key", []byte("first key\n"))
+	w := newWorldWithKey(t)
 	w.cutShort(t, renewingKubeadm)
-	if key := w.host.MustRun("cat /etc/kubernetes/pki/apiserver.key"); key != "second key\n" {
-		t.Errorf("the key of the API server is %q", key)
-	}
+	w.checkRenewed(t)
 	const left = "find /var/lib/windlass/keep /etc/kubernetes -name '*kubeadm*' -o -name '*-new'"
 	if found := w.host.MustRun(left + " | grep -v /kubeadm-backup-; true"); found != "" {
 		t.Errorf("left behind:\n%s", found)
@@ -366,18 +378,14 @@ func TestKubeadmCutShortKeepsCertificates(t *testing.T) {
 func TestOtherPatchAfterPowerCut(t *testing.T) {
 	t.Parallel()
 	testhosts.Require(t)
-	w := newWorld(t, linuxhost.Kubeadm, true)
-	w.host.Write("/etc/kubernetes/pki/apiserver.crt", []byte("a certificate\n"))
-	w.host.Write("/etc/kubernetes/pki/apiserver.key", []byte("first key\n"))
+	w := newWorldWithKey(t)
 	w.cutKubeadm(t, renewingKubeadm)
 	programs := standIn(t, "v1.36.4")
 	programs["kubeadm"] = []byte(strings.ReplaceAll(renewingKubeadm, "v1.36.3", "v1.36.4"))
 	w.offer(t, "v1.36.4", programs)
 	w.upgrade.Attempt = "second"
 	w.mustFinish(t)
-	if key := w.host.MustRun("cat /etc/kubernetes/pki/apiserver.key"); key != "second key\n" {
-		t.Errorf("the key of the API server is %q", key)
-	}
+	w.checkRenewed(t)
 	if node := w.node.Look(t.Context()); !node.Ready || node.Kubelet.String() != "v1.36.4" {
 		t.Errorf("the node is %+v", node)
 	}

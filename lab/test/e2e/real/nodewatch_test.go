@@ -36,7 +36,7 @@ func (c *realCluster) watchNodes(ctx context.Context, t *testing.T) *nodeWatch {
 	}
 	w := &nodeWatch{version: c.Version, nodes: map[string]bool{}}
 	factory := informers.NewSharedInformerFactory(clients, 0)
-	if _, err := factory.Core().V1().Nodes().Informer().AddEventHandler(w); err != nil {
+	if _, err := factory.Core().V1().Nodes().Informer().AddEventHandler(sees(w.see)); err != nil {
 		t.Fatal(err)
 	}
 	watching, cancel := context.WithCancel(ctx)
@@ -52,20 +52,6 @@ func (c *realCluster) watchNodes(ctx context.Context, t *testing.T) *nodeWatch {
 		}
 	}
 	return w
-}
-
-// OnAdd implements cache.ResourceEventHandler.
-func (w *nodeWatch) OnAdd(object any, _ bool) { w.see(object, false) }
-
-// OnUpdate implements cache.ResourceEventHandler.
-func (w *nodeWatch) OnUpdate(_, object any) { w.see(object, false) }
-
-// OnDelete implements cache.ResourceEventHandler.
-func (w *nodeWatch) OnDelete(object any) {
-	if missed, ok := object.(cache.DeletedFinalStateUnknown); ok {
-		object = missed.Obj
-	}
-	w.see(object, true)
 }
 
 func (w *nodeWatch) see(object any, gone bool) {
@@ -112,14 +98,15 @@ func TestNodeWatch(t *testing.T) {
 		return n
 	}
 	calm := node("a", "v1.35.4", false)
-	w.OnAdd(calm, true)
-	w.OnUpdate(calm, node("b", "v1.35.4", false))
+	events := sees(w.see)
+	events.OnAdd(calm, true)
+	events.OnUpdate(calm, node("b", "v1.35.4", false))
 	w.checkUntouched(t, 2)
-	w.OnUpdate(calm, node("a", "v1.35.4", true))
-	w.OnUpdate(calm, node("a", "v1.35.4", true))
-	w.OnUpdate(calm, calm)
-	w.OnUpdate(calm, node("b", "v1.36.3", false))
-	w.OnDelete(cache.DeletedFinalStateUnknown{Key: "b", Obj: node("b", "v1.35.4", false)})
+	events.OnUpdate(calm, node("a", "v1.35.4", true))
+	events.OnUpdate(calm, node("a", "v1.35.4", true))
+	events.OnUpdate(calm, calm)
+	events.OnUpdate(calm, node("b", "v1.36.3", false))
+	events.OnDelete(cache.DeletedFinalStateUnknown{Key: "b", Obj: node("b", "v1.35.4", false)})
 	want := []string{
 		"Node a: deleted: false, unschedulable: true, kubelet v1.35.4",
 		"Node b: deleted: false, unschedulable: false, kubelet v1.36.3",

@@ -45,7 +45,7 @@ func (c *realCluster) watchPods(ctx context.Context, t *testing.T, app string) *
 	selected := func(o *metav1.ListOptions) { o.LabelSelector = "app=" + app }
 	factory := informers.NewSharedInformerFactoryWithOptions(clients, 0,
 		informers.WithNamespace(metav1.NamespaceDefault), informers.WithTweakListOptions(selected))
-	if _, err := factory.Core().V1().Pods().Informer().AddEventHandler(w); err != nil {
+	if _, err := factory.Core().V1().Pods().Informer().AddEventHandler(sees(w.see)); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -63,18 +63,21 @@ func (c *realCluster) watchPods(ctx context.Context, t *testing.T, app string) *
 	return w
 }
 
+// sees is called with each version of an object, and with the last one when the object is gone.
+type sees func(object any, gone bool)
+
 // OnAdd implements cache.ResourceEventHandler.
-func (w *podWatch) OnAdd(object any, _ bool) { w.see(object, false) }
+func (f sees) OnAdd(object any, _ bool) { f(object, false) }
 
 // OnUpdate implements cache.ResourceEventHandler.
-func (w *podWatch) OnUpdate(_, object any) { w.see(object, false) }
+func (f sees) OnUpdate(_, object any) { f(object, false) }
 
 // OnDelete implements cache.ResourceEventHandler.
-func (w *podWatch) OnDelete(object any) {
+func (f sees) OnDelete(object any) {
 	if missed, ok := object.(cache.DeletedFinalStateUnknown); ok {
 		object = missed.Obj
 	}
-	w.see(object, true)
+	f(object, true)
 }
 
 func (w *podWatch) see(object any, gone bool) {
