@@ -31,8 +31,9 @@ const (
 	// HandedOverAnnotation on a MachineSet says that all of its Machines were handed over to an updater, which updates them
 	// and writes their objects: the updater, the operation, and the limits that the updater was given.
 	HandedOverAnnotation = "windlass.dev/handed-over"
-	// FailedCanariesAnnotation on a MachineDeployment names the Machines that its rollout updated first, whose updates
-	// failed, and which were remediated: no further Machine begins until a person asks for a retry or changes the template.
+	// FailedCanariesAnnotation on a MachineDeployment names the Machines that its rollout updated
+	// first, whose updates failed, and which were remediated: no further Machine begins until a person
+	// asks for a retry or changes the template.
 	FailedCanariesAnnotation = "windlass.dev/failed-canaries"
 	// RemediationPausedAnnotation on a Machine says that Windlass put Cluster API's skip-remediation annotation there, and
 	// takes it away again when the update ends.
@@ -41,8 +42,9 @@ const (
 
 // Annotations that people write. The value does not matter, except where it says so.
 const (
-	// UpdateRetryAnnotation on a Machine whose update failed finally starts it again. On a MachineDeployment with
-	// FailedCanariesAnnotation it lets the next Machine begin. It is removed when that has happened.
+	// UpdateRetryAnnotation on a Machine whose update failed finally starts it again. On a
+	// MachineDeployment with FailedCanariesAnnotation it lets the next Machine begin. It is removed
+	// when that has happened.
 	UpdateRetryAnnotation = "windlass.dev/update-retry"
 	// UpdateAbandonAnnotation on a Machine ends its update where it is, so that a newer desired state can reach it. It is
 	// refused while the Machine's owner desires just what the Machine's spec says already: the Machine would count as up

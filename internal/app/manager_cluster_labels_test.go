@@ -60,7 +60,9 @@ func setUpSets(
 func TestClusterLabelsWakeGroups(t *testing.T) {
 	t.Parallel()
 	type setUp func(context.Context, manager.Manager, controller.Options, bool) error
-	for name, add := range map[string]setUp{"MachineDeployments": setUpDeployments, "MachineSets": setUpSets} {
+	for name, add := range map[string]setUp{
+		"MachineDeployments": setUpDeployments, "MachineSets": setUpSets,
+	} {
 		for _, policies := range []bool{false, true} {
 			md, ms, _ := newGroup()
 			w := newWatches(t, []client.Object{md, ms},

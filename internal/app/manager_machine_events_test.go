@@ -188,8 +188,8 @@ func TestOwnStatusWaits(t *testing.T) {
 }
 
 // TestProviderIDWaitsLess: the controller may have looked for the Node of a Machine before the Node
-// was there, and the event of the Node may have found no Machine, because the cache did not show the
-// provider ID. The event of the provider ID makes up for that.
+// was there, and the event of the Node may have found no Machine, because the cache did not show
+// the provider ID. The event of the provider ID makes up for that.
 func TestProviderIDWaitsLess(t *testing.T) {
 	t.Parallel()
 	with := func(id, phase string) *clusterv1.Machine {

@@ -72,14 +72,15 @@ func machineDelay(before, after any) time.Duration {
 		return moveDelay
 	}
 	a, ok := before.(*clusterv1.Machine)
-	if ok && !findsNode(a, b) && maps.Equal(foreign(a.Status.Conditions), foreign(b.Status.Conditions)) {
+	if ok && !findsNode(a, b) &&
+		maps.Equal(foreign(a.Status.Conditions), foreign(b.Status.Conditions)) {
 		return ownDelay
 	}
 	return rolloutDelay
 }
 
-// findsNode reports whether a Machine has got its provider ID. Until the cache shows that, the event
-// of its Node finds no Machine, and the controller waits for that event.
+// findsNode reports whether a Machine has got its provider ID. Until the cache shows that, the
+// event of its Node finds no Machine, and the controller waits for that event.
 func findsNode(a, b *clusterv1.Machine) bool {
 	return a.Spec.ProviderID == "" && b.Spec.ProviderID != ""
 }

@@ -148,10 +148,11 @@ func TestKeptByUnknown(t *testing.T) {
 		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error { return broken },
 	}).Build()
 	cluster, md := groupOfPolicies()
-	if _, err := policyOf(reader, withPolicies().check)(t.Context(), cluster, md); !errors.Is(err, broken) {
+	exist := withPolicies().check
+	if _, err := policyOf(reader, exist)(t.Context(), cluster, md); !errors.Is(err, broken) {
 		t.Errorf("MachineDeployment: error %v", err)
 	}
-	if _, err := setPolicies(reader, withPolicies().check)(t.Context(), cluster, md); !errors.Is(err, broken) {
+	if _, err := setPolicies(reader, exist)(t.Context(), cluster, md); !errors.Is(err, broken) {
 		t.Errorf("MachineSets: error %v", err)
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/windlass-dev/windlass/internal/pool"
 )
 
-// TestFailedUpdate: the limits of a rollout count an update as failed if its record says so, and not
-// because a call has failed that the next one repeats. Without a record that they know, Cluster
+// TestFailedUpdate: the limits of a rollout count an update as failed if its record says so, and
+// not because a call has failed that the next one repeats. Without a record that they know, Cluster
 // API's reason counts.
 func TestFailedUpdate(t *testing.T) {
 	t.Parallel()

@@ -96,7 +96,8 @@ type binary struct {
 }
 
 // selectBinaries finds the digests of binaries. kubectl counts only where the manifest has it. A host that is at the version already needs none:
-// a change of its configuration alone is no reason to ask for a manifest. One on which kubeadm began an upgrade to another version has another kubeadm.
+// a change of its configuration alone is no reason to ask for a manifest. One on which kubeadm
+// began an upgrade to another version has another kubeadm.
 func selectBinaries(g Goal, f Facts, list ...binary) ([]binary, *Failure) {
 	var selected []binary
 	for _, b := range list {

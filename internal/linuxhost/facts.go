@@ -62,8 +62,8 @@ type Facts struct {
 	SnapshotKB, FreeEtcdKB int64
 	EtcdData               string
 	// CopyKB is the room that kubeadm needs for its copy of etcd's data, and FreeCopyKB what is left
-	// there, in KiB; CopyKB is 0 if unknown. CopyBesideState says that the copy and what Windlass keeps
-	// are on the same disk.
+	// there, in KiB; CopyKB is 0 if unknown. CopyBesideState says that the copy and what Windlass
+	// keeps are on the same disk.
 	CopyKB, FreeCopyKB int64
 	CopyBesideState    bool
 	// Cleaned says that the operation was seen to be done, and left no binaries behind.
@@ -139,12 +139,14 @@ func ParseFacts(output string) (Facts, error) {
 		LocalServer: r.server("local-server"), KubeletFlags: values["kubelet-flags"],
 		Service: values["service"], Writable: r.yes("writable"), Why: values["writable-why"],
 		FreeKB: r.number("free-kb"), FreeStateKB: r.number("free-state-kb"), NeedKB: r.number("need-kb"),
-		Begun: r.yes("begun"), Verb: values["verb"], Kubectl: r.yes("kubectl"), EtcdClient: r.yes("etcd-client"),
+		Begun: r.yes("begun"), Verb: values["verb"],
+		Kubectl: r.yes("kubectl"), EtcdClient: r.yes("etcd-client"),
 		ClusterProblem: values["cluster-problem"], EtcdPeerProblem: values["etcd-peer-problem"],
 		EtcdProblem: values["etcd-problem"], EtcdData: values["etcd-data"],
 		SnapshotKB: r.number("snapshot-kb"), FreeEtcdKB: r.number("free-etcd-kb"),
-		CopyKB: r.number("copy-kb"), FreeCopyKB: r.number("free-copy-kb"), CopyBesideState: r.yes("copy-beside-state"),
-		Cleaned: r.yes("cleaned"), Drained: r.yes("drained"), Cordoned: r.yes("cordoned"),
+		CopyKB: r.number("copy-kb"), FreeCopyKB: r.number("free-copy-kb"),
+		CopyBesideState: r.yes("copy-beside-state"),
+		Cleaned:         r.yes("cleaned"), Drained: r.yes("drained"), Cordoned: r.yes("cordoned"),
 	}
 	for line := range strings.SplitSeq(values["patches"], "\n") {
 		if line != "" {

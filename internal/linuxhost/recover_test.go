@@ -138,7 +138,9 @@ func (s *sandbox) goal(t *testing.T, v string) Goal {
 // run runs a script. It returns what the script printed, and its exit code: -1 if it was killed.
 func (s *sandbox) run(t *testing.T, script string) (string, int) {
 	t.Helper()
-	for _, folder := range []string{"/etc/kubernetes", "/var/lib/kubelet", "/var/lib/etcd", StateFolder} {
+	for _, folder := range []string{
+		"/etc/kubernetes", "/var/lib/kubelet", "/var/lib/etcd", StateFolder,
+	} {
 		script = strings.ReplaceAll(script, folder, s.root+folder)
 	}
 	command := exec.CommandContext(t.Context(), "bash")
@@ -220,7 +222,8 @@ func (s *sandbox) mustReach(t *testing.T, g Goal, attempt string) {
 // mustLog compares what kubeadm was run with.
 func (s *sandbox) mustLog(t *testing.T, want ...string) {
 	t.Helper()
-	if got := strings.Split(strings.TrimSpace(s.read("/kubeadm.log")), "\n"); !slices.Equal(got, want) {
+	got := strings.Split(strings.TrimSpace(s.read("/kubeadm.log")), "\n")
+	if !slices.Equal(got, want) {
 		t.Errorf("kubeadm ran %q, want %q", got, want)
 	}
 }

@@ -56,8 +56,8 @@ func (v value) assignment() string {
 const StateFolder = "/var/lib/windlass"
 
 // script renders a script with the values of the goal, and further ones. KEEP is a folder for what
-// must outlive a change of the goal: that the node was schedulable, and what kubeadm began. OP is the folder of the operation. VERSION names folders; TARGET is the version as binaries
-// report it.
+// must outlive a change of the goal: that the node was schedulable, and what kubeadm began. OP is
+// the folder of the operation. VERSION names folders; TARGET is the version as binaries report it.
 func (g Goal) script(s script, values ...value) string {
 	return render(s, append([]value{
 		{"STATE", StateFolder}, {"KEEP", StateFolder + "/keep"}, {"OP", StateFolder + "/op/" + g.Operation()},

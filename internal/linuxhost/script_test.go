@@ -68,7 +68,10 @@ func everyKind(tb testing.TB, try func(name string, scripts map[string]string)) 
 	tb.Helper()
 	for _, d := range []Distribution{Kubeadm, RKE2, K3s} {
 		for source, from := range map[string]Source{"url": {URL: "https://x/{version}/{name}"}, "folder": {HostFolder: "/opt/b"}, "bundle": {Bundle: true}} {
-			for role, f := range map[string]Facts{"worker": {}, "server": {ControlPlane: true, Member: true, LocalServer: "https://[fd00::1]:6443", Cut: d == Kubeadm}} {
+			server := Facts{
+				ControlPlane: true, Member: true, LocalServer: "https://[fd00::1]:6443", Cut: d == Kubeadm,
+			}
+			for role, f := range map[string]Facts{"worker": {}, "server": server} {
 				f.Arch, f.Service, f.Installed = "amd64", "kubelet", version.MustParse("v1.35.4")
 				g := Goal{
 					Distribution: d, Version: version.MustParse("v1.36.3"), Digests: digestsOfAll(tb), Source: from, Snapshot: true, Drain: true,

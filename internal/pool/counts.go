@@ -77,8 +77,8 @@ func SafeCounts(set *clusterv1.MachineSet, machines []*clusterv1.Machine) Counts
 
 // ReadGeneration returns the newest generation of a MachineSet that its controller is known to have
 // read: no later step of that controller follows an older spec. A reconcile that fails observes no
-// generation, and neither does one of a paused MachineSet. The condition Paused has it all the same,
-// also where Cluster API's controller wrote it.
+// generation, and neither does one of a paused MachineSet. The condition Paused has it all the
+// same, also where Cluster API's controller wrote it.
 func ReadGeneration(set *clusterv1.MachineSet) int64 {
 	read := set.Status.ObservedGeneration
 	if c := conditions.Get(set, clusterv1.PausedCondition); c != nil {

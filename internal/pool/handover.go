@@ -98,8 +98,8 @@ func WasHandedOver(set *clusterv1.MachineSet) bool {
 func (h *HandedOver) IsActive() bool { return h != nil && h.State != HandOverEnded }
 
 // Next returns the hand-over for a decision: h as long as it is active, with the new budget but
-// for First, and else a new one with this operation. h may be nil. A hand-over for another decision must have
-// ended.
+// for First, and else a new one with this operation. h may be nil. A hand-over for another decision
+// must have ended.
 func (h *HandedOver) Next(operation, decision, updater string, b HandOverBudget) HandedOver {
 	next := HandedOver{Operation: operation, Decision: decision, Updater: updater}
 	if h.IsActive() {

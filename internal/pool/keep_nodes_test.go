@@ -10,8 +10,9 @@ import (
 	"github.com/windlass-dev/windlass/internal/pool"
 )
 
-// TestNodeMissing: a kept group with a Machine that gets no Node is looked at again when the Machine
-// must have one, and is blocked then, also in a strict order in which its place comes first.
+// TestNodeMissing: a kept group with a Machine that gets no Node is looked at again when the
+// Machine must have one, and is blocked then, also in a strict order in which its place comes
+// first.
 func TestNodeMissing(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {

@@ -120,7 +120,9 @@ func TestGroupIsHandedOver(t *testing.T) {
 	}
 	operation := w.handedOver("old").Operation
 	// How many go first is not changed during an operation.
-	want := []port.Taking{{Operation: operation, AtOnce: 1}, {Operation: operation, AtOnce: 2, Stay: 1}}
+	want := []port.Taking{
+		{Operation: operation, AtOnce: 1}, {Operation: operation, AtOnce: 2, Stay: 1},
+	}
 	if diff := cmp.Diff(want, u.taken); diff != "" {
 		t.Errorf("hand-overs (-want +got):\n%s", diff)
 	}

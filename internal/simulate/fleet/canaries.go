@@ -2,8 +2,8 @@ package fleet
 
 import "github.com/windlass-dev/windlass/internal/inplace"
 
-// recordCanary records that a canary has failed and is about to be remediated, unless its update was
-// to an earlier template. A person who attends to failed machines has the next one tried.
+// recordCanary records that a canary has failed and is about to be remediated, unless its update
+// was to an earlier template. A person who attends to failed machines has the next one tried.
 func (s *sim) recordCanary(m *machine, p *inplace.Progress) {
 	g := m.group
 	if g.update.Limits == nil || g.op == nil || m.made != g.template {
@@ -16,7 +16,8 @@ func (s *sim) recordCanary(m *machine, p *inplace.Progress) {
 	}
 	g.op.canaries = g.op.canaries.With(newSet, []string{m.name()})
 	if attend := g.update.Timings.Attend; !attend.IsZero() {
-		after := s.sample(attend, forAttend, m.subject, uint64(p.Operations)) //nolint:gosec // counts attempts
+		attempts := uint64(p.Operations) //nolint:gosec // It is a count.
+		after := s.sample(attend, forAttend, m.subject, attempts)
 		s.schedule(attended, m.id, after)
 	}
 }

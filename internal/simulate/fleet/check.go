@@ -251,20 +251,21 @@ func (k *checker) moves(m *machine) {
 	}
 	k.stage(m.group)
 	if lost := k.lost[m.group]; lost.to == m.group.template && lost.holds {
-		k.violate(m.group.cluster, "machine %d of %s is updated after a canary failed, and nobody asked for it", m.id, m.group.name)
+		k.violate(m.group.cluster, "machine %d of %s is updated after a canary failed, and nobody "+
+			"asked for it", m.id, m.group.name)
 	}
 }
 
-// lostCanaries are the canaries of an update to a version that failed and were remediated. They hold
-// their group until a person asks for a retry.
+// lostCanaries are the canaries of an update to a version that failed and were remediated. They
+// hold their group until a person asks for a retry.
 type lostCanaries struct {
 	to    version.Version
 	count int
 	holds bool
 }
 
-// losesCanary: a machine is deleted because its update failed. It is a canary unless so many machines
-// are done that took no canary's place.
+// losesCanary: a machine is deleted because its update failed. It is a canary unless so many
+// machines are done that took no canary's place.
 func (k *checker) losesCanary(m *machine) {
 	g := m.group
 	if g.update.Limits == nil || m.made != g.template {

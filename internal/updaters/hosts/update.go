@@ -211,8 +211,8 @@ func (u *Updater) carry(ctx context.Context, a attempt, upgrade linuxhost.Upgrad
 	return a.answer(p)
 }
 
-// advance does one thing after another, until its time or the request's is over, or something has to
-// be waited for that was not begun just now.
+// advance does one thing after another, until its time or the request's is over, or something has
+// to be waited for that was not begun just now.
 func (u *Updater) advance(ctx context.Context, a attempt, upgrade linuxhost.Upgrade) (linuxhost.Progress, error) {
 	began := u.options.Now()
 	worked := false
