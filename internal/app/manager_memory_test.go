@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
 // TestCollector has the heap grow and shrink.
@@ -38,3 +40,22 @@ func TestCollector(t *testing.T) {
 		t.Error("the live heap is not known")
 	}
 }
+
+// TestGOGCCounts: a person who sets GOGC decides how often garbage is collected.
+func TestGOGCCounts(t *testing.T) {
+	for gogc, want := range map[string]int{"": 1, "50": 0} {
+		t.Setenv("GOGC", gogc)
+		m := &adder{}
+		if err := (&builder{mgr: m}).addCollector(t.Context()); err != nil || m.added != want {
+			t.Errorf("GOGC=%s: %d collectors, %v", gogc, m.added, err)
+		}
+	}
+}
+
+// adder is a manager that counts what is added to it.
+type adder struct {
+	ctrl.Manager
+	added int
+}
+
+func (a *adder) Add(manager.Runnable) error { a.added++; return nil }

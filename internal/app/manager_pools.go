@@ -27,8 +27,19 @@ const statusInterval = 10 * time.Second
 
 // addMachineDeployments adds the controller of MachineDeployments: ours.
 func (b *builder) addMachineDeployments(ctx context.Context) error {
+	options := b.deploymentOptions()
+	handOvers, err := b.handOvers()
+	if err != nil {
+		return err
+	}
+	options.HandOvers = handOvers
+	return machinedeployment.SetUpController(ctx, b.mgr, options, concurrency(b.Concurrency.MachineDeployment))
+}
+
+// deploymentOptions is what the controller of MachineDeployments works with, but for HandOvers.
+func (b *builder) deploymentOptions() machinedeployment.Options {
 	crds := b.policies()
-	options := machinedeployment.Options{
+	return machinedeployment.Options{
 		Client: b.mgr.GetClient(), Runtime: b.runtimeClient, Now: time.Now,
 		InPlace: feature.Gates.Enabled(feature.InPlaceUpdates), WatchFilter: b.WatchFilter,
 		Keeps:          policyOf(b.mgr.GetClient(), crds.check),
@@ -38,12 +49,6 @@ func (b *builder) addMachineDeployments(ctx context.Context) error {
 		//nolint:staticcheck // Events of the old API, as Cluster API's controller records them.
 		Recorder: b.mgr.GetEventRecorderFor(deploymentEvents),
 	}
-	handOvers, err := b.handOvers()
-	if err != nil {
-		return err
-	}
-	options.HandOvers = handOvers
-	return machinedeployment.SetUpController(ctx, b.mgr, options, concurrency(b.Concurrency.MachineDeployment))
 }
 
 // handOvers returns what hands groups over: the engine of the process. If UpdatePolicies were not installed

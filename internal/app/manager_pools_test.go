@@ -8,7 +8,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/record"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -18,20 +20,23 @@ import (
 	"github.com/windlass-dev/windlass/internal/pool/machinedeployment"
 )
 
+// made is an UpdatePolicy of the group of groupOfPolicies. It keeps the Machines unless change says
+// otherwise.
+func made(name string, change func(*v1alpha1.UpdatePolicy)) *v1alpha1.UpdatePolicy {
+	p := &v1alpha1.UpdatePolicy{}
+	p.Namespace, p.Name = "default", name
+	p.Spec.Strategy = v1alpha1.ExternalUpdate
+	p.Spec.Targets = []v1alpha1.UpdateTarget{{MachineDeployments: []v1alpha1.MachineDeploymentName{"md"}}}
+	if change != nil {
+		change(p)
+	}
+	return p
+}
+
 // TestKeptBy: which UpdatePolicies keep the Machines of a group, and for how long its remediation
 // waits for updates then.
 func TestKeptBy(t *testing.T) {
 	t.Parallel()
-	made := func(name string, change func(*v1alpha1.UpdatePolicy)) *v1alpha1.UpdatePolicy {
-		p := &v1alpha1.UpdatePolicy{}
-		p.Namespace, p.Name = "default", name
-		p.Spec.Strategy = v1alpha1.ExternalUpdate
-		p.Spec.Targets = []v1alpha1.UpdateTarget{{MachineDeployments: []v1alpha1.MachineDeploymentName{"md"}}}
-		if change != nil {
-			change(p)
-		}
-		return p
-	}
 	replaces := func(p *v1alpha1.UpdatePolicy) { p.Spec.Fallback = v1alpha1.FallbackRollingUpdate }
 	updatesOnDelete := func(p *v1alpha1.UpdatePolicy) {
 		replaces(p)
@@ -175,4 +180,41 @@ func groupOfPolicies() (*clusterv1.Cluster, *clusterv1.MachineDeployment) {
 	md.Namespace, md.Name = "default", "md"
 	md.Spec.ClusterName = "c"
 	return cluster, md
+}
+
+// laggingManager is a manager whose cache does not show yet what the API server has.
+type laggingManager struct {
+	ctrl.Manager
+	cached, live client.Client
+}
+
+func (m laggingManager) GetClient() client.Client    { return m.cached }
+func (m laggingManager) GetAPIReader() client.Reader { return m.live }
+func (m laggingManager) GetEventRecorderFor(string) record.EventRecorder {
+	return record.NewFakeRecorder(1)
+}
+
+// TestReplacementAsksAPIServer checks that the controller of MachineDeployments has a way to find a
+// policy that the cache does not show yet.
+func TestReplacementAsksAPIServer(t *testing.T) {
+	t.Parallel()
+	built := func(objects ...client.Object) client.Client {
+		return fake.NewClientBuilder().WithScheme(policyScheme(t)).WithObjects(objects...).Build()
+	}
+	cluster, md := groupOfPolicies()
+	mgr := laggingManager{cached: built(), live: built(made("a", nil))}
+	b := &builder{crds: withPolicies(), mgr: mgr}
+	options := b.deploymentOptions()
+	for what, ask := range map[string]struct {
+		policy machinedeployment.PolicyOf
+		keep   bool
+	}{"the cache": {options.Keeps, false}, "the API server": {options.KeepsNow, true}} {
+		got, err := ask.policy(t.Context(), cluster, md)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.Keep != ask.keep {
+			t.Errorf("by %s the group is kept: %t", what, got.Keep)
+		}
+	}
 }
