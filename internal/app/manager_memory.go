@@ -13,11 +13,15 @@ import (
 
 // How much garbage, in percent of the live heap, causes a collection. A collection costs CPU in
 // proportion to the live heap, which is large where thousands of Machines are cached. There the
-// memory that is saved by collecting at once is not worth it: see docs/performance.md.
+// memory that is saved by collecting at once is not worth it: see docs/performance.md. Where the
+// live heap is small, garbage is most of the memory, and a collection is cheap.
 const (
-	smallHeapPercent = 100
-	largeHeapPercent = 200
-	largeHeap        = 48 << 20
+	smallHeapPercent  = 50
+	middleHeapPercent = 100
+	largeHeapPercent  = 200
+
+	middleHeap = 24 << 20
+	largeHeap  = 48 << 20
 )
 
 // weighPeriod is how often the live heap is looked at. It follows the number of Machines.
@@ -45,7 +49,7 @@ func (*collector) NeedLeaderElection() bool { return false }
 
 // Start looks at the live heap until ctx ends.
 func (c *collector) Start(ctx context.Context) error {
-	percent := smallHeapPercent
+	percent := middleHeapPercent // Go's own
 	wait.UntilWithContext(ctx, func(context.Context) {
 		if next := computePercent(c.live()); next != percent {
 			percent = next
@@ -56,8 +60,11 @@ func (c *collector) Start(ctx context.Context) error {
 }
 
 func computePercent(live uint64) int {
-	if live > largeHeap {
+	switch {
+	case live > largeHeap:
 		return largeHeapPercent
+	case live > middleHeap:
+		return middleHeapPercent
 	}
 	return smallHeapPercent
 }
