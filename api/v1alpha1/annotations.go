@@ -35,6 +35,10 @@ const (
 	// first, whose updates failed, and which were remediated: no further Machine begins until a person
 	// asks for a retry or changes the template.
 	FailedCanariesAnnotation = "windlass.dev/failed-canaries"
+	// RolloutResumedAnnotation on a MachineDeployment is the time, in RFC 3339, at which its rollout
+	// continued after a hold. The deadline of the group counts from then on. It is removed when the
+	// rollout ends.
+	RolloutResumedAnnotation = "windlass.dev/rollout-resumed"
 	// RemediationPausedAnnotation on a Machine says that Windlass put Cluster API's skip-remediation annotation there, and
 	// takes it away again when the update ends.
 	RemediationPausedAnnotation = "windlass.dev/remediation-paused"
@@ -43,8 +47,8 @@ const (
 // Annotations that people write. The value does not matter, except where it says so.
 const (
 	// UpdateRetryAnnotation on a Machine whose update failed finally starts it again. On a
-	// MachineDeployment with FailedCanariesAnnotation it lets the next Machine begin. It is removed
-	// when that has happened.
+	// MachineDeployment with FailedCanariesAnnotation it lets the next Machine begin, and on one whose
+	// rollout is beyond its deadline the deadline counts from zero. It is removed when that has happened.
 	UpdateRetryAnnotation = "windlass.dev/update-retry"
 	// UpdateAbandonAnnotation on a Machine ends its update where it is, so that a newer desired state can reach it. It is
 	// refused while the Machine's owner desires just what the Machine's spec says already: the Machine would count as up

@@ -173,8 +173,9 @@ type UpdatePolicySpec struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=604800
 	MachineDeadlineSeconds int32 `json:"machineDeadlineSeconds,omitempty"`
-	// groupDeadlineSeconds is how long the rollout of a MachineDeployment may take. After that no other machine begins. Unset
-	// means no deadline. Only `windlass manager` reads it. An edit counts at once.
+	// groupDeadlineSeconds is how long the rollout of a MachineDeployment may take. After that no other machine begins. It does
+	// not count while partition or another limit holds the rollout, and counts from zero afterwards. Unset means no deadline. Only
+	// `windlass manager` reads it. An edit counts at once.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=2592000

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
 )
 
 // Reasons for which a limit of the UpdatePolicy keeps Machines from being updated or replaced.
@@ -103,11 +105,14 @@ func (l Limits) Allow(p Progress) Allowance {
 	if left == 0 {
 		return Allowance{}
 	}
+	stay := Share(l.Partition, p.Replicas)
+	if left <= stay {
+		p.Late = false // The partition holds the rollout, and not the time that it takes.
+	}
 	if reason, message := l.hold(p); reason != "" {
 		return Allowance{Reason: reason, Message: message}
 	}
 	a := Allowance{More: left}
-	stay := Share(l.Partition, p.Replicas)
 	a = a.bound(left-stay, ReasonPartition,
 		fmt.Sprintf("the UpdatePolicy keeps %d Machines at the old template (partition %s). "+
 			"Fix: lower partition when they are to change", stay, l.Partition.String()))
@@ -147,7 +152,9 @@ func (l Limits) hold(p Progress) (reason Reason, message string) {
 			failed[0], l.MachineDeadline)
 	case p.Late:
 		return ReasonGroupDeadline, fmt.Sprintf("the rollout takes longer than %s "+
-			"(groupDeadlineSeconds). Fix: find out why, and raise the deadline", l.GroupDeadline)
+			"(groupDeadlineSeconds). Fix: find out why, and raise the deadline, or set the annotation "+
+			"%s on the MachineDeployment to count from zero",
+			l.GroupDeadline, v1alpha1.UpdateRetryAnnotation)
 	}
 	return "", ""
 }
@@ -205,3 +212,6 @@ var heldBy = []Reason{
 func (r Reason) NeedsPerson() bool {
 	return slices.Contains(heldBy, r) || r.BlocksKept()
 }
+
+// Blocks reports whether the condition UpdateBlocked shows the reason if no Machine may begin.
+func (r Reason) Blocks() bool { return r == ReasonPartition || r.NeedsPerson() }

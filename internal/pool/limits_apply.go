@@ -16,7 +16,7 @@ func (d *draft) limit() {
 	p, o := d.progress()
 	p.Turn = o.turn(p, d.rollout, false)
 	d.allow(p, slices.ContainsFunc(d.rollout.Old, Sizes.moves))
-	if a := d.allowance; a.More == 0 && (a.Reason == ReasonPartition || a.Reason.NeedsPerson()) {
+	if a := d.allowance; a.More == 0 && a.Reason.Blocks() {
 		d.stopMoves()
 	}
 	d.rollout = d.rollout.within(d.allowance, p, o)

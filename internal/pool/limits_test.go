@@ -106,6 +106,14 @@ func TestAllow(t *testing.T) {
 		},
 		"the group's deadline": {limits{}, progress{Replicas: 9, Late: true}, 0,
 			pool.ReasonGroupDeadline},
+		"late, and a partition": {
+			limits{Partition: number(3)}, progress{Replicas: 9, Touched: 6, Late: true}, 0,
+			pool.ReasonPartition,
+		},
+		"late before the partition": {
+			limits{Partition: number(3)}, progress{Replicas: 9, Touched: 5, Late: true}, 0,
+			pool.ReasonGroupDeadline,
+		},
 		"the next rack": {
 			limits{}, progress{Replicas: 9,
 				Turn: &pool.Turn{Place: "rack=1", Machines: 2}}, 2, pool.ReasonOrder,

@@ -113,6 +113,7 @@ var ownMarks = []string{
 	clusterv1.UpdateInProgressAnnotation, runtimev1.PendingHooksAnnotation,
 	v1alpha1.MovedFromAnnotation, v1alpha1.ReturnMachinesAnnotation, v1alpha1.HandedOverAnnotation,
 	v1alpha1.NoUpdateAnnotation, v1alpha1.FailedCanariesAnnotation,
+	v1alpha1.RolloutResumedAnnotation,
 	v1alpha1.UpdatePlanAnnotation, v1alpha1.UpdateProgressAnnotation,
 	v1alpha1.UpdateDecisionsAnnotation, v1alpha1.LastUpdateAnnotation,
 	v1alpha1.DirtyFieldsAnnotation, v1alpha1.UpdateOwedAnnotation,

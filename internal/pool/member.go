@@ -66,7 +66,7 @@ type Observation struct {
 }
 
 // Observe measures what Members tell. Those of MachineSets that the group does not control are left
-// out. began is when the rollout began; zero while there is none.
+// out. began is since when the deadline of the group counts; zero while it does not.
 func (l Limits) Observe(members iter.Seq[Member], began, now time.Time) Observation {
 	o := observer{limits: &l, now: now}
 	var waiting []Member
@@ -152,24 +152,10 @@ func (d *draft) observe() Observation {
 			}
 		}
 	}
-	o := limits.Observe(members, d.began(newest), d.group.Now)
+	o := limits.Observe(members, d.group.began(newest), d.group.Now)
 	o.Progress.recall(d.group.MachineDeployment, newest, d.group.Machines)
 	o.queue = d.queue()
 	return o
-}
-
-// began is when the rollout began: the later of the creation of the new MachineSet and the time
-// since which the MachineDeployment reports a rollout. It is zero while none is reported.
-func (d *draft) began(newest *clusterv1.MachineSet) time.Time {
-	md := d.group.MachineDeployment
-	since := conditions.GetLastTransitionTime(md, clusterv1.RollingOutCondition)
-	if !conditions.IsTrue(md, clusterv1.RollingOutCondition) || since == nil || newest == nil {
-		return time.Time{}
-	}
-	if created := newest.CreationTimestamp.Time; created.After(since.Time) {
-		return created
-	}
-	return since.Time
 }
 
 // runningPhases are the phases in which the record of an update says that it continues.

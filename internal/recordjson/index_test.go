@@ -47,6 +47,7 @@ var formless = map[string]string{
 	"MovedFromAnnotation":         "internal/pool.TestMovedFrom has the form",
 	"ReturnMachinesAnnotation":    "names",
 	"NoUpdateAnnotation":          "a pool.Reason",
+	"RolloutResumedAnnotation":    "a time of RFC 3339",
 	"ChainStepAnnotation":         "a version", "EngineAnnotation": "EngineManager", "EngineManager": "a name",
 	"UpdateRetryAnnotation": "people write it", "UpdateAbandonAnnotation": "people write it",
 	"AllowReplacementAnnotation": "people write it", "InPlaceUpgradeDrainAnnotation": "people write it",

@@ -49,6 +49,9 @@ func (r *run) finish(ctx context.Context, runErr error) (wait time.Duration, err
 	}
 	r.setLegacyStatus()
 	r.setBlocked()
+	if !conditions.IsTrue(r.md, clusterv1.MachineDeploymentRollingOutCondition) {
+		delete(r.md.Annotations, v1alpha1.RolloutResumedAnnotation)
+	}
 	if runErr == nil {
 		r.md.Status.ObservedGeneration = r.md.Generation
 	}
@@ -109,17 +112,23 @@ func (r *run) setBlocked() {
 	if r.executed == nil {
 		return
 	}
-	why := heldBack(r.executed.Plan)
-	if why == nil && r.policy.Keep {
-		why = r.executed.Blocked()
-	}
+	why := r.blockedBy(r.executed.Plan)
 	present := conditions.Get(r.md, v1alpha1.UpdateBlockedCondition)
 	switch {
-	case why == nil && present != nil && isBlocking(pool.Reason(present.Reason)):
+	case why == nil && present != nil && pool.Reason(present.Reason).Blocks():
 		conditions.Delete(r.md, v1alpha1.UpdateBlockedCondition)
 	case why != nil && (present == nil || r.isOwn(present)):
 		r.writeBlocked(present, why)
 	}
+}
+
+// blockedBy returns why a plan neither updates nor replaces Machines; nil if it may.
+func (r *run) blockedBy(plan pool.Plan) *pool.Decision {
+	why := heldBack(plan)
+	if why == nil && r.policy.Keep {
+		why = plan.Blocked()
+	}
+	return why
 }
 
 // writeBlocked sets the condition UpdateBlocked, and an Event if its reason is another one.
@@ -130,7 +139,7 @@ func (r *run) writeBlocked(present *metav1.Condition, why *pool.Decision) {
 	}
 	conditions.Set(r.md, metav1.Condition{
 		Type: v1alpha1.UpdateBlockedCondition, Status: metav1.ConditionTrue, Reason: string(why.Reason),
-		Message: message,
+		Message: message, LastTransitionTime: metav1.NewTime(r.Now().Truncate(time.Second)),
 	})
 }
 
@@ -150,15 +159,10 @@ func (r *run) messageOf(why *pool.Decision) string {
 // acts; nil if they do.
 func heldBack(plan pool.Plan) *pool.Decision {
 	a := plan.Allowance
-	if a.More > 0 || !a.Reason.NeedsPerson() && a.Reason != pool.ReasonPartition {
+	if a.More > 0 || !a.Reason.Blocks() {
 		return nil
 	}
 	return &pool.Decision{Action: pool.Wait, Reason: a.Reason, Message: a.Message}
-}
-
-// isBlocking reports whether this controller sets the condition UpdateBlocked with a reason.
-func isBlocking(reason pool.Reason) bool {
-	return reason.NeedsPerson() || reason == pool.ReasonPartition
 }
 
 // isOwn reports whether the condition UpdateBlocked is this controller's. The engine has the reason
@@ -166,7 +170,7 @@ func isBlocking(reason pool.Reason) bool {
 // error hides what it says now, which is the reason CoverageUnknown here.
 func (r *run) isOwn(c *metav1.Condition) bool {
 	if reason := pool.Reason(c.Reason); reason != pool.ReasonNotCovered {
-		return isBlocking(reason)
+		return reason.Blocks()
 	}
 	unknown := slices.ContainsFunc(r.executed.Decisions, func(d pool.Decision) bool {
 		return d.Reason == pool.ReasonCoverageUnknown

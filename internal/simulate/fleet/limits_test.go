@@ -293,6 +293,26 @@ func TestOrderDeadlinesAndSoak(t *testing.T) {
 	}
 }
 
+// TestDeadlineAfterHold: the deadline of a group counts from zero when what held its rollout is over.
+func TestDeadlineAfterHold(t *testing.T) {
+	t.Parallel()
+	update := Update{
+		InPlace: true, Guarded: true, PolicyName: "keep",
+		Steps:   []inplace.Step{{Updater: "u", SetsVersion: true}},
+		Policy:  inplace.Policy{MaxAttempts: 1, AttemptTimeout: 10 * time.Hour},
+		Timings: Timings{Updaters: map[string]Distribution{"u": FixedDuration(100 * time.Minute)}},
+		Limits:  &pool.Limits{MachineDeadline: time.Hour, GroupDeadline: 90 * time.Minute},
+	}
+	r := mustRun(t, Config{Begin: epoch, Verify: true, Clusters: []Cluster{{
+		Name: "c", Target: v(30), Source: offer(29, 30),
+		ControlPlane: ControlPlane{Version: v(29), Replicas: 1},
+		Pools:        []Pool{{Name: "p", Version: v(29), Replicas: 2, MaxUnavailable: 1, Update: update}},
+	}}}, 1)
+	if r.Outcome != Completed || r.Violation != nil {
+		t.Errorf("it is %s: %s %+v", r.Outcome, r.Why, r.Violation)
+	}
+}
+
 // TestTurns: a machine begins when all of earlier places are done, and those of its place together.
 func TestTurns(t *testing.T) {
 	t.Parallel()

@@ -39,6 +39,10 @@ type operation struct {
 	limited      pool.Reason
 	limitedSince time.Duration
 	limiting     map[pool.Reason]time.Duration
+	// waits says that the rollout waits for a person. The deadline of the group does not count then,
+	// and counts from zero afterwards.
+	waits  bool
+	counts time.Duration
 	// failed machines wait for a person. Nothing else happens to the group since a time, where it only waits for that; stalled is how long that has been.
 	failed int
 	// canaries are those that failed and were remediated; nil for none.
@@ -80,6 +84,21 @@ func (o *operation) limit(reason pool.Reason, now time.Duration) {
 		o.limiting[o.limited] += now - o.limitedSince
 	}
 	o.limited, o.limitedSince = reason, now
+}
+
+// wait notes that the rollout waits for a person, or does not, so that the deadline of the group
+// counts as in pool.Group. The condition of a live group names an update in place that failed, and
+// no such wait.
+func (o *operation) wait(waits bool, now time.Duration) {
+	switch {
+	case o == nil:
+		return
+	case o.failed > 0 || o.canaries != nil:
+		waits = false
+	case o.waits && !waits:
+		o.counts = now
+	}
+	o.waits = waits
 }
 
 // throttled notes that a call had to wait for the engine's budget.
@@ -167,7 +186,7 @@ func (s *sim) capacity(g *group) {
 // beginOperation notes that a group is on its way to its template's version.
 func (s *sim) beginOperation(g *group, from version.Version) {
 	s.endOperation(g)
-	g.op = &operation{from: from, to: g.template, began: s.now}
+	g.op = &operation{from: from, to: g.template, began: s.now, counts: s.now}
 	g.tally.Stops++
 }
 

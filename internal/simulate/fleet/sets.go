@@ -113,10 +113,11 @@ func (s *sim) limited(g *group, r pool.Rollout) pool.Rollout {
 	r, allowance, p := r.Within(*g.update.Limits, s.observe(g), g.update.Guarded)
 	g.op.limit(allowance.Reason, s.now)
 	g.heldBy = ""
-	stays := allowance.Reason.NeedsPerson() || allowance.Reason == pool.ReasonPartition
-	if stays && allowance.More == 0 {
+	blocked := allowance.More == 0 && allowance.Reason.Blocks()
+	if blocked {
 		g.heldBy = g.name + ": " + allowance.Message
 	}
+	g.op.wait(blocked && allowance.Reason != pool.ReasonGroupDeadline, s.now)
 	if p.Touched < p.Replicas && !p.Wake.IsZero() {
 		s.wakeGroupIn(g, p.Wake.Sub(s.time()))
 	}
@@ -144,8 +145,8 @@ func (s *sim) observeMachines(g *group) pool.Observation {
 		}
 	}
 	var began time.Time
-	if g.op != nil {
-		began = s.cfg.Begin.Add(g.op.began)
+	if g.op != nil && !g.op.waits {
+		began = s.cfg.Begin.Add(g.op.counts)
 	}
 	return l.Observe(s.members(g), began, s.time())
 }

@@ -1,0 +1,84 @@
+package pool
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+)
+
+// The deadline of a group bounds a rollout that nobody watches. It does not count the time in which
+// the rollout waits for a person, as the condition UpdateBlocked shows it. When that ends, the
+// MachineDeployment records the time before another Machine begins, and the deadline counts from
+// zero. A rollout that the deadline itself holds continues by a retry, which is recorded in the same
+// way.
+
+// began is since when the deadline counts; zero while it does not. It is the latest of these times:
+// the new MachineSet was created, the MachineDeployment began to report a rollout, its annotation
+// or its Cluster's pause ended, and the rollout was resumed.
+func (g Group) began(newest *clusterv1.MachineSet) time.Time {
+	md := g.MachineDeployment
+	rolling := conditions.IsTrue(md, clusterv1.RollingOutCondition)
+	if waits, _ := g.waits(); waits || !rolling || newest == nil {
+		return time.Time{}
+	}
+	began := newest.CreationTimestamp.Time
+	for _, t := range []time.Time{
+		sinceOf(md, clusterv1.RollingOutCondition), sinceOf(md, clusterv1.PausedCondition), g.resumed(),
+	} {
+		if t.After(began) {
+			began = t
+		}
+	}
+	return began
+}
+
+func sinceOf(md *clusterv1.MachineDeployment, kind string) time.Time {
+	if c := conditions.Get(md, kind); c != nil {
+		return c.LastTransitionTime.Time
+	}
+	return time.Time{}
+}
+
+// waits reports whether the rollout waits for a person, and since when. The deadline of the group
+// does not count as such a wait.
+func (g Group) waits() (waits bool, since time.Time) {
+	c := conditions.Get(g.MachineDeployment, v1alpha1.UpdateBlockedCondition)
+	if c == nil || c.Status != metav1.ConditionTrue {
+		return false, time.Time{}
+	}
+	reason := Reason(c.Reason)
+	return reason.Blocks() && reason != ReasonGroupDeadline, c.LastTransitionTime.Time
+}
+
+// resumed is when the rollout continued after a hold, as recorded; zero for never. A time that is
+// still to come is not one that this controller has written.
+func (g Group) resumed() time.Time {
+	text := g.MachineDeployment.Annotations[v1alpha1.RolloutResumedAnnotation]
+	t, err := time.Parse(time.RFC3339, text)
+	if err != nil || t.After(g.Now) {
+		return time.Time{}
+	}
+	return t
+}
+
+// Resumes reports whether the rollout continues from now on, so that the time must be recorded
+// before a Machine begins. blocked says that the plan keeps it waiting.
+func (g Group) Resumes(blocked bool) bool {
+	waits, since := g.waits()
+	return waits && !blocked && g.Limits != nil && g.Limits.GroupDeadline > 0 &&
+		g.resumed().Before(since)
+}
+
+// RetriesLate reports whether a person asks for the deadline that holds the rollout to count from
+// zero.
+func RetriesLate(md *clusterv1.MachineDeployment) bool {
+	_, asked := md.Annotations[v1alpha1.UpdateRetryAnnotation]
+	c := conditions.Get(md, v1alpha1.UpdateBlockedCondition)
+	return asked && c != nil && c.Status == metav1.ConditionTrue &&
+		Reason(c.Reason) == ReasonGroupDeadline
+}

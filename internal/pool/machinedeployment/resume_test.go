@@ -1,0 +1,123 @@
+package machinedeployment
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/pool"
+)
+
+// roll settles like the Machine controller does: Machines report whether they are up to date.
+func (w *world) roll() {
+	w.t.Helper()
+	for range 3 {
+		for _, m := range w.machines() {
+			status := metav1.ConditionFalse
+			if m.Spec.Version == w.md().Spec.Template.Spec.Version {
+				status = metav1.ConditionTrue
+			}
+			conditions.Set(m, metav1.Condition{
+				Type: clusterv1.MachineUpToDateCondition, Status: status, Reason: "Test",
+			})
+			if err := w.Inner.Status().Update(w.t.Context(), m); err != nil {
+				w.t.Fatal(err)
+			}
+		}
+		w.settle()
+	}
+}
+
+// expect fails if another number of Machines was created, or if something else blocks the group.
+func (w *world) expect(created int, blocked string) {
+	w.t.Helper()
+	if got := w.blocked(); got != blocked || w.created != created {
+		w.t.Fatalf("%d Machines were created, want %d, and the condition has the reason %q, want %q:\n%s",
+			w.created, created, got, blocked, w.picture())
+	}
+}
+
+// leaves fails if the MachineDeployment has an annotation of a rollout that has ended.
+func (w *world) leaves() {
+	w.t.Helper()
+	for _, key := range []string{v1alpha1.RolloutResumedAnnotation, v1alpha1.UpdateRetryAnnotation} {
+		if text, left := w.md().Annotations[key]; left {
+			w.t.Errorf("the annotation %s is left: %s", key, text)
+		}
+	}
+}
+
+// TestDeadlineOfPartition: the deadline of a group does not count while a partition holds the
+// rollout. It counts from zero after each step, also in another process.
+func TestDeadlineOfPartition(t *testing.T) {
+	t.Parallel()
+	limits := func(partition int32) Policy {
+		return Policy{Name: "p", Limits: &pool.Limits{
+			Partition: intstr.FromInt32(partition), GroupDeadline: time.Hour,
+		}}
+	}
+	w := scenario{begin: func(w *world) {
+		w.now = time.Now() // Conditions have the time of the machine.
+		w.policy = limits(2)
+	}, change: (*world).upgrade}.run(t)
+	w.roll()
+	w.expect(1, "Partition")
+	for partition := int32(1); partition >= 0; partition-- {
+		w.now = w.now.Add(2 * time.Hour)
+		w.roll()
+		w.expect(w.created, "Partition")
+		w.policy = limits(partition)
+		w.mustReconcile()
+		w.expect(w.created, "")
+		w.restart()
+		if partition > 0 {
+			w.roll()
+			w.expect(2, "Partition")
+		}
+	}
+	if w.md().Annotations[v1alpha1.RolloutResumedAnnotation] == "" {
+		t.Error("nothing records that the rollout continues")
+	}
+	for _, set := range w.sets() {
+		if _, copied := set.Annotations[v1alpha1.RolloutResumedAnnotation]; copied {
+			t.Errorf("MachineSet %s has a copy of the annotation", set.Name)
+		}
+	}
+	w.mustReconcile()
+	w.expect(2, "")
+	w.roll()
+	w.expect(3, "")
+	w.leaves()
+}
+
+// TestRetryOfDeadline: a rollout that is beyond its deadline continues when a person asks for it,
+// and the deadline counts from zero.
+func TestRetryOfDeadline(t *testing.T) {
+	t.Parallel()
+	w := scenario{begin: func(w *world) {
+		w.now, w.most = time.Now(), 3 // No spare Machine can be created.
+		w.policy = Policy{Name: "p", Limits: &pool.Limits{MaxInFlight: 1, GroupDeadline: time.Hour}}
+	}, change: (*world).upgrade}.run(t)
+	w.roll()
+	w.expect(0, "")
+	for range 2 {
+		w.now = w.now.Add(2 * time.Hour)
+		w.mustReconcile()
+		w.expect(0, "GroupDeadline")
+		w.edit(func(md *clusterv1.MachineDeployment) {
+			md.Annotations[v1alpha1.UpdateRetryAnnotation] = ""
+		})
+		w.mustReconcile()
+		w.mustReconcile()
+		w.expect(0, "")
+	}
+	w.most = 0
+	w.roll()
+	w.expect(3, "")
+	w.leaves()
+}
