@@ -167,8 +167,9 @@ type UpdatePolicySpec struct {
 	// +kubebuilder:validation:Maximum=10000
 	MaxFailures int32 `json:"maxFailures,omitempty"`
 	// machineDeadlineSeconds is how long a machine may take from the begin of its update, or from its creation, until it is
-	// available. After that the rollout of its MachineDeployment is held, with onFailure Pause once maxFailures are reached.
-	// Unset means no deadline. Only `windlass manager` reads it. An edit counts at once.
+	// available. The wait for its turn and soakSeconds do not count. After that the rollout of its MachineDeployment is held,
+	// with onFailure Pause once maxFailures are reached. Unset means no deadline. Only `windlass manager` reads it. An edit
+	// counts at once.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=604800

@@ -9,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util/conditions"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 )
@@ -164,14 +163,6 @@ func (f SetFacts) progress() Progress {
 	p.Replicas = deref(f.Deployment.Spec.Replicas)
 	p.recall(f.Deployment, f.MachineSet, f.Machines)
 	return p
-}
-
-// hasBegunUpdate reports whether the update in place of a Machine has begun, and has not ended
-// well.
-func hasBegunUpdate(m *clusterv1.Machine) bool {
-	_, recorded := m.Annotations[v1alpha1.UpdateProgressAnnotation]
-	return IsUpdating(m) &&
-		(recorded || conditions.IsTrue(m, clusterv1.MachineUpdatingCondition))
 }
 
 // FailedCanaries returns the record of failed canaries as it must be for the present template; nil

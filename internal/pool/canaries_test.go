@@ -28,7 +28,10 @@ func recorded(t *testing.T, c pool.FailedCanaries) string {
 // are canaries.
 func TestFailedCanaries(t *testing.T) {
 	t.Parallel()
-	begun := reports(clusterv1.MachineUpdatingCondition, metav1.ConditionTrue, "R", "")
+	begun := machineMark(v1alpha1.UpdateProgressAnnotation, "{}")
+	updating := func(reason string) machineOption {
+		return reports(clusterv1.MachineUpdatingCondition, metav1.ConditionTrue, reason, "")
+	}
 	failing := func(name string, options ...machineOption) *clusterv1.Machine {
 		return msMachine(name, append([]machineOption{toRemediate, updateMarked, begun}, options...)...)
 	}
@@ -67,6 +70,16 @@ func TestFailedCanaries(t *testing.T) {
 		"an unknown policy": {unknown: "two", going: []*clusterv1.Machine{failing("a")}, want: of("a")},
 		"its update has not begun": {
 			canary: one, going: []*clusterv1.Machine{msMachine("a", toRemediate, updateMarked)},
+		},
+		"it waits for its turn": {
+			canary: two, going: []*clusterv1.Machine{
+				msMachine("a", toRemediate, updateMarked, updating(clusterv1.MachineInPlaceUpdatingReason)),
+			},
+		},
+		"another engine's update failed": {
+			canary: one, want: of("a"), going: []*clusterv1.Machine{
+				msMachine("a", toRemediate, updateMarked, updating(clusterv1.MachineInPlaceUpdateFailedReason)),
+			},
 		},
 		"no update":       {canary: one, going: []*clusterv1.Machine{msMachine("a", toRemediate)}},
 		"a person's wish": {canary: one, going: []*clusterv1.Machine{asked}},

@@ -403,6 +403,9 @@ func (m machine) object(v view, i int) *clusterv1.Machine {
 	if m.pending {
 		object.Annotations[clusterv1.PendingAcknowledgeMoveAnnotation] = ""
 	}
+	if m.hangs {
+		object.Annotations[v1alpha1.UpdateProgressAnnotation] = "{}"
+	}
 	if m.hook {
 		object.Annotations[runtimev1.PendingHooksAnnotation] = "UpdateMachine"
 	}

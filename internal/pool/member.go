@@ -1,15 +1,12 @@
 package pool
 
 import (
-	"encoding/json"
 	"iter"
 	"slices"
 	"time"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
-
-	"github.com/windlass-dev/windlass/api/v1alpha1"
 )
 
 // Member is what the limits of an UpdatePolicy read of a Machine.
@@ -26,7 +23,7 @@ type Member struct {
 	Available bool
 	Soaks     time.Time
 	// Began is since when it is being created or updated, or is unavailable after that; zero if its
-	// update has not begun.
+	// update has not begun, and while it soaks in its update.
 	Began time.Time
 	// Place is its place in the order of the UpdatePolicy.
 	Place Place
@@ -118,8 +115,11 @@ func (o *observer) fresh(m Member) {
 		return
 	}
 	o.undone = append(o.undone, m)
-	if !m.Began.IsZero() && o.limits.MachineDeadline > 0 &&
-		!o.before(m.Began.Add(o.limits.MachineDeadline)) {
+	began := m.Began
+	if began.IsZero() {
+		began = o.now // No event tells that it begins: it may do so at once.
+	}
+	if o.limits.MachineDeadline > 0 && !o.before(began.Add(o.limits.MachineDeadline)) {
 		o.Progress.Overdue = append(o.Progress.Overdue, m.Name)
 	}
 }
@@ -143,11 +143,18 @@ func (d *draft) observe() Observation {
 	if d.newest != nil {
 		newest = d.newest.Desired
 	}
+	foreign := !d.group.decided()
 	members := func(yield func(Member) bool) {
 		for _, m := range d.group.Machines {
 			isNew := newest != nil && Owns(newest, m)
-			counts := isNew || IsUpdating(m) && d.group.owner(m) != ""
-			if counts && !yield(memberOf(m, newest, d.group.order())) {
+			if !isNew && (!IsUpdating(m) || d.group.owner(m) == "") {
+				continue
+			}
+			v := memberOf(m, newest, d.group.order())
+			if foreign && v.Updating {
+				v.Began = updatingSince(m)
+			}
+			if !yield(v) {
 				return
 			}
 		}
@@ -156,46 +163,4 @@ func (d *draft) observe() Observation {
 	o.Progress.recall(d.group.MachineDeployment, newest, d.group.Machines)
 	o.queue = d.queue()
 	return o
-}
-
-// runningPhases are the phases in which the record of an update says that it continues.
-var runningPhases = []string{"Draining", "Updating", "BackingOff", "Verifying", "Soaking"}
-
-// HasFailedUpdate reports whether the update in place of a Machine failed finally. The engine of
-// updates in Windlass records that. Cluster API's reason is the same after any error of a call,
-// also if the next call continues the update.
-func HasFailedUpdate(m *clusterv1.Machine) bool {
-	if !IsUpdating(m) {
-		return false
-	}
-	var progress struct {
-		Phase string `json:"phase"`
-	}
-	record := m.Annotations[v1alpha1.UpdateProgressAnnotation]
-	isRead := json.Unmarshal([]byte(record), &progress) == nil
-	switch {
-	case isRead && slices.Contains(runningPhases, progress.Phase):
-		return false
-	case isRead && progress.Phase == "Failed":
-		return true
-	}
-	return conditions.GetReason(m, clusterv1.MachineUpdatingCondition) ==
-		clusterv1.MachineInPlaceUpdateFailedReason
-}
-
-// changingSince is since when a new Machine is being created or updated; zero if its update has not
-// begun. For one that has become unavailable after its creation or update, it is since then.
-func changingSince(m *clusterv1.Machine) time.Time {
-	if !IsUpdating(m) {
-		since := conditions.GetLastTransitionTime(m, clusterv1.MachineAvailableCondition)
-		if since != nil && since.After(m.CreationTimestamp.Time) {
-			return since.Time
-		}
-		return m.CreationTimestamp.Time
-	}
-	since := conditions.GetLastTransitionTime(m, clusterv1.MachineUpdatingCondition)
-	if since == nil || !conditions.IsTrue(m, clusterv1.MachineUpdatingCondition) {
-		return time.Time{}
-	}
-	return since.Time
 }

@@ -1,6 +1,7 @@
 package pool_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
+	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/pool"
 )
 
@@ -125,6 +127,82 @@ func TestStages(t *testing.T) {
 	if s, n := none.Stage(pool.Progress{Replicas: 3,
 		Done: 1}), none.CountBatches(3); s != (pool.Stage{}) || n != 0 {
 		t.Errorf("without batches the stage is %+v of %d", s, n)
+	}
+}
+
+// TestDeadlineOfUpdate: the deadline of a Machine counts from the begin of its update, which the
+// engine records. Neither the wait for a turn nor the soak counts.
+func TestDeadlineOfUpdate(t *testing.T) {
+	t.Parallel()
+	const hours = 2 * time.Hour
+	type group = pool.Group
+	mark := func(key, value string) func(*group, *clusterv1.Machine) {
+		return func(_ *group, m *clusterv1.Machine) { m.Annotations[key] = value }
+	}
+	at := func(d time.Duration) string { return epoch.Add(-d).Format(time.RFC3339) }
+	record := func(phase string, d time.Duration) func(*group, *clusterv1.Machine) {
+		return mark(v1alpha1.UpdateProgressAnnotation,
+			fmt.Sprintf(`{"phase":%q,"began":%q}`, phase, at(d)))
+	}
+	otherEngine := func(g *group, _ *clusterv1.Machine) {
+		for _, set := range g.MachineSets {
+			delete(set.Annotations, v1alpha1.UpdateDecisionsAnnotation)
+		}
+	}
+	ended := func(d time.Duration) func(*group, *clusterv1.Machine) {
+		return func(_ *group, m *clusterv1.Machine) {
+			m.Annotations = map[string]string{
+				v1alpha1.LastUpdateAnnotation: fmt.Sprintf(`{"ended":%q}`, at(d)),
+			}
+		}
+	}
+	for name, tt := range map[string]struct {
+		machine func(*group, *clusterv1.Machine)
+		overdue bool
+	}{
+		"it waits for its turn":    {machine: func(*group, *clusterv1.Machine) {}},
+		"it has begun":             {machine: record("Updating", 30*time.Minute)},
+		"it takes too long":        {machine: record("Updating", hours), overdue: true},
+		"it is not verified":       {machine: record("Verifying", hours), overdue: true},
+		"it soaks":                 {machine: record("Soaking", hours)},
+		"the record is unreadable": {machine: mark(v1alpha1.UpdateProgressAnnotation, "?")},
+		"another engine":           {machine: otherEngine, overdue: true},
+		"it has just ended":        {machine: ended(time.Minute)},
+		"it ended long ago":        {machine: ended(hours), overdue: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := settledGroup(t, true)
+			w.limits = &pool.Limits{MachineDeadline: time.Hour}
+			m := w.machines[w.names()[0]]
+			m.CreationTimestamp = metav1.NewTime(epoch.Add(-240 * time.Hour))
+			m.Annotations = map[string]string{clusterv1.UpdateInProgressAnnotation: ""}
+			m.Status.Conditions = nil
+			for kind, status := range map[string]metav1.ConditionStatus{
+				clusterv1.MachineUpdatingCondition:  metav1.ConditionTrue,
+				clusterv1.MachineAvailableCondition: metav1.ConditionFalse,
+			} {
+				conditions.Set(m, metav1.Condition{
+					Type: kind, Status: status, Reason: "R", LastTransitionTime: metav1.NewTime(epoch.Add(-hours)),
+				})
+			}
+			g := w.group()
+			for _, set := range g.MachineSets {
+				set.Annotations[v1alpha1.UpdateDecisionsAnnotation] = "[]"
+			}
+			for _, m := range g.Machines {
+				if m.Name == w.names()[0] {
+					tt.machine(&g, m)
+				}
+			}
+			p, err := pool.ProgressOf(g)
+			if err != nil || len(p.Overdue) > 0 != tt.overdue {
+				t.Errorf("overdue are %v, %v", p.Overdue, err)
+			}
+			if p.Wake.IsZero() != tt.overdue {
+				t.Errorf("the group is looked at again at %v", p.Wake)
+			}
+		})
 	}
 }
 

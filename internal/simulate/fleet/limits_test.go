@@ -313,6 +313,37 @@ func TestDeadlineAfterHold(t *testing.T) {
 	}
 }
 
+// TestDeadlineOfMachine: the deadline of a machine counts neither its wait for a turn nor its soak.
+func TestDeadlineOfMachine(t *testing.T) {
+	t.Parallel()
+	for name, policy := range map[string]inplace.Policy{
+		"queue": {MaxInFlight: 1}, "soak": {Soak: time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			policy.MaxAttempts, policy.AttemptTimeout = 1, 10*time.Hour
+			update := Update{
+				InPlace: true, Guarded: true, PolicyName: "keep", Policy: policy,
+				Steps:   []inplace.Step{{Updater: "u", SetsVersion: true}},
+				Timings: Timings{Updaters: map[string]Distribution{"u": FixedDuration(15 * time.Minute)}},
+				Limits:  &pool.Limits{MachineDeadline: 20 * time.Minute},
+			}
+			// At the horizon a machine waits for its turn, or soaks.
+			r := mustRun(t, Config{Begin: epoch, Verify: true, Horizon: 40 * time.Minute,
+				Clusters: []Cluster{{
+					Name: "c", Target: v(30), Source: offer(29, 30),
+					ControlPlane: ControlPlane{Version: v(29), Replicas: 1},
+					Pools: []Pool{{
+						Name: "p", Version: v(29), Replicas: 6, MaxUnavailable: 3, Update: update,
+					}},
+				}}}, 1)
+			if r.Outcome != GivenUp || strings.Contains(r.Why, "machineDeadlineSeconds") {
+				t.Errorf("it is %s: %q", r.Outcome, r.Why)
+			}
+		})
+	}
+}
+
 // TestTurns: a machine begins when all of earlier places are done, and those of its place together.
 func TestTurns(t *testing.T) {
 	t.Parallel()

@@ -180,7 +180,7 @@ func (s *sim) startUpdate(m *machine) {
 		s.check.moves(m)
 	}
 	m.state, m.made, m.decision = updating, g.template, g.decision
-	m.replaces, m.since = false, s.now
+	m.replaces = false
 	g.countChange(m, 1)
 	s.poll(m, s.react(g, m.subject))
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/windlass-dev/windlass/internal/inplace"
 	"github.com/windlass-dev/windlass/internal/pool"
 )
 
@@ -181,8 +182,12 @@ func (s *sim) member(m *machine) pool.Member {
 	if v.Available && m.replaces {
 		v.Soaks = s.cfg.Begin.Add(m.readyAt)
 	}
-	if m.state != idle {
+	switch p := m.progress; {
+	case m.state == idle:
+	case m.state != updating:
 		v.Began = s.cfg.Begin.Add(m.since)
+	case p != nil && p.Phase != inplace.Soaking:
+		v.Began = p.Began
 	}
 	if m.state != idle || !v.Soaks.IsZero() {
 		v.Name = m.name()

@@ -142,7 +142,7 @@ type machine struct {
 	state   state
 	failed  bool
 	// replaces says that it was created in the place of another one and not updated since. since is
-	// when that, or its last update, was asked for.
+	// when that was asked for.
 	replaces bool
 	since    time.Duration
 	// place is that in the order of the policy.

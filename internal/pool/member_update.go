@@ -1,0 +1,103 @@
+package pool
+
+import (
+	"encoding/json"
+	"slices"
+	"time"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+)
+
+// updateRecord is what the limits read of the record of an update in place. The engine of updates
+// in Windlass writes it when the update begins. Cluster API's condition Updating is True from the
+// move of the Machine on, also while the Machine waits for its turn.
+type updateRecord struct {
+	Phase string    `json:"phase"`
+	Began time.Time `json:"began"`
+}
+
+// phaseSoaking is the phase in which all updaters are done. The engine bounds it.
+const phaseSoaking = "Soaking"
+
+// runningPhases are the phases in which the record of an update says that it continues.
+var runningPhases = []string{"Draining", "Updating", "BackingOff", "Verifying", phaseSoaking}
+
+// recordOf returns the record of a Machine's update; the zero value if there is none that can be
+// read.
+func recordOf(m *clusterv1.Machine) updateRecord {
+	var r updateRecord
+	if json.Unmarshal([]byte(m.Annotations[v1alpha1.UpdateProgressAnnotation]), &r) != nil {
+		return updateRecord{}
+	}
+	return r
+}
+
+// HasFailedUpdate reports whether the update in place of a Machine failed finally. The engine of
+// updates in Windlass records that. Cluster API's reason is the same after any error of a call,
+// also if the next call continues the update.
+func HasFailedUpdate(m *clusterv1.Machine) bool {
+	if !IsUpdating(m) {
+		return false
+	}
+	switch phase := recordOf(m).Phase; {
+	case slices.Contains(runningPhases, phase):
+		return false
+	case phase == "Failed":
+		return true
+	}
+	return conditions.GetReason(m, clusterv1.MachineUpdatingCondition) ==
+		clusterv1.MachineInPlaceUpdateFailedReason
+}
+
+// hasBegunUpdate reports whether the update in place of a Machine has begun, and has not ended
+// well.
+func hasBegunUpdate(m *clusterv1.Machine) bool {
+	_, recorded := m.Annotations[v1alpha1.UpdateProgressAnnotation]
+	return IsUpdating(m) && (recorded || HasFailedUpdate(m))
+}
+
+// changingSince is since when a new Machine is being created or updated; zero if its update has not
+// begun, and while it soaks. For one that has become unavailable after its creation or update, it
+// is since then.
+func changingSince(m *clusterv1.Machine) time.Time {
+	if IsUpdating(m) {
+		if r := recordOf(m); r.Phase != phaseSoaking {
+			return r.Began
+		}
+		return time.Time{}
+	}
+	// The condition Available is False from the move on, and can be behind the end of the update.
+	var last struct {
+		Ended time.Time `json:"ended"`
+	}
+	began := m.CreationTimestamp.Time
+	text := m.Annotations[v1alpha1.LastUpdateAnnotation]
+	if json.Unmarshal([]byte(text), &last) == nil && last.Ended.After(began) {
+		began = last.Ended
+	}
+	since := conditions.GetLastTransitionTime(m, clusterv1.MachineAvailableCondition)
+	if since != nil && since.After(began) {
+		return since.Time
+	}
+	return began
+}
+
+// updatingSince is changingSince for a Machine that another engine than that of Windlass updates,
+// which leaves no record.
+func updatingSince(m *clusterv1.Machine) time.Time {
+	since := conditions.GetLastTransitionTime(m, clusterv1.MachineUpdatingCondition)
+	if since == nil || !conditions.IsTrue(m, clusterv1.MachineUpdatingCondition) {
+		return time.Time{}
+	}
+	return since.Time
+}
+
+// decided reports whether the engine of updates in Windlass has decided about updates of the group.
+func (g Group) decided() bool {
+	return slices.ContainsFunc(g.MachineSets, func(set *clusterv1.MachineSet) bool {
+		return set.Annotations[v1alpha1.UpdateDecisionsAnnotation] != ""
+	})
+}
