@@ -20,6 +20,8 @@ const (
 	ReasonCanaryFailed Reason = "CanaryFailed"
 	// ReasonBatch: a batch is being changed, and the next one waits for it.
 	ReasonBatch Reason = "Batch"
+	// ReasonBatchFailed: one of the Machines that are to be done before the next batch begins failed.
+	ReasonBatchFailed Reason = "BatchFailed"
 	// ReasonPartition: the policy keeps the remaining Machines at the old template.
 	ReasonPartition Reason = "Partition"
 	// ReasonMaxFailures: as many Machines as maxFailures allows have failed.
@@ -133,12 +135,10 @@ func (a Allowance) bound(most int32, reason Reason, message string) Allowance {
 
 // hold returns why no Machine may be touched until a person acts.
 func (l Limits) hold(p Progress) (reason Reason, message string) {
-	failed := slices.Clone(p.Overdue)
+	failed := p.Overdue
 	if l.MaxFailures > 0 {
-		failed = append(failed, p.Failed...)
+		failed = p.bad()
 	}
-	slices.Sort(failed)
-	failed = slices.Compact(failed)
 	switch {
 	case l.Unknown != "":
 		return ReasonPolicyUnknown, "it is unknown which UpdatePolicy counts: " + l.Unknown
@@ -159,6 +159,13 @@ func (l Limits) hold(p Progress) (reason Reason, message string) {
 	return "", ""
 }
 
+// bad are the Machines that failed or are overdue, sorted.
+func (p Progress) bad() []string {
+	bad := slices.Concat(p.Failed, p.Overdue)
+	slices.Sort(bad)
+	return slices.Compact(bad)
+}
+
 // failedMessage names the first Machine that failed, and how many have.
 func failedMessage(failed []string, most int32) string {
 	who := "Machine " + failed[0]
@@ -171,20 +178,24 @@ func failedMessage(failed []string, most int32) string {
 
 // stage bounds an allowance by the canary and the batches.
 func (l Limits) stage(a Allowance, p Progress) Allowance {
-	s := l.Stage(p)
+	s, bad := l.Stage(p), p.bad()
 	switch {
 	case s.Canary:
 		reason, first := ReasonCanary, Share(l.Canary, p.Replicas)
 		message := fmt.Sprintf("the first %d Machines are changed before the others (canary %s)",
 			first, l.Canary.String())
-		if bad := append(slices.Clone(p.Failed), p.Overdue...); len(bad) > 0 {
+		if len(bad) > 0 {
 			reason = ReasonCanaryFailed
 			message = fmt.Sprintf("Machine %s, one of the first %d, failed (canary %s). "+
-				"Fix: repair it, or change the template", slices.Min(bad), first, l.Canary.String())
+				"Fix: repair it, or change the template", bad[0], first, l.Canary.String())
 		}
 		return a.bound(s.End-p.Touched, reason, message)
 	case s.Batch == 0:
 		return a
+	case len(bad) > 0 && s.End <= p.Touched:
+		return a.bound(0, ReasonBatchFailed,
+			fmt.Sprintf("Machine %s failed, and is to be done before batch %d begins. "+
+				"Fix: repair or delete it", bad[0], s.Batch+1))
 	}
 	return a.bound(s.End-p.Touched, ReasonBatch,
 		fmt.Sprintf("batch %d is changed first; it ends with Machine %d of %d",
@@ -204,7 +215,7 @@ func Share(of intstr.IntOrString, replicas int32) int32 {
 
 // heldBy are the reasons of Limits that need a person, in the order of their names.
 var heldBy = []Reason{
-	ReasonCanaryFailed, ReasonGroupDeadline, ReasonMachineDeadline, ReasonMaxFailures,
+	ReasonBatchFailed, ReasonCanaryFailed, ReasonGroupDeadline, ReasonMachineDeadline, ReasonMaxFailures,
 	ReasonOrderFailed, ReasonPolicyUnknown,
 }
 

@@ -79,6 +79,18 @@ func TestAllow(t *testing.T) {
 		"batches without canary": {
 			limits{Batches: []intstr.IntOrString{number(3)}}, progress{Replicas: 9}, 3, pool.ReasonBatch,
 		},
+		"a machine of a batch failed": {
+			limits{Batches: []intstr.IntOrString{number(2)}},
+			progress{Replicas: 9, Touched: 4, Done: 3, Failed: []string{"a"}}, 0, pool.ReasonBatchFailed,
+		},
+		"a machine of a batch is overdue": {
+			limits{MaxFailures: 3, Batches: []intstr.IntOrString{number(2)}},
+			progress{Replicas: 9, Touched: 2, Done: 1, Overdue: []string{"a"}}, 0, pool.ReasonBatchFailed,
+		},
+		"a failure, and the batch continues": {
+			limits{Batches: []intstr.IntOrString{number(3)}},
+			progress{Replicas: 9, Touched: 2, Done: 1, Failed: []string{"a"}}, 1, pool.ReasonBatch,
+		},
 		"a partition": {limits{Partition: percent("30%")}, progress{Replicas: 9, Touched: 4}, 2,
 			pool.ReasonPartition},
 		"a partition, full": {limits{Partition: number(3)}, progress{Replicas: 9, Touched: 7}, 0,
@@ -131,6 +143,11 @@ func TestAllow(t *testing.T) {
 				Turn: &pool.Turn{Machines: 2, Before: []string{"a", "b"}}},
 			0, pool.ReasonOrderFailed,
 		},
+		"a machine of a rack is overdue": {
+			limits{MaxFailures: 2}, progress{Replicas: 9, Overdue: []string{"b"},
+				Turn: &pool.Turn{Machines: 2, Before: []string{"a", "b"}}},
+			0, pool.ReasonOrderFailed,
+		},
 		"an unknown policy": {limits{Unknown: "two"}, progress{Replicas: 9}, 0, pool.ReasonPolicyUnknown},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -159,6 +176,10 @@ func TestHoldMessages(t *testing.T) {
 		},
 		"Machine a and 1 more failed (maxFailures 2). Fix: repair or delete it, or raise maxFailures": {
 			pool.Limits{MaxFailures: 2}, pool.Progress{Replicas: 9, Failed: []string{"b", "a"}},
+		},
+		"Machine a failed, and is to be done before batch 3 begins. Fix: repair or delete it": {
+			pool.Limits{Batches: []intstr.IntOrString{intstr.FromInt32(1)}},
+			pool.Progress{Replicas: 9, Touched: 2, Done: 1, Failed: []string{"a"}},
 		},
 		"the UpdatePolicy keeps 9 Machines at the old template (partition 100%). " +
 			"Fix: lower partition when they are to change": {

@@ -96,7 +96,7 @@ func (l Limits) DescribeReason(r Reason) string {
 		reasons []Reason
 		keep    func()
 	}{
-		{[]Reason{ReasonBatch}, func() { only.Batches = l.Batches }},
+		{[]Reason{ReasonBatch, ReasonBatchFailed}, func() { only.Batches = l.Batches }},
 		{[]Reason{ReasonPartition}, func() { only.Partition = l.Partition }},
 		{[]Reason{ReasonMaxFailures}, func() { only.MaxFailures = l.MaxFailures }},
 		{[]Reason{ReasonMachineDeadline}, func() { only.MachineDeadline = l.MachineDeadline }},

@@ -241,11 +241,12 @@ func (a Allowance) inOrder(p Progress) Allowance {
 		return a.bound(p.Turn.Machines, ReasonOrder,
 			fmt.Sprintf("Machines with %s go first (order)", p.Turn.Place))
 	}
-	if i := slices.IndexFunc(p.Failed, func(name string) bool {
+	bad := p.bad()
+	if i := slices.IndexFunc(bad, func(name string) bool {
 		return slices.Contains(p.Turn.Before, name)
 	}); i >= 0 {
 		return a.bound(0, ReasonOrderFailed, fmt.Sprintf("Machine %s failed, and is to be done before "+
-			"Machines with %s begin (order). Fix: repair or delete it", p.Failed[i], p.Turn.Place))
+			"Machines with %s begin (order). Fix: repair or delete it", bad[i], p.Turn.Place))
 	}
 	return a.bound(0, ReasonOrder, fmt.Sprintf("Machine %s is to be done before Machines with %s "+
 		"begin (order)", p.Turn.Before[0], p.Turn.Place))

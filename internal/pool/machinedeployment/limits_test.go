@@ -1,9 +1,15 @@
 package machinedeployment
 
 import (
+	"slices"
+	"strings"
 	"testing"
+	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
 
 	"github.com/windlass-dev/windlass/internal/pool"
 )
@@ -44,4 +50,48 @@ func TestLimits(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestOverdueInBatch: a Machine that does not become available keeps the next batch from beginning,
+// also if fewer than maxFailures have failed. The condition and an Event name it.
+func TestOverdueInBatch(t *testing.T) {
+	t.Parallel()
+	w := scenario{begin: func(w *world) {
+		w.now = time.Now() // Conditions have the time of the machine.
+		w.policy = Policy{Name: "p", Limits: &pool.Limits{
+			Batches: []intstr.IntOrString{intstr.FromInt32(1)}, MaxFailures: 3,
+			MachineDeadline: 10 * time.Minute,
+		}}
+	}, change: (*world).upgrade}.run(t)
+	for w.created == 0 {
+		w.mustReconcile()
+		w.playSets()
+	}
+	become := func(status metav1.ConditionStatus) {
+		for _, m := range w.machines() {
+			if m.Spec.Version != "v1.34.0" {
+				continue
+			}
+			conditions.Set(m, metav1.Condition{
+				Type: clusterv1.MachineAvailableCondition, Status: status, Reason: "Test",
+			})
+			if err := w.Inner.Status().Update(t.Context(), m); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	become(metav1.ConditionFalse)
+	w.settle()
+	w.expect(1, "")
+	w.now = w.now.Add(time.Hour)
+	w.settle()
+	w.expect(1, "BatchFailed")
+	if !slices.ContainsFunc(w.events(), func(e string) bool {
+		return strings.HasPrefix(e, "Warning BatchFailed Machine ")
+	}) {
+		t.Error("no Event says that the batch has failed")
+	}
+	become(metav1.ConditionTrue)
+	w.settle()
+	w.expect(3, "")
 }
