@@ -65,6 +65,40 @@ func TestPolicyIsNotInTheCacheYet(t *testing.T) {
 	}
 }
 
+// TestPolicyAndStrategy checks that the API server is asked for the policy, once, before a change of
+// the strategy replaces Machines, although the new MachineSet exists already.
+func TestPolicyAndStrategy(t *testing.T) {
+	t.Parallel()
+	for name, live := range map[string]*Policy{"a policy": {Keep: true, Name: "p"}, "none": nil} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := scenario{begin: onDelete, change: (*world).upgrade}.run(t)
+			w.settle()
+			if n := len(w.sets()); n != 2 || w.created > 0 {
+				t.Fatalf("%d MachineSets exist:\n%s", n, w.picture())
+			}
+			w.asked, w.policyNow = 0, live
+			w.edit(func(md *clusterv1.MachineDeployment) {
+				md.Spec.Rollout.Strategy.Type = clusterv1.RollingUpdateMachineDeploymentStrategyType
+			})
+			withBudget(1, 0, nothing)(w)
+			w.mustReconcile()
+			if live != nil {
+				w.policy, w.policyNow = *live, nil
+			}
+			w.settle()
+			want := 3
+			if live != nil {
+				want = 0
+			}
+			if w.created != want || w.deleted != want || w.asked != 1 {
+				t.Errorf("%d Machines were created, %d deleted after %d questions:\n%s", w.created, w.deleted,
+					w.asked, w.picture())
+			}
+		})
+	}
+}
+
 // TestKept checks that a change of a group whose Machines are kept creates and deletes none,
 // whatever the extension answers, and that the condition says why nothing happens.
 func TestKept(t *testing.T) {

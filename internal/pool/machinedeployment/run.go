@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -125,9 +126,9 @@ func (r *run) reconcile(ctx context.Context) (ctrl.Result, error) {
 	return ctrl.Result{RequeueAfter: r.requeueAfter()}, nil
 }
 
-// decide plans by the UpdatePolicy that the cache shows. Before it creates the MachineSet whose
-// Machines replace others, the API server has the last word: a policy that was created just before
-// the change may not be in the cache yet.
+// decide plans by the UpdatePolicy that the cache shows. Before a change of the MachineDeployment
+// begins that may replace Machines, the API server has the last word: a policy that was created
+// just before the change may not be in the cache yet.
 func (r *run) decide(ctx context.Context) (pool.Plan, error) {
 	if r.Keeps == nil {
 		return r.plan(ctx)
@@ -136,14 +137,22 @@ func (r *run) decide(ctx context.Context) (pool.Plan, error) {
 		return pool.Plan{}, err
 	}
 	plan, err := r.plan(ctx)
-	replaces := plan.New != nil && plan.New.Current == nil && len(plan.Old) > 0
-	if err != nil || !replaces || r.policy.Keep || r.policy.HandOver || r.KeepsNow == nil {
+	if err != nil || !r.begins(plan) || r.policy.Keep || r.policy.HandOver || r.KeepsNow == nil {
 		return plan, err
 	}
 	if err := r.readPolicy(ctx, r.KeepsNow); err != nil {
 		return pool.Plan{}, err
 	}
 	return r.plan(ctx)
+}
+
+// begins reports whether a plan is the first one after a change of the MachineDeployment, and may
+// replace Machines: it creates the new MachineSet, or the strategy has become another one.
+func (r *run) begins(plan pool.Plan) bool {
+	isNew := plan.New != nil && plan.New.Current == nil
+	changed := r.md.Generation != r.md.Status.ObservedGeneration
+	return isNew && len(plan.Old) > 0 || changed && slices.ContainsFunc(plan.Old,
+		func(s pool.SetPlan) bool { return *s.Current.Spec.Replicas > 0 })
 }
 
 // plan asks for the answers that the rules need, and then the rules.
