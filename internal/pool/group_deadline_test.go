@@ -111,9 +111,8 @@ func TestGroupDeadline(t *testing.T) {
 // TestRetriesLate: only the deadline of the group is answered by a retry.
 func TestRetriesLate(t *testing.T) {
 	t.Parallel()
-	for reason, want := range map[pool.Reason]bool{
-		pool.ReasonGroupDeadline: true, pool.ReasonPartition: false,
-	} {
+	for _, reason := range []pool.Reason{pool.ReasonGroupDeadline, pool.ReasonPartition} {
+		want := reason == pool.ReasonGroupDeadline
 		md := &clusterv1.MachineDeployment{}
 		conditions.Set(md, metav1.Condition{
 			Type: v1alpha1.UpdateBlockedCondition, Status: metav1.ConditionTrue, Reason: string(reason),

@@ -160,7 +160,7 @@ func (l Limits) hold(p Progress) (reason Reason, message string) {
 }
 
 // bad are the Machines that failed or are overdue, sorted.
-func (p Progress) bad() []string {
+func (p *Progress) bad() []string {
 	bad := slices.Concat(p.Failed, p.Overdue)
 	slices.Sort(bad)
 	return slices.Compact(bad)

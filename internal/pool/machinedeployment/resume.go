@@ -14,6 +14,21 @@ import (
 	"github.com/windlass-dev/windlass/internal/pool/objects"
 )
 
+// decideOrResume plans, and records it if the rollout continues after a hold. A retry that a person
+// asks for counts for the plan.
+func (r *run) decideOrResume(ctx context.Context) (pool.Plan, error) {
+	if pool.RetriesLate(r.md) {
+		if err := r.resume(ctx); err != nil {
+			return pool.Plan{}, err
+		}
+	}
+	plan, err := r.decide(ctx)
+	if err == nil && r.group().Resumes(r.blockedBy(plan) != nil) {
+		err = r.resume(ctx)
+	}
+	return plan, err
+}
+
 // resume records that the rollout continues after a hold: the deadline of the group counts from
 // zero. It answers a person who asks for that.
 func (r *run) resume(ctx context.Context) error {

@@ -103,19 +103,9 @@ func (r *run) reconcile(ctx context.Context) (ctrl.Result, error) {
 	if err := r.followUpCanaries(ctx); err != nil {
 		return ctrl.Result{}, err
 	}
-	if pool.RetriesLate(r.md) {
-		if err := r.resume(ctx); err != nil {
-			return ctrl.Result{}, err
-		}
-	}
-	plan, err := r.decide(ctx)
+	plan, err := r.decideOrResume(ctx)
 	if err != nil {
 		return ctrl.Result{}, err
-	}
-	if r.group().Resumes(r.blockedBy(plan) != nil) {
-		if err := r.resume(ctx); err != nil {
-			return ctrl.Result{}, err
-		}
 	}
 	if err := r.execute(ctx, plan); err != nil {
 		return ctrl.Result{}, err

@@ -49,9 +49,6 @@ func (r *run) finish(ctx context.Context, runErr error) (wait time.Duration, err
 	}
 	r.setLegacyStatus()
 	r.setBlocked()
-	if !conditions.IsTrue(r.md, clusterv1.MachineDeploymentRollingOutCondition) {
-		delete(r.md.Annotations, v1alpha1.RolloutResumedAnnotation)
-	}
 	if runErr == nil {
 		r.md.Status.ObservedGeneration = r.md.Generation
 	}
@@ -89,6 +86,9 @@ func (r *run) setStatus() error {
 	r.md.Status.Selector, r.md.Status.Phase = status.Selector, string(status.Phase)
 	for _, c := range status.Conditions {
 		conditions.Set(r.md, c)
+	}
+	if !conditions.IsTrue(r.md, clusterv1.MachineDeploymentRollingOutCondition) {
+		delete(r.md.Annotations, v1alpha1.RolloutResumedAnnotation)
 	}
 	return nil
 }

@@ -175,6 +175,7 @@ func (s *sim) member(m *machine) pool.Member {
 	v := pool.Member{
 		Set: oldSet, New: m.made == m.group.template && !waits, Deleting: m.state == going,
 		Updating: m.state == updating, Failed: m.state == updating && m.failed, Place: m.place,
+		Began: s.changingSince(m),
 	}
 	if v.New {
 		v.Set, v.Available = newSet, m.state == idle
@@ -182,17 +183,23 @@ func (s *sim) member(m *machine) pool.Member {
 	if v.Available && m.replaces {
 		v.Soaks = s.cfg.Begin.Add(m.readyAt)
 	}
-	switch p := m.progress; {
-	case m.state == idle:
-	case m.state != updating:
-		v.Began = s.cfg.Begin.Add(m.since)
-	case p != nil && p.Phase != inplace.Soaking:
-		v.Began = p.Began
-	}
 	if m.state != idle || !v.Soaks.IsZero() {
 		v.Name = m.name()
 	}
 	return v
+}
+
+// changingSince is since when a machine is being created or updated; zero if neither, if its update
+// has not begun, and while it soaks.
+func (s *sim) changingSince(m *machine) time.Time {
+	switch p := m.progress; {
+	case m.state == idle:
+	case m.state != updating:
+		return s.cfg.Begin.Add(m.since)
+	case p != nil && p.Phase != inplace.Soaking:
+		return p.Began
+	}
+	return time.Time{}
 }
 
 // place returns the place of a machine in the order of its policy. The machines of a group have
