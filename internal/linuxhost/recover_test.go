@@ -362,6 +362,47 @@ func TestKubeadmFailsBetweenFiles(t *testing.T) {
 	s.mustReach(t, g, "second")
 }
 
+// TestKubeadmFailsInCertificates: a kubeadm that fails or is killed while it renews certificates
+// leaves those from before, also if the disk is full until the next attempt.
+func TestKubeadmFailsInCertificates(t *testing.T) {
+	t.Parallel()
+	for name, does := range map[string]string{
+		"no room for a key":   ": >." + serverKey + "; exit 1",
+		"half of a manifest":  "echo 'other key' >." + serverKey + "; echo metadata: >." + apiServer + "; exit 1",
+		"killed between both": "echo 'other key' >." + serverKey + "; kill -9 $$",
+	} {
+		for _, full := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, full %t", name, full), func(t *testing.T) {
+				t.Parallel()
+				s := newSandbox(t)
+				if full {
+					s.write(t, "/stand-in/cp", `#!/bin/bash
+case "$*" in *windlass-new)
+  [ -e `+s.root+`/has-room ] || { echo 'cp: No space left on device'; exit 1; } ;;
+esac
+exec /bin/cp "$@"
+`)
+				}
+				g := s.goal(t, "v1.36.3")
+				s.write(t, "/kubeadm.does", does)
+				p := s.attempt(t, g, "first")
+				if p.Failure == nil || p.Step != KubeadmUpgrade || (p.Failure.Reason == DiskFull) != full {
+					t.Fatalf("%+v", p)
+				}
+				if key := s.read(serverKey); !full && key != "first key\n" {
+					t.Errorf("after the failure, the key is %q", key)
+				}
+				s.write(t, "/has-room", "")
+				s.write(t, "/kubeadm.does", needsKey("first")+kubeadmSucceeds)
+				s.mustReach(t, g, "second")
+				if restarts := s.read("/systemctl.log"); restarts != "restart kubelet\n" {
+					t.Errorf("the kubelet was restarted: %q", restarts)
+				}
+			})
+		}
+	}
+}
+
 // TestKubeadmTakesTooLong: the attempt ends; the next one undoes what kubeadm has done to files.
 func TestKubeadmTakesTooLong(t *testing.T) {
 	t.Parallel()

@@ -76,7 +76,9 @@ fi
 [ -z "$IGNORED" ] || command+=(--ignore-preflight-errors "$IGNORED")
 status=0
 "${command[@]}" || status=$?
-[ $status = 0 ] || put_back_kubelet
+# kubeadm itself undoes manifests only, and nothing if it is killed. If a file cannot be put back, the
+# job ends here, and the next attempt puts it back.
+[ $status = 0 ] || put_all_back
 # What kubeadm wrote is synced before it is recorded that kubeadm ran.
 end_run
 [ $status = 0 ] || exit $status

@@ -40,6 +40,27 @@ put_back_kubelet() {
   done
 }
 
+# whole FILE tells whether kubeadm has written all of a manifest: it ends as the one before does.
+whole() { [ -s "$1" ] && [ "$(tail -n 1 "$1" | tr -d '\0')" = "$(tail -n 1 "$before$1")" ]; }
+
+# put_all_back undoes what a run of kubeadm that did not end well has done to files. Any of them may
+# be empty or half written, and a certificate may not be that of its key. All of it is as valid as it
+# was before the run.
+put_all_back() {
+  local file
+  # A manifest that is whole stays, because an older etcd may be unable to read what a newer one
+  # wrote. Without the API server's manifest, kubeadm would take the machine for a worker.
+  while read -r file; do
+    whole "$file" || put_back "$file"
+  done < <(static_pods "$before")
+  while read -r file; do
+    file=${file#"$before"}
+    cmp -s "$before$file" "$file" || put_back "$file"
+  done < <(find "$before/etc/kubernetes" -path '*/manifests' -prune -o -type f -print)
+  put_back_kubelet
+  restart_if_changed
+}
+
 # restart_if_changed restarts the kubelet if anything was put back. Static pods that could not start
 # may wait for minutes in CrashLoopBackOff, which a kubelet forgets. What keeps it from starting
 # shows in the next step.
