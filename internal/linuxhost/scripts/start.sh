@@ -25,7 +25,8 @@ last=
 [ ! -f "$STATE/job/id" ] || read -r last _ <"$STATE/job/id"
 if [ -n "$last" ] && [ "$last" != "$OPERATION" ] && [ ! -f "$STATE/op/$last/done" ] &&
   [ "$(cat "$STATE/job/exit" 2>/dev/null)" = 0 ]; then
-  idle=$(($(date +%s) - $(cat "$STATE/job/ended" 2>/dev/null || echo 0)))
+  ended=$(cat "$STATE/job/ended" 2>/dev/null) || true
+  idle=$(($(date +%s) - ${ended:-0}))
   if [ $idle -ge 0 ] && [ $idle -lt 60 ]; then other "ended $idle s ago"; fi
 fi
 

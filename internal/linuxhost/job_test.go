@@ -1,0 +1,42 @@
+package linuxhost
+
+import (
+	"os"
+	"regexp"
+	"testing"
+)
+
+// TestEndOfAJobIsSynced: a job that has an exit code after a power cut has a time of its end, too.
+func TestEndOfAJobIsSynced(t *testing.T) {
+	t.Parallel()
+	h := newFolderHost(t, map[string]string{
+		StateFolder + "/job/id": "x\n", StateFolder + "/job/run": "exit 3\n",
+	}, map[string]string{
+		"sync": `for file; do echo "${file##*/} $(<"$file")"; done >>"${0%/*}/log"` + "\n",
+	})
+	wrap := render("wrap", value{"STATE", StateFolder}, value{"LIMIT", "10"})
+	if printed, exit := h.run(t, wrap); exit != 0 {
+		t.Fatal(exit, printed)
+	}
+	log, err := os.ReadFile(h.root + "/bin/log")
+	if !regexp.MustCompile(`^ended [0-9]+\nexit.new 3\n$`).Match(log) {
+		t.Errorf("%v; synced: %q", err, log)
+	}
+}
+
+// TestStartAfterAnUnknownEnd: a job of another upgrade whose time is lost keeps none from beginning.
+func TestStartAfterAnUnknownEnd(t *testing.T) {
+	t.Parallel()
+	h := newFolderHost(t, map[string]string{
+		StateFolder + "/job/id":   "v1.35.4-0 restart 1 x\n",
+		StateFolder + "/job/exit": "0\n", StateFolder + "/job/ended": "",
+	}, map[string]string{"systemd-run": `echo 1 >"$(dirname "${!#}")/pid"` + "\n"})
+	start := StartScript(h.goal, Restart, "2", "", Run{Script: "true\n", Limit: commandLimit})
+	if printed, exit := h.run(t, start); exit != 0 || printed != "" {
+		t.Errorf("it exits with %d and %q", exit, printed)
+	}
+	want := h.goal.Operation() + " restart 2 " + h.goal.Manifest() + "\n"
+	if id, err := os.ReadFile(h.root + StateFolder + "/job/id"); string(id) != want {
+		t.Errorf("%v; the job is %q, want %q", err, id, want)
+	}
+}
