@@ -238,6 +238,24 @@ func TestFactsOfTheCluster(t *testing.T) {
 	}
 }
 
+// TestFactsOfTheBoot: the boot of a host is known by its own clock.
+func TestFactsOfTheBoot(t *testing.T) {
+	t.Parallel()
+	uptime, err := os.ReadFile("/proc/uptime")
+	if err != nil {
+		t.Skip(err)
+	}
+	var want float64
+	if _, err := fmt.Sscan(string(uptime), &want); err != nil {
+		t.Fatal(err)
+	}
+	h := newFolderHost(t, nil, map[string]string{"systemctl": "echo 0\n"})
+	f := h.readFacts(t)
+	if got := f.Now.Sub(f.Boot).Seconds(); got < want-1 || got > want+60 {
+		t.Errorf("the host runs since %.0f s, want %.0f", got, want)
+	}
+}
+
 // TestFactsOfPeers: a host whose kubelet is replaced and not restarted tells which other member of
 // etcd is not healthy.
 func TestFactsOfPeers(t *testing.T) {

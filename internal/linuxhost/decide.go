@@ -368,7 +368,7 @@ func restarted(g Goal, s Seen) bool {
 }
 
 // decideReady waits for what follows a restart. Time counts from the end of the restart, by the
-// host's clock. An attempt that has not restarted the service does that first: so each attempt has
+// host's clock, or from a boot after it: a host without power brings nothing up. An attempt that has not restarted the service does that first: so each attempt has
 // its time, and what was fixed meanwhile counts.
 func decideReady(
 	g Goal, steps []Step, i int, s Seen, reason Reason, missing string,
@@ -381,7 +381,11 @@ func decideReady(
 		}
 		return Progress{Step: name, Message: missing}
 	}
-	waited := s.Facts.Now.Sub(s.Facts.Job.Ended)
+	from := s.Facts.Job.Ended
+	if s.Facts.Boot.After(from) {
+		from = s.Facts.Boot
+	}
+	waited := s.Facts.Now.Sub(from)
 	if waited >= g.readyWithin() {
 		return fails(newFailure(reason, name, "%s after the restart: %s",
 			waited.Truncate(time.Second), missing))

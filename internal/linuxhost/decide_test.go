@@ -158,6 +158,33 @@ func TestDecide(t *testing.T) {
 				s.Facts.Job = linuxhost.Job{Operation: g.Operation(), Step: "restart", Attempt: "a1", State: linuxhost.JobEnded, Ended: clock.Add(-5 * time.Minute)}
 			}, "fail: NodeNotReady: step node-ready: 5m0s after the restart: the node is not Ready: container runtime is down",
 		},
+		"time without power does not count": {
+			"node-ready", func(g linuxhost.Goal, s *linuxhost.Seen) {
+				s.Facts.Boot = clock.Add(-4 * time.Minute)
+				s.Facts.Job = linuxhost.Job{
+					Operation: g.Operation(), Step: "restart", Attempt: "a1",
+					State: linuxhost.JobEnded, Ended: clock.Add(-time.Hour),
+				}
+			}, "wait: the node reports v1.35.4, not v1.36.3",
+		},
+		"a boot before the restart does not count": {
+			"node-ready", func(g linuxhost.Goal, s *linuxhost.Seen) {
+				s.Facts.Boot = clock.Add(-time.Hour)
+				s.Facts.Job = linuxhost.Job{
+					Operation: g.Operation(), Step: "restart", Attempt: "a1",
+					State: linuxhost.JobEnded, Ended: clock.Add(-4 * time.Minute),
+				}
+			}, "wait: the node reports v1.35.4, not v1.36.3",
+		},
+		"an end that is lost counts from the boot": {
+			"node-ready", func(g linuxhost.Goal, s *linuxhost.Seen) {
+				s.Facts.Boot = clock.Add(-5 * time.Minute)
+				s.Facts.Job = linuxhost.Job{
+					Operation: g.Operation(), Step: "restart", Attempt: "a1", State: linuxhost.JobEnded,
+				}
+			}, "fail: NodeNotReady: step node-ready: 5m0s after the restart: " +
+				"the node reports v1.35.4, not v1.36.3",
+		},
 		"another attempt restarts the service of a node that is not Ready": {
 			"node-ready", func(g linuxhost.Goal, s *linuxhost.Seen) {
 				s.Facts.Job = linuxhost.Job{Operation: g.Operation(), Step: "restart", Attempt: "a0", State: linuxhost.JobEnded, Ended: clock.Add(-time.Hour)}

@@ -15,6 +15,8 @@ import (
 type Facts struct {
 	// Now is the host's clock. Times of jobs are by the same clock.
 	Now time.Time
+	// Boot is when the host was started, by the same clock; zero if unknown.
+	Boot time.Time
 	// Arch is the architecture as Go, and names of downloads, spell it.
 	Arch string
 	// ControlPlane says that the host runs a control plane; Member that it has a member of etcd.
@@ -134,7 +136,7 @@ func ParseFacts(output string) (Facts, error) {
 	}
 	r := factReader{values: values}
 	f := Facts{
-		Now: r.time("time"), Arch: goArch(values["arch"]), ControlPlane: r.yes("control-plane"), Member: r.yes("member"),
+		Now: r.time("time"), Boot: r.time("boot"), Arch: goArch(values["arch"]), ControlPlane: r.yes("control-plane"), Member: r.yes("member"),
 		Installed: r.version("installed"), Running: r.version("running"), APIServer: r.version("api-server"), Cluster: r.version("cluster"),
 		LocalServer: r.server("local-server"), KubeletFlags: values["kubelet-flags"],
 		Service: values["service"], Writable: r.yes("writable"), Why: values["writable-why"],

@@ -20,7 +20,12 @@ sizes() {
   done
   echo $total
 }
-fact time "$(date +%s)"
+now=$(date +%s)
+fact time "$now"
+# The boot by the same clock, which may have been set since.
+up=
+[ ! -r /proc/uptime ] || read -r up _ </proc/uptime
+[ -z "$up" ] || fact boot $((now - ${up%.*}))
 fact arch "$(uname -m)"
 # A file is created only where the folder looks read-only: then the shell's error tells why.
 probe="$BIN/.windlass-probe-$$"
