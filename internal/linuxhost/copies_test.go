@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // copies are the copies of etcd's data that kubeadm has left.
@@ -77,4 +78,51 @@ func TestRoomForCopy(t *testing.T) {
 	}
 	refused("3", true)
 	s.mustLog(t, "v1.36.3 upgrade apply v1.36.3 --yes")
+}
+
+// TestSnapshotAfterAFailure: kubeadm that fails before it changes the host leaves the snapshot of
+// etcd with its age. Once it has changed the host, or if etcd cannot be saved, the snapshot counts.
+func TestSnapshotAfterAFailure(t *testing.T) {
+	t.Parallel()
+	const moved = "etc/kubernetes/tmp/*/*"
+	for name, test := range map[string]struct {
+		does  string
+		down  bool
+		saved int
+	}{
+		"nothing was changed": {does: "exit 1", saved: 2},
+		"etcd is down":        {does: "exit 1", down: true, saved: 1},
+		"a manifest changed":  {does: "echo >>." + etcdPod + "; exit 1", saved: 1},
+		"one came back":       {does: "move; mv " + moved + " ." + apiServer + "; exit 1", saved: 1},
+		"kubeadm was cut":     {does: "cut", saved: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSandbox(t)
+			g := s.goal(t, "v1.36.3")
+			s.write(t, "/kubeadm.does", test.does)
+			if p := s.attempt(t, g, "first"); p.Step != KubeadmUpgrade {
+				t.Fatalf("%+v", p)
+			}
+			if test.down {
+				s.write(t, "/etcd.down", "")
+			}
+			old := time.Now().Add(-2 * time.Hour)
+			file := s.root + snapshotsFolder + "/" + g.Operation() + ".db"
+			if err := os.Chtimes(file, old, old); err != nil {
+				t.Fatal(err)
+			}
+			s.write(t, "/kubeadm.does", "cut")
+			s.mustCut(t, g, "second")
+			if got := strings.Count(s.read("/etcdctl.log"), "x"); got != test.saved {
+				t.Errorf("etcd was saved %d times, want %d", got, test.saved)
+			}
+			// Another patch release begins with the snapshot that the last run of kubeadm began with.
+			s.write(t, "/kubeadm.does", kubeadmSucceeds)
+			s.mustReach(t, s.goal(t, "v1.36.4"), "third")
+			if got := strings.Count(s.read("/etcdctl.log"), "x"); got != test.saved {
+				t.Errorf("etcd was saved %d times, want %d", got, test.saved)
+			}
+		})
+	}
 }

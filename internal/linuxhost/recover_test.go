@@ -169,7 +169,7 @@ func (s *sandbox) next(t *testing.T, g Goal, attempt string) Progress {
 	for _, step := range steps {
 		if step.Check != "" {
 			printed, code := s.run(t, step.Check)
-			seen.Checks[step.Name] = CheckResult{Done: code == 0, Output: printed}
+			seen.Checks[step.Name] = CheckResult{Done: code == 0, Output: strings.TrimSpace(printed)}
 		}
 	}
 	seen.Checks = ExpireSnapshot(g, seen)
@@ -366,10 +366,11 @@ func TestKubeadmFailsBetweenFiles(t *testing.T) {
 // leaves those from before, also if the disk is full until the next attempt.
 func TestKubeadmFailsInCertificates(t *testing.T) {
 	t.Parallel()
+	const renew = "echo 'other key' >." + serverKey + "; "
 	for name, does := range map[string]string{
 		"no room for a key":   ": >." + serverKey + "; exit 1",
-		"half of a manifest":  "echo 'other key' >." + serverKey + "; echo metadata: >." + apiServer + "; exit 1",
-		"killed between both": "echo 'other key' >." + serverKey + "; kill -9 $$",
+		"half of a manifest":  renew + "echo metadata: >." + apiServer + "; exit 1",
+		"killed between both": renew + "kill -9 $$",
 	} {
 		for _, full := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, full %t", name, full), func(t *testing.T) {

@@ -8,15 +8,14 @@ source lib-etcd.sh
 # record writes the version and the verb before kubeadm runs: apply changes the version in the
 # cluster's configuration, from which a second look would conclude that another machine was the
 # first. The record ends with the upgrade, to whatever version. Until then the snapshot of etcd from
-# before it is the one that counts.
+# before kubeadm's first change is the one that counts.
 record() {
-  [ "$(cat "$KEEP/kubeadm" 2>/dev/null)" != "$VERSION $VERB" ] || return 0
-  if [ ! -f "$KEEP/kubeadm" ]; then
-    rm -f "$KEEP/etcd-snapshot"
-    [ ! -f "$OP/etcd-snapshot" ] || write "$KEEP/etcd-snapshot" "$(<"$OP/etcd-snapshot")
+  [ -f "$KEEP/kubeadm" ] || rm -f "$KEEP/etcd-snapshot"
+  [ ! -f "$OP/etcd-snapshot" ] || has_changed ||
+    write "$KEEP/etcd-snapshot" "$(<"$OP/etcd-snapshot")
 "
-  fi
-  write "$KEEP/kubeadm" "$VERSION $VERB
+  [ "$(cat "$KEEP/kubeadm" 2>/dev/null)" = "$VERSION $VERB" ] ||
+    write "$KEEP/kubeadm" "$VERSION $VERB
 "
 }
 

@@ -24,6 +24,12 @@ old_copies() {
     -newer "$KEEP/kubeadm" 2>/dev/null
 }
 
+# has_changed reports whether the manifests of static pods, or their folder, have changed since the
+# snapshot was recorded that kubeadm began with. kubeadm changes nothing before them.
+has_changed() {
+  [ -n "$(find /etc/kubernetes/manifests -newer "$KEEP/etcd-snapshot" 2>/dev/null)" ]
+}
+
 # client ARGUMENT... runs etcdctl against the member. It is that of the host, or of the container,
 # which has the folder of etcd's data at the same path.
 client() {
