@@ -57,6 +57,10 @@ func refuseSkew(f Facts, to version.Version, refused func(Reason, string, ...any
 	switch {
 	case f.ControlPlane && version.Compare(to, f.Cluster) == version.Less:
 		return refused(VersionRefused, "the cluster's configuration is at %s already; %s would take it back", f.Cluster, to)
+	case f.ControlPlane && computeLag(to, f.OwnAPIServer) > 0:
+		// kubeadm upgrade apply changes the configuration last.
+		return refused(VersionRefused, "the API server of the host is at %s already; %s would take it "+
+			"back", f.OwnAPIServer, to)
 	case f.ControlPlane && server > 1:
 		return refused(VersionRefused, "the API server is at %s; %s is more than one minor on", f.APIServer, to)
 	case f.ControlPlane:

@@ -299,6 +299,27 @@ func TestCutThenRefused(t *testing.T) {
 	s.mustLog(t, "v1.36.3 upgrade apply v1.36.3 --yes", "v1.36.3 upgrade apply v1.36.3 --yes")
 }
 
+// TestNoWayBackForTheAPIServer: once the API server has a new minor, the version before is refused,
+// although the cluster's configuration has it. Another patch release of the same minor is not.
+func TestNoWayBackForTheAPIServer(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]string{"failed": "exit 1", "cut": "kill -9 $PPID; exit 1"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSandbox(t)
+			s.write(t, "/kubeadm.does", kubeadmSucceeds+"; "+end)
+			s.attempt(t, s.goal(t, "v1.36.4"), "first")
+			p := s.attempt(t, s.goal(t, "v1.35.4"), "second")
+			if p.Failure == nil || p.Failure.Reason != VersionRefused {
+				t.Fatalf("%+v", p)
+			}
+			s.write(t, "/kubeadm.does", kubeadmSucceeds)
+			s.mustReach(t, s.goal(t, "v1.36.3"), "third")
+			s.mustLog(t, "v1.36.4 upgrade apply v1.36.4 --yes", "v1.36.3 upgrade apply v1.36.3 --yes")
+		})
+	}
+}
+
 // TestCertificatesRenewed: certificates that a person renews between two attempts are those that
 // come back.
 func TestCertificatesRenewed(t *testing.T) {

@@ -62,6 +62,8 @@ func scenario(t *testing.T, d *datadriven.TestData) (linuxhost.Goal, linuxhost.F
 			f.APIServer = version.MustParse(value)
 		case "oldest":
 			f.Oldest = linuxhost.ControlPlaneNode{Name: "cp-2", Kubelet: version.MustParse(value)}
+		case "manifest":
+			f.OwnAPIServer = version.MustParse(value)
 		case "cluster":
 			f.Cluster = version.MustParse(value)
 		case "arch":

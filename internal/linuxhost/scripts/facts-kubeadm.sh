@@ -3,6 +3,7 @@
 source lib-facts.sh
 source lib-kubectl.sh
 source lib-etcd.sh
+source lib-tag.sh
 kubernetes=/etc/kubernetes
 fact service kubelet
 # What kubeadm began counts for any goal; the verb, for the same version.
@@ -28,6 +29,7 @@ apiserver=$kubernetes/manifests/kube-apiserver.yaml
 # kubeadm moves manifests away and back. What it leaves alone tells a control plane for sure.
 if [ -f $apiserver ] || [ -f $kubernetes/pki/apiserver.crt ]; then
   fact control-plane yes
+  fact api-server-tag "$(tag | tr _ +)"
   [ -n "$kubectl" ] && fact kubectl yes
   address=$(sed -n 's/^.*--advertise-address=//p' $apiserver 2>/dev/null | head -n 1)
   port=$(sed -n 's/^.*--secure-port=//p' $apiserver 2>/dev/null | head -n 1)
