@@ -86,6 +86,7 @@ case "$*" in
   *health*) [ ! -e `+s.root+`/etcd.down ] ;;
 esac
 `)
+	s.write(t, "/stand-in/sleep", "#!/bin/bash\nexec /bin/sleep 0.05\n")
 	s.write(t, "/stand-in/df", "#!/bin/bash\necho; echo disk 1 1 $(<"+s.root+"/free.kb) 1% /\n")
 	for path, content := range map[string]string{
 		"/free.kb": "9000000\n", apiServer: "image: kube-apiserver:v1.35.4\nstatus: {}\n",
@@ -388,40 +389,61 @@ func TestKubeadmFailsBetweenFiles(t *testing.T) {
 func TestKubeadmFailsInCertificates(t *testing.T) {
 	t.Parallel()
 	const renew = "echo 'other key' >." + serverKey + "; "
-	for name, does := range map[string]string{
-		"no room for a key":   ": >." + serverKey + "; exit 1",
-		"half of a manifest":  renew + "echo metadata: >." + apiServer + "; exit 1",
-		"killed between both": renew + "kill -9 $$",
+	for name, test := range map[string]struct {
+		does string
+		full bool
+	}{
+		"no room for a key":        {does: ": >." + serverKey + "; exit 1"},
+		"no room to put it back":   {does: ": >." + serverKey + "; exit 1", full: true},
+		"half of a manifest":       {does: renew + "echo metadata: >." + apiServer + "; exit 1"},
+		"killed between two files": {does: renew + "kill -9 $$"},
 	} {
-		for _, full := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s, full %t", name, full), func(t *testing.T) {
-				t.Parallel()
-				s := newSandbox(t)
-				if full {
-					s.write(t, "/stand-in/cp", `#!/bin/bash
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSandbox(t)
+			if test.full {
+				s.write(t, "/stand-in/cp", `#!/bin/bash
 case "$*" in *windlass-new)
   [ -e `+s.root+`/has-room ] || { echo 'cp: No space left on device'; exit 1; } ;;
 esac
 exec /bin/cp "$@"
 `)
-				}
-				g := s.goal(t, "v1.36.3")
-				s.write(t, "/kubeadm.does", does)
-				p := s.attempt(t, g, "first")
-				if p.Failure == nil || p.Step != KubeadmUpgrade || (p.Failure.Reason == DiskFull) != full {
-					t.Fatalf("%+v", p)
-				}
-				if key := s.read(serverKey); !full && key != "first key\n" {
-					t.Errorf("after the failure, the key is %q", key)
-				}
-				s.write(t, "/has-room", "")
-				s.write(t, "/kubeadm.does", needsKey("first")+kubeadmSucceeds)
-				s.mustReach(t, g, "second")
-				if restarts := s.read("/systemctl.log"); restarts != "restart kubelet\n" {
-					t.Errorf("the kubelet was restarted: %q", restarts)
-				}
-			})
-		}
+			}
+			g := s.goal(t, "v1.36.3")
+			s.write(t, "/kubeadm.does", test.does)
+			p := s.attempt(t, g, "first")
+			if p.Failure == nil || (p.Failure.Reason == DiskFull) != test.full {
+				t.Fatalf("%+v", p)
+			}
+			if key := s.read(serverKey); !test.full && key != "first key\n" {
+				t.Errorf("after the failure, the key is %q", key)
+			}
+			s.write(t, "/has-room", "")
+			s.write(t, "/kubeadm.does", needsKey("first")+kubeadmSucceeds)
+			s.mustReach(t, g, "second")
+			if restarts := s.read("/systemctl.log"); restarts != "restart kubelet\n" {
+				t.Errorf("the kubelet was restarted: %q", restarts)
+			}
+		})
+	}
+}
+
+// TestManifestsAreSynced: a new manifest is on the disk while kubeadm waits for its pod.
+func TestManifestsAreSynced(t *testing.T) {
+	t.Parallel()
+	s := newSandbox(t)
+	s.write(t, "/stand-in/sync", `#!/bin/bash
+cd `+s.root+`
+grep -q new .`+etcdPod+` && [ -p synced ] && echo "$*" 1<>synced
+exec /bin/sync "$@"
+`)
+	s.write(t, "/kubeadm.does", "mkfifo synced; exec 5<>synced; echo new: >>."+etcdPod+`
+read -t 60 -u 5 -r line || exit 1
+echo "$line" >synced.log; `+kubeadmSucceeds)
+	s.mustReach(t, s.goal(t, "v1.36.3"), "first")
+	want := s.root + etcdPod + " " + s.root + apiServer + " " + filepath.Dir(s.root+etcdPod) + "\n"
+	if got := s.read("/synced.log"); got != want {
+		t.Errorf("%q was synced, want %q", got, want)
 	}
 }
 

@@ -62,6 +62,16 @@ copy_patches() {
   done <<<"$PATCHES"
 }
 
+# sync_manifests syncs manifests for as long as kubeadm runs. A power cut must not leave a new etcd
+# without its manifest: kubeadm does not sync it, but etcd syncs what an older etcd refuses to read.
+sync_manifests() {
+  local folder=/etc/kubernetes/manifests
+  while [ -n "$(jobs -rp)" ]; do
+    sync $folder/*.yaml $folder 2>/dev/null || true
+    sleep 1
+  done
+}
+
 await_control_plane
 make_room
 record
@@ -74,7 +84,9 @@ if [ -n "$PATCHES" ]; then
 fi
 [ -z "$IGNORED" ] || command+=(--ignore-preflight-errors "$IGNORED")
 status=0
-"${command[@]}" || status=$?
+"${command[@]}" &
+sync_manifests
+wait $! || status=$?
 # kubeadm itself undoes manifests only, and nothing if it is killed. If a file cannot be put back, the
 # job ends here, and the next attempt puts it back.
 [ $status = 0 ] || put_all_back
