@@ -57,7 +57,7 @@ func (h *folderHost) run(t *testing.T, script string) (printed string, exit int)
 	defer cancel()
 	folders := strings.NewReplacer(
 		"/etc/kubernetes", h.root+"/etc/kubernetes", "/var/lib/kubelet", h.root+"/var/lib/kubelet",
-		StateFolder, h.root+StateFolder,
+		"/var/lib/containe", h.root+"/var/lib/containe", StateFolder, h.root+StateFolder,
 	)
 	command := exec.CommandContext(ctx, "bash")
 	command.Env = append(os.Environ(), "PATH="+h.goal.Folder+":"+os.Getenv("PATH"))

@@ -80,6 +80,54 @@ func TestRoomForCopy(t *testing.T) {
 	s.mustLog(t, "v1.36.3 upgrade apply v1.36.3 --yes")
 }
 
+// TestRoomForImages: a host also has room for the images that kubeadm pulls before it copies etcd,
+// if they are on the same disk and not there yet.
+func TestRoomForImages(t *testing.T) {
+	t.Parallel()
+	const pulled = "registry.k8s.io/kube-scheduler   v1.36.3   aec12dadf56dd   51.6MB\n"
+	for name, test := range map[string]struct {
+		folder, images string
+		refused        bool
+	}{
+		"on the same disk":   {folder: "containerd", refused: true},
+		"on another disk":    {folder: "containers"},
+		"an unknown runtime": {folder: "other"},
+		"they are there":     {folder: "containerd", images: pulled},
+		"others are there": {
+			folder: "containerd", images: strings.Replace(pulled, "36.3", "35.4", 1), refused: true,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSandbox(t)
+			g := s.goal(t, "v1.36.3")
+			s.write(t, "/var/lib/etcd/member/wal/0.wal", "x")
+			s.write(t, "/var/lib/"+test.folder+"/x", "x")
+			s.write(t, "/images", test.images)
+			s.write(t, "/kubeadm.does", copiesEtcd+"exit 1")
+			mustFail := func(attempt, free string, reason Reason) {
+				t.Helper()
+				s.write(t, "/free.kb", free)
+				p := s.attempt(t, g, attempt)
+				if p.Failure == nil || p.Failure.Reason != reason || p.Step != KubeadmUpgrade {
+					t.Fatalf("%+v, want %s", p, reason)
+				}
+			}
+			want := StepFailed // It is that of kubeadm.
+			if test.refused {
+				want = DiskFull
+			}
+			mustFail("1", "1000000\n", want)
+			if (s.job.Attempt == "1") == test.refused {
+				t.Errorf("the last job is %+v", s.job)
+			}
+			// With copies of a run that has failed, the job itself looks for room.
+			mustFail("2", "9000000\n", StepFailed)
+			mustFail("3", "1000000\n", want)
+		})
+	}
+}
+
 // TestSnapshotAfterAFailure: kubeadm that fails before it changes the host leaves the snapshot of
 // etcd with its age. Once it has changed the host, or if etcd cannot be saved, the snapshot counts.
 func TestSnapshotAfterAFailure(t *testing.T) {

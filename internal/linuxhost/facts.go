@@ -65,9 +65,9 @@ type Facts struct {
 	// EtcdData. Both are in KiB.
 	SnapshotKB, FreeEtcdKB int64
 	EtcdData               string
-	// CopyKB is the room that kubeadm needs for its copy of etcd's data, and FreeCopyKB what is left
-	// there, in KiB; CopyKB is 0 if unknown. CopyBesideState says that the copy and what Windlass
-	// keeps are on the same disk.
+	// CopyKB is the room that kubeadm needs for its copy of etcd's data, and for the images that it
+	// pulls before if they are on the same disk, and FreeCopyKB what is left there, in KiB; CopyKB is
+	// 0 if unknown. CopyBesideState says that the copy and what Windlass keeps are on the same disk.
 	CopyKB, FreeCopyKB int64
 	CopyBesideState    bool
 	// Cleaned says that the operation was seen to be done, and left no binaries behind.

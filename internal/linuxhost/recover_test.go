@@ -87,7 +87,11 @@ case "$*" in
 esac
 `)
 	s.write(t, "/stand-in/sleep", "#!/bin/bash\nexec /bin/sleep 0.05\n")
-	s.write(t, "/stand-in/df", "#!/bin/bash\necho; echo disk 1 1 $(<"+s.root+"/free.kb) 1% /\n")
+	s.write(t, "/stand-in/df", `#!/bin/bash
+at=/; [ "${2##*/}" != containers ] || at=/other
+echo; echo disk 1 1 $(<`+s.root+`/free.kb) 1% $at
+`)
+	s.write(t, "/stand-in/crictl", "#!/bin/bash\n[ \"$*\" = images ] && cat "+s.root+"/images\n")
 	for path, content := range map[string]string{
 		"/free.kb": "9000000\n", apiServer: "image: kube-apiserver:v1.35.4\nstatus: {}\n",
 		etcdPod:   "kind: Pod\nstatus: {}\n",
@@ -140,7 +144,7 @@ func (s *sandbox) goal(t *testing.T, v string) Goal {
 func (s *sandbox) run(t *testing.T, script string) (string, int) {
 	t.Helper()
 	for _, folder := range []string{
-		"/etc/kubernetes", "/var/lib/kubelet", "/var/lib/etcd", StateFolder,
+		"/etc/kubernetes", "/var/lib/kubelet", "/var/lib/etcd", "/var/lib/containe", StateFolder,
 	} {
 		script = strings.ReplaceAll(script, folder, s.root+folder)
 	}

@@ -3,6 +3,7 @@
 source lib-job.sh
 source lib-kubectl.sh
 source lib-kubeadm.sh
+source lib-disk.sh
 source lib-etcd.sh
 
 # record writes the version and the verb before kubeadm runs: apply changes the version in the
@@ -29,9 +30,9 @@ make_room() {
     xargs -d '\n' rm -rf <<<"$old"
   fi
   mkdir -p "$temporary"
-  need=$(copy_kb) room=$(df -Pk "$temporary" | awk 'NR==2 {print $4}')
-  [ "$room" -gt "${need:-0}" ] || fail DiskFull "$temporary has no room for kubeadm's copy of etcd \
-of about $((need / 1024)) MiB; it keeps those of earlier upgrades, kubeadm-backup-etcd-*"
+  need=$(copy_kb) room=$(free "$temporary")
+  [ "$room" -gt "${need:-0}" ] || fail DiskFull "$temporary has no room for kubeadm's images and copy \
+of etcd of about $((need / 1024)) MiB; it keeps old copies, kubeadm-backup-etcd-*"
 }
 
 # keep copies what kubeadm changes. A copy from before another run is of no use: somebody may have

@@ -16,8 +16,23 @@ snapshot_kb() {
 # kubeadm copies the folder of etcd's data before it restarts the member, in each run, and keeps the
 # copies, also when it has succeeded.
 temporary=/etc/kubernetes/tmp
-# copy_kb prints the room for one in KiB.
-copy_kb() { du -skD "$data" 2>/dev/null | awk '{print int($1 * 6 / 5)}'; }
+# images_kb prints the room in KiB that images take which kubeadm pulls before that, if they are on
+# the disk of the copy: those of a control plane take less than 1 GiB, packed and unpacked.
+images_kb() {
+  local folder PATH="$PATH:/usr/local/sbin:/usr/local/bin"
+  crictl images 2>/dev/null | grep "/kube-scheduler  *${TARGET/+/_} " >/dev/null &&
+    { echo 0; return; }
+  for folder in /var/lib/containerd /var/lib/containers; do
+    [ -d $folder ] && [ "$(mount_of $folder)" = "$(mount_of "$temporary")" ] &&
+      { echo 1048576; return; }
+  done
+  echo 0
+}
+# copy_kb prints the room for a copy in KiB, beside images.
+copy_kb() {
+  du -skD "$data" 2>/dev/null |
+    awk -v images="$(images_kb)" '{print int($1 * 6 / 5) + images}'
+}
 # old_copies prints those of earlier runs of an upgrade that is not done.
 old_copies() {
   [ ! -f "$KEEP/kubeadm" ] || find "$temporary" -maxdepth 1 -name 'kubeadm-backup-etcd-*' \

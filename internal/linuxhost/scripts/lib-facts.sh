@@ -1,18 +1,11 @@
 # Prints the facts of any host. It changes nothing.
 set -u
 source lib-fact.sh
+source lib-disk.sh
 
 # Jobs are started under this lock: a job that is just being started is neither missing nor gone.
 # The lock is waited for not long, and released as soon as the job is known.
 if [ -e "$STATE/lock" ]; then exec 9<"$STATE/lock"; flock -s -w 2 9; fi
-# disk FOLDER prints what is free in a folder, in KiB, and where its file system is mounted.
-disk() {
-  local folder=$1
-  while [ ! -d "$folder" ]; do folder=$(dirname "$folder"); done
-  df -Pk "$folder" 2>/dev/null | awk 'NR==2 {print $4, $6}'
-}
-free() { local kb; read -r kb _ < <(disk "$1"); echo "$kb"; }
-mount_of() { local at; read -r _ at < <(disk "$1"); echo "$at"; }
 sizes() {
   local total=0 file
   for file in "$@"; do
