@@ -138,7 +138,8 @@ func ParseFacts(output string) (Facts, error) {
 	}
 	r := factReader{values: values}
 	f := Facts{
-		Now: r.time("time"), Boot: r.time("boot"), Arch: goArch(values["arch"]), ControlPlane: r.yes("control-plane"), Member: r.yes("member"),
+		Now: r.time("time"), Boot: r.time("boot"), Arch: goArch(values["arch"]),
+		ControlPlane: r.yes("control-plane"), Member: r.yes("member"),
 		Installed: r.version("installed"), Running: r.version("running"), APIServer: r.version("api-server"), Cluster: r.version("cluster"),
 		OwnAPIServer: r.version("api-server-tag"), LocalServer: r.server("local-server"),
 		KubeletFlags: values["kubelet-flags"],

@@ -24,7 +24,8 @@ func TestEndOfAJobIsSynced(t *testing.T) {
 	}
 }
 
-// TestStartAfterAnUnknownEnd: a job of another upgrade whose time is lost keeps none from beginning.
+// TestStartAfterAnUnknownEnd: a job of another upgrade whose time is lost keeps none from
+// beginning.
 func TestStartAfterAnUnknownEnd(t *testing.T) {
 	t.Parallel()
 	h := newFolderHost(t, map[string]string{

@@ -12,8 +12,8 @@ const maxSnapshotAge = time.Hour
 
 // ExpireSnapshot returns the checks, in which the snapshot of etcd is not done if it is too old: an
 // earlier attempt saved it, or the drain took long, and nothing was changed since. The snapshot of
-// the job that has just ended counts, however long the drain after it takes. The check prints no time
-// of one that kubeadm has changed the host after.
+// the job that has just ended counts, however long the drain after it takes. The check prints no
+// time of one that kubeadm has changed the host after.
 func ExpireSnapshot(g Goal, s Seen) Checks {
 	job := s.Facts.Job
 	isLatest := job.Step == EtcdSnapshot && job.Attempt == s.Attempt && job.Operation == g.Operation()

@@ -31,8 +31,8 @@ make_room() {
   fi
   mkdir -p "$temporary"
   need=$(copy_kb) room=$(free "$temporary")
-  [ "$room" -gt "${need:-0}" ] || fail DiskFull "$temporary has no room for kubeadm's images and copy \
-of etcd of about $((need / 1024)) MiB; it keeps old copies, kubeadm-backup-etcd-*"
+  [ "$room" -gt "${need:-0}" ] || fail DiskFull "$temporary has no room for kubeadm's images and \
+copy of etcd of about $((need / 1024)) MiB; it keeps old copies, kubeadm-backup-etcd-*"
 }
 
 # keep copies what kubeadm changes. A copy from before another run is of no use: somebody may have
@@ -88,8 +88,8 @@ status=0
 "${command[@]}" &
 sync_manifests
 wait $! || status=$?
-# kubeadm itself undoes manifests only, and nothing if it is killed. If a file cannot be put back, the
-# job ends here, and the next attempt puts it back.
+# kubeadm itself undoes manifests only, and nothing if it is killed. If a file cannot be put back,
+# the job ends here, and the next attempt puts it back.
 [ $status = 0 ] || put_all_back
 # What kubeadm wrote is synced before it is recorded that kubeadm ran.
 end_run

@@ -42,7 +42,7 @@ old_copies() {
 # has_changed reports whether the manifests of static pods, or their folder, have changed since the
 # snapshot was recorded that kubeadm began with. kubeadm changes nothing before them.
 has_changed() {
-  [ -n "$(find /etc/kubernetes/manifests -newer "$KEEP/etcd-snapshot" 2>/dev/null)" ]
+  [ -n "$(find -H /etc/kubernetes/manifests -newer "$KEEP/etcd-snapshot" 2>/dev/null)" ]
 }
 
 # client ARGUMENT... runs etcdctl against the member. It is that of the host, or of the container,

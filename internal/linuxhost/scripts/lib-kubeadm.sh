@@ -44,8 +44,8 @@ put_back_kubelet() {
 whole() { [ -s "$1" ] && [ "$(tail -n 1 "$1" | tr -d '\0')" = "$(tail -n 1 "$before$1")" ]; }
 
 # put_all_back undoes what a run of kubeadm that did not end well has done to files. Any of them may
-# be empty or half written, and a certificate may not be that of its key. All of it is as valid as it
-# was before the run.
+# be empty or half written, and a certificate may not be that of its key. All of it is as valid as
+# it was before the run.
 put_all_back() {
   local file
   # A manifest that is whole stays, because an older etcd may be unable to read what a newer one

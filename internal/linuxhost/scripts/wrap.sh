@@ -24,4 +24,5 @@ if [ "$(stat -c %s "$STATE/log")" -gt 1048576 ]; then
   mv "$STATE/log.new" "$STATE/log"
 fi
 date +%s >"$job/ended"
-echo "$status" >"$job/exit.new" && sync "$job/ended" "$job/exit.new" && mv "$job/exit.new" "$job/exit"
+echo "$status" >"$job/exit.new" && sync "$job/ended" "$job/exit.new" &&
+  mv "$job/exit.new" "$job/exit"
