@@ -12,8 +12,8 @@ import (
 )
 
 // TestLists fails when a test of upstream is in neither list or in both, when a test of ours that
-// stands for one of upstream's does not exist, and when the text of a mutant is not in its file
-// once.
+// stands for one of upstream's does not exist, when the text of a mutant is not in its file once,
+// and when a list has too few mutants.
 func TestLists(t *testing.T) {
 	t.Parallel()
 	l, err := readLists("testdata")
@@ -46,7 +46,30 @@ func TestLists(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	for _, m := range l.mutants {
+	checkMutants(t, l.mutants)
+}
+
+// checkMutants: each list has as many mutants as we promise at least, no two of them are the same,
+// and all can be made.
+func checkMutants(t *testing.T, mutants []mutant) {
+	t.Helper()
+	distinct, ofAny, ofMachineSet := map[string]bool{}, 0, 0
+	for _, m := range mutants {
+		if distinct[m.String()] {
+			t.Errorf("a list of mutants: %s is there twice", m)
+		}
+		distinct[m.String()] = true
+		if len(m.packages) == 1 {
+			ofMachineSet++
+		} else {
+			ofAny++
+		}
+	}
+	if ofAny < 20 || ofMachineSet < 16 {
+		t.Errorf("%d mutants in mutants.txt and %d in mutants-machineset.txt, want at least 20 and 16",
+			ofAny, ofMachineSet)
+	}
+	for _, m := range mutants {
 		content, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(m.file)))
 		if err != nil {
 			t.Error(err)
