@@ -3,15 +3,18 @@
 package site_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net"
 	"net/http"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -127,6 +130,49 @@ func TestAHostIsAsAsked(t *testing.T) {
 	}
 	if _, err := c.Host(ctx, "1"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a deleted host: %v", err)
+	}
+}
+
+// orderly is a service that keeps a connection to a port of the machine that has the host, and
+// sends a line when it has started and when it is asked to end.
+const orderly = `[Service]
+ExecStart=/bin/bash -c 'exec 3<>"/dev/tcp/$(ip route show default | cut -d" " -f3)/%d"; \
+  trap "echo ended >&3; exit" TERM; echo started >&3; while :; do sleep 1000 & wait; done'
+`
+
+func TestADeletedHostShutsDownInOrder(t *testing.T) {
+	c := start(t, plain)
+	ctx := t.Context()
+	listener, err := net.Listen("tcp4", ":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = listener.Close() }()
+	unit := fmt.Appendf(nil, orderly, listener.Addr().(*net.TCPAddr).Port)
+	if _, err := c.Ensure(ctx, "1", site.Host{
+		Name: "worker", Unit: "orderly",
+		Files: map[string][]byte{"/etc/systemd/system/orderly.service": unit},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	connection, err := listener.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = connection.Close() }()
+	lines := bufio.NewReader(connection)
+	if line, err := lines.ReadString('\n'); err != nil || line != "started\n" {
+		t.Fatalf("the service sent %q: %v", line, err)
+	}
+	if err := c.Delete(ctx, "1"); err != nil {
+		t.Error(err)
+	}
+	// What the service sent is here already.
+	if err := connection.SetReadDeadline(time.Now().Add(time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := lines.ReadString('\n'); err != nil || line != "ended\n" {
+		t.Errorf("the service of a deleted host sent %q: %v", line, err)
 	}
 }
 
