@@ -152,7 +152,7 @@ func (w *realRun) readMachines(ctx context.Context) ([]RealMachine, error) {
 		list = append(list, RealMachine{
 			Identity: Identity{Group: group, Name: m.Name, UID: m.UID},
 			Kept:     !slices.Contains(w.scenario.Real.Replaced, group),
-			Node:     node.UID, Kubelet: node.Status.NodeInfo.KubeletVersion,
+			Node:     node.UID, Kubelet: w.answer(askKubelet(ctx, ShellOf(w.Hosts.Site, m))),
 		})
 	}
 	return list, nil
@@ -189,13 +189,28 @@ func (w *realRun) askMembers(ctx context.Context) ([]RealMember, error) {
 }
 
 func (w *realRun) askMember(ctx context.Context, m clusterv1.Machine) RealMember {
-	member := RealMember{Member: recorder.AskMember(ctx, m.Name, ShellOf(w.Hosts.Site, m))}
-	var err error
-	if member.APIServer, err = w.askAPIServer(m); err != nil {
-		member.APIServer = "NO ANSWER"
-		w.Show.Noted("  " + err.Error())
+	return RealMember{
+		Member:    recorder.AskMember(ctx, m.Name, ShellOf(w.Hosts.Site, m)),
+		APIServer: w.answer(w.askAPIServer(m)),
 	}
-	return member
+}
+
+// answer returns the version that something has returned, or that there is none.
+func (w *realRun) answer(version string, err error) string {
+	if err != nil {
+		w.Show.Noted("  " + err.Error())
+		return "NO ANSWER"
+	}
+	return version
+}
+
+// askKubelet returns the version of the kubelet that runs on a machine, whatever is installed.
+func askKubelet(ctx context.Context, shell recorder.Shell) (string, error) {
+	output, err := shell(ctx, `exec -a kubelet "/proc/$(pgrep -xo kubelet)/exe" --version`)
+	if err != nil {
+		return "", fmt.Errorf("asking the kubelet: %w", err)
+	}
+	return strings.TrimPrefix(strings.TrimSpace(output), "Kubernetes "), nil
 }
 
 // askAPIServer returns the version of the API server on a machine, without the load balancer.
