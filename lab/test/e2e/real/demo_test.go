@@ -33,7 +33,16 @@ func TestDemo(t *testing.T) {
 	); n != 3 {
 		t.Errorf("%d control plane machines report the target, want 3", n)
 	}
+	// Unavailable in total, and the longest outage, of writes and of reads.
+	if !availability.MatchString(output) {
+		t.Errorf("the output does not have a match of %s", availability)
+	}
 }
+
+// availability matches the table of how the client of a cluster fared.
+var availability = regexp.MustCompile(`(?m)^ +SUCCEEDED +FAILED +OUTAGES +UNAVAILABLE +LONGEST +SLOWEST ANSWER
+writes( +[1-9]\d*)( +\d+){2}( +\d+\.\d s){3}
+reads( +[1-9]\d*)( +\d+){2}( +\d+\.\d s){3}$`)
 
 // TestRehearse has "windlass-lab rehearse --real" upgrade a user's cluster on hosts.
 func TestRehearse(t *testing.T) {
