@@ -4,6 +4,7 @@ package real_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -41,6 +42,9 @@ func TestJournal(t *testing.T) {
 	if problems := journal.Verify(attempts, members); len(problems) > 0 {
 		t.Fatalf("before a member is wiped: %q", problems)
 	}
+	if reportsLoss(t, attempts, members) {
+		t.Error("before a member is wiped, the demo fails because of lost writes")
+	}
 	wiped := members[1].Machine
 	c.wipe(ctx, t, wiped, forget)
 	members = c.askMembers(ctx, t)
@@ -48,6 +52,9 @@ func TestJournal(t *testing.T) {
 	found := strings.Join(problems, "\n")
 	if len(problems) != 1 || !strings.Contains(found, wiped) || !strings.Contains(found, "missing (1 to ") {
 		t.Errorf("after the member on %s was wiped: %q", wiped, problems)
+	}
+	if !reportsLoss(t, attempts, members) {
+		t.Error("after a member was wiped, the demo does not fail because of lost writes")
 	}
 	var all []int
 	for _, write := range journal.Acknowledged(attempts) {
@@ -59,6 +66,17 @@ func TestJournal(t *testing.T) {
 		t.Errorf("the loss (-want +got):\n%s", diff)
 	}
 	c.delete(ctx, t)
+}
+
+// reportsLoss reports whether the demo of a real cluster fails because writes are lost.
+func reportsLoss(t *testing.T, attempts []journal.Attempt, members []journal.Member) bool {
+	t.Helper()
+	result := &demo.RealResult{Attempts: attempts}
+	for _, m := range members {
+		result.Members = append(result.Members, demo.RealMember{Member: m})
+	}
+	err := demo.ReportReal(t.Output(), demo.Result{Real: result})
+	return errors.Is(err, demo.ErrLost)
 }
 
 // record has a client write and read until there are enough writes, and returns its journal.
