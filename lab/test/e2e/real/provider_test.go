@@ -5,9 +5,11 @@ package real_test
 import (
 	"context"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -174,12 +176,17 @@ func (p *plane) checkMachine(ctx context.Context, t *testing.T, m *v1alpha1.Host
 // checkFaults has the host suffer from each fault, and recover.
 func (p *plane) checkFaults(ctx context.Context, t *testing.T, m *v1alpha1.HostMachine) {
 	t.Helper()
-	const noRoom = "! dd if=/dev/zero of=/var/lib/x bs=1M count=1 2>/dev/null"
-	for _, fault := range []struct{ annotation, value, message, inside string }{
-		{v1alpha1.DiskFullAnnotation, "true", "a full disk", noRoom},
-		{v1alpha1.NetworkLostAnnotation, "true", "no network", "true"},
-		{v1alpha1.SlowDiskAnnotation, "5ms", "a slow disk (5ms)", "sync /etc/secret"},
-		{v1alpha1.PowerOffAnnotation, "true", "no power", ""},
+	// The limit is far below the delay of the slow disk.
+	const writes, syncs = "dd if=/dev/zero of=/var/lib/x bs=1M count=1 2>/dev/null",
+		"timeout -s KILL 1 sync /etc/secret"
+	for _, fault := range []struct {
+		annotation, value, message, inside string
+		unreachable                        bool
+	}{
+		{v1alpha1.DiskFullAnnotation, "true", "a full disk", "! " + writes + " && " + syncs, false},
+		{v1alpha1.NetworkLostAnnotation, "true", "no network", writes + " && " + syncs, true},
+		{v1alpha1.SlowDiskAnnotation, "1h", "a slow disk (1h0m0s)", writes + " && ! " + syncs, false},
+		{v1alpha1.PowerOffAnnotation, "true", "no power", "", true},
 	} {
 		p.patch(ctx, t, m, `{"metadata":{"annotations":{%q:%q}}}`, fault.annotation, fault.value)
 		suffers := p.awaitReason(ctx, t, m.Namespace, m.Name, v1alpha1.HostFaultReason)
@@ -192,10 +199,25 @@ func (p *plane) checkFaults(ctx context.Context, t *testing.T, m *v1alpha1.HostM
 		} else if _, err := p.site.Run(ctx, string(m.UID), "true"); err == nil {
 			t.Error("a host without power ran a script")
 		}
+		if err := dialHost(m); (err != nil) != fault.unreachable {
+			t.Errorf("with %s, connecting to the host: %v", fault.message, err)
+		}
 		p.patch(ctx, t, m, `{"metadata":{"annotations":{%q:null}}}`, fault.annotation)
 		p.awaitReason(ctx, t, m.Namespace, m.Name, v1alpha1.HostRunningReason)
-		p.run(ctx, t, m, "dd if=/dev/zero of=/var/lib/x bs=1M count=1 2>/dev/null")
+		p.run(ctx, t, m, writes+" && "+syncs)
+		if err := dialHost(m); err != nil {
+			t.Errorf("after %s: %v", fault.message, err)
+		}
 	}
+}
+
+// dialHost connects to the host's sshd.
+func dialHost(m *v1alpha1.HostMachine) error {
+	connection, err := net.DialTimeout("tcp", net.JoinHostPort(m.InternalIP(), "22"), 10*time.Second)
+	if err != nil {
+		return fmt.Errorf("connecting to host %s: %w", m.Name, err)
+	}
+	return connection.Close()
 }
 
 // checkPaused sees that a HostMachine that is paused is left alone.
