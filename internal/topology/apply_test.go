@@ -204,13 +204,18 @@ func TestApplyVersions(t *testing.T) {
 	held.MachinePools["p"] = topology.Worker{Version: "v1.31.5"}
 	w.events = nil
 	w.at(held, stamped, "apply DevMachinePool", "apply MachinePool")
-	told := slices.DeleteFunc(w.events, func(event string) bool { return !strings.HasPrefix(event, "MachinePool ") })
-	want := []string{"MachinePool " + before.MachinePools["p"].Object.Name + ": NotUpdatedInPlace The infrastructure provider brings the machines to v1.31.5. " +
-		"UpdatePolicies select no MachinePools: Windlass updates none of these machines in place"}
-	if diff := cmp.Diff(want, told); diff != "" {
-		t.Errorf("Events on the MachinePool (-want +got):\n%s", diff)
-	}
-	w.events = nil
+	w.checkPoolEvent("brings the machines to v1.31.5")
+	// So does its template alone.
+	template := &unstructured.Unstructured{}
+	template.SetAPIVersion("infrastructure.cluster.x-k8s.io/v1beta2")
+	template.SetKind("DevMachinePoolTemplate")
+	template.SetNamespace("default")
+	template.SetName("full-pool")
+	w.update(template, func() {
+		_ = unstructured.SetNestedField(template.Object, "xl", "spec", "template", "spec", "template", "size")
+	})
+	w.at(held, stamped, "apply DevMachinePool")
+	w.checkPoolEvent("decides what the change of the template does to the machines")
 	w.at(held, stamped)
 	if len(w.events) != 0 {
 		t.Errorf("a reconciliation without a change has the Events %q", w.events)
@@ -228,6 +233,20 @@ func TestApplyVersions(t *testing.T) {
 	if _, after = w.read(); after.ControlPlane.Object.GetAnnotations()["windlass.dev/upgrade-step"] != "" {
 		t.Error("the stamp stayed")
 	}
+}
+
+// checkPoolEvent checks that the only Event on the MachinePool since the last check says that its
+// machines are not updated in place, and what the provider does.
+func (w *world) checkPoolEvent(provider string) {
+	w.t.Helper()
+	told := slices.DeleteFunc(w.events, func(event string) bool { return !strings.HasPrefix(event, "MachinePool ") })
+	_, now := w.read()
+	want := []string{"MachinePool " + now.MachinePools["p"].Object.Name + ": NotUpdatedInPlace The infrastructure provider " + provider +
+		". UpdatePolicies select no MachinePools: Windlass updates none of these machines in place"}
+	if diff := cmp.Diff(want, told); diff != "" {
+		w.t.Errorf("Events on the MachinePool (-want +got):\n%s", diff)
+	}
+	w.events = nil
 }
 
 func TestApplyTemplateMetadata(t *testing.T) {

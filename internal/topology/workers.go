@@ -221,21 +221,30 @@ func (a *applier) updateMachinePool(ctx context.Context, group string, current, 
 	if hold || !current.Object.DeletionTimestamp.IsZero() {
 		return nil
 	}
+	before := len(a.changes)
 	if err := a.applyPart(ctx, slot{roleMachinePoolInfrastructure, group}, current.InfrastructureMachinePoolObject, desired.InfrastructureMachinePoolObject); err != nil {
 		return err
 	}
 	if err := a.applyPart(ctx, slot{roleMachinePoolBootstrap, group}, current.BootstrapObject, desired.BootstrapObject); err != nil {
 		return err
 	}
+	parts := len(a.changes)
 	note := versionNote(current.Object.Spec.Template.Spec.Version, desired.Object.Spec.Template.Spec.Version)
-	before := len(a.changes)
 	err := a.apply(ctx, target{slot: slot{roleMachinePool, group}, current: current.Object, desired: desired.Object}, note)
-	if err == nil && note != "" && len(a.changes) > before {
-		a.recorder.Eventf(current.Object, a.cluster, corev1.EventTypeNormal, NotInPlaceReason, string(Updated),
-			"The infrastructure provider brings the machines to %s. UpdatePolicies select no MachinePools: Windlass updates none of these machines in place",
-			desired.Object.Spec.Template.Spec.Version)
+	switch {
+	case err == nil && note != "" && len(a.changes) > parts:
+		a.noteNotInPlace(current.Object, "brings the machines to "+desired.Object.Spec.Template.Spec.Version)
+	case err == nil && parts > before:
+		a.noteNotInPlace(current.Object, "decides what the change of the template does to the machines")
 	}
 	return err
+}
+
+// noteNotInPlace says on a MachinePool, whose template has changed, that no policy applies to it.
+func (a *applier) noteNotInPlace(pool *clusterv1.MachinePool, provider string) {
+	a.recorder.Eventf(pool, a.cluster, corev1.EventTypeNormal, NotInPlaceReason, string(Updated),
+		"The infrastructure provider %s. UpdatePolicies select no MachinePools: Windlass updates none of these machines in place",
+		provider)
 }
 
 // applyPart applies an object of a MachinePool that exists.
