@@ -207,13 +207,10 @@ func TestApplyVersions(t *testing.T) {
 	w.checkPoolEvent("brings the machines to v1.31.5")
 	// So does its template alone.
 	template := &unstructured.Unstructured{}
-	template.SetAPIVersion("infrastructure.cluster.x-k8s.io/v1beta2")
-	template.SetKind("DevMachinePoolTemplate")
+	template.SetGroupVersionKind(schema.GroupVersionKind{Group: "infrastructure.cluster.x-k8s.io", Version: "v1beta2", Kind: "DevMachinePoolTemplate"})
 	template.SetNamespace("default")
 	template.SetName("full-pool")
-	w.update(template, func() {
-		_ = unstructured.SetNestedField(template.Object, "xl", "spec", "template", "spec", "template", "size")
-	})
+	w.update(template, func() { _ = unstructured.SetNestedField(template.Object, "xl", "spec", "template", "spec", "template", "size") })
 	w.at(held, stamped, "apply DevMachinePool")
 	w.checkPoolEvent("decides what the change of the template does to the machines")
 	w.at(held, stamped)
