@@ -27,8 +27,11 @@ type limits struct {
 	most int
 	// least is how many Machines are available.
 	least int
-	// updating is how many Machines have an update in progress.
-	updating int
+	// updating is how many Machines have an update in progress, and marked how many Cluster API has
+	// marked as updating.
+	updating, marked int
+	// after is the revision until which nothing is checked.
+	after int64
 }
 
 // limitsOf are those that follow from a pool's own fields.
@@ -37,10 +40,10 @@ func limitsOf(pool rig.Pool) limits {
 	l := limits{
 		replicas: replicas, most: replicas + int(pool.MaxSurge),
 		least:    replicas - int(pool.MaxUnavailable),
-		updating: int(pool.MaxUnavailable),
+		updating: int(pool.MaxUnavailable), marked: int(pool.MaxUnavailable),
 	}
 	if pool.NoPolicy {
-		l.updating = 0
+		l.updating, l.marked = 0, 0
 	}
 	return l
 }
@@ -51,12 +54,10 @@ func (p *plane) checkLimits(t *testing.T, pool string, l limits) {
 	t.Helper()
 	r := replay{machines: map[types.UID]history.Fact{}, sets: map[types.UID]*clusterv1.MachineSet{}}
 	broken := map[string]bool{}
-	for _, f := range p.History.Facts(func(f history.Fact) bool {
-		return f.Group == pool && f.Cluster.Namespace == rig.PoolsCluster
-	}) {
+	for _, f := range p.facts(pool) {
 		r.see(f)
 		r.begun = r.begun || r.available() == l.replicas
-		if !r.begun {
+		if !r.begun || f.Revision <= l.after {
 			continue
 		}
 		for rule, message := range r.check(l) {
@@ -70,6 +71,13 @@ func (p *plane) checkLimits(t *testing.T, pool string, l limits) {
 	if !r.begun {
 		t.Errorf("the %d machines of pool %s were never available at the same time", l.replicas, pool)
 	}
+}
+
+// facts returns everything that happened to a pool.
+func (p *plane) facts(pool string) []history.Fact {
+	return p.History.Facts(func(f history.Fact) bool {
+		return f.Group == pool && f.Cluster.Namespace == rig.PoolsCluster
+	})
 }
 
 // replay is a pool at one revision.
@@ -148,8 +156,11 @@ func (r *replay) owned(set types.UID) int {
 // check returns what does not hold, by rule.
 func (r *replay) check(l limits) map[string]string {
 	broken := map[string]string{}
-	live, available, updating := r.live(), r.available(), 0
+	live, available, updating, marked := r.live(), r.available(), 0, 0
 	for _, f := range live {
+		if m, ok := f.Object.(*clusterv1.Machine); ok && rig.Marked(m) {
+			marked++
+		}
 		if rig.ProgressOf(f.Object) != nil {
 			updating++
 		}
@@ -178,6 +189,7 @@ func (r *replay) check(l limits) map[string]string {
 		{fmt.Sprintf("MachineSets ask for at most %d", l.most), asked, asked <= l.most},
 		{fmt.Sprintf("at least %d available", l.least), available, available >= l.least},
 		{fmt.Sprintf("at most %d updates in progress", l.updating), updating, updating <= l.updating},
+		{fmt.Sprintf("at most %d marked Machines", l.marked), marked, marked <= l.marked},
 	} {
 		if !c.ok {
 			broken[c.rule] = fmt.Sprintf("there are %d; %s", c.is, r)

@@ -32,7 +32,7 @@ func (p *plane) pools() (pools []rig.Pool) {
 		}
 	}
 	if does("down") {
-		pools = append(pools, downPool())
+		pools = append(pools, downPools()...)
 	}
 	if does("kills") {
 		pools = append(pools, killedPools()...)
@@ -77,7 +77,7 @@ func TestPools(t *testing.T) {
 func (p *plane) createUpdater(ctx context.Context, t *testing.T) {
 	t.Helper()
 	var kept []string
-	for _, pool := range slices.Concat(swapPools(), killedPools(), []rig.Pool{downPool()}) {
+	for _, pool := range slices.Concat(swapPools(), killedPools(), downPools()) {
 		if !pool.NoPolicy {
 			kept = append(kept, pool.Name)
 		}

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/sets"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -32,6 +33,9 @@ const (
 
 // kubeletAhead is the reason for which a kept machine waits that is newer than its group.
 const kubeletAhead = "KubeletAhead"
+
+// coverageUnknown is the reason for which a pool waits while nobody answers.
+const coverageUnknown = "CoverageUnknown"
 
 // story is a pool of kept machines with an updater of its own, and what happens to it. No guard
 // keeps anybody from creating and deleting its Machines.
@@ -146,6 +150,9 @@ func (p *plane) testCanary(ctx context.Context, t *testing.T, pool rig.Pool, u *
 	if n := started(ctx, t, u); n != 1 {
 		t.Errorf("the updater has begun with %d machines, want the canary alone", n)
 	}
+	if ever := p.everMarked(pool.Name); len(ever) != 1 || !ever.Has(failed.Name) {
+		t.Errorf("the Machines %q were marked, want the canary %s alone", sets.List(ever), failed.Name)
+	}
 	u.Behave(ctx, t, working)
 	rig.AnnotateObject(ctx, t, p.Client, failed, map[string]any{v1alpha1.UpdateRetryAnnotation: ""})
 	p.awaitPool(ctx, t, pool.Name, nextVersion, int(pool.Replicas)+1)
@@ -153,6 +160,18 @@ func (p *plane) testCanary(ctx context.Context, t *testing.T, pool rig.Pool, u *
 	if len(after.All) != len(before.All)+1 || len(after.Deleted) != 0 {
 		t.Errorf("scaling added one machine; the Machines are %+v", after)
 	}
+}
+
+// everMarked names the Machines of a pool that were ever marked for an update.
+func (p *plane) everMarked(pool string) sets.Set[string] {
+	names := sets.New[string]()
+	for _, f := range p.facts(pool) {
+		if m, ok := f.Object.(*clusterv1.Machine); ok &&
+			(rig.Marked(m) || m.Annotations[runtimev1.PendingHooksAnnotation] != "") {
+			names.Insert(m.Name)
+		}
+	}
+	return names
 }
 
 // testBudget has two of four machines updated without end. No third one is touched.
@@ -243,26 +262,6 @@ func (p *plane) block(ctx context.Context, t *testing.T, pool string) {
 
 func isNotCovered(c *metav1.Condition) bool { return c.Reason == v1alpha1.NotCoveredReason }
 
-// testBlockedHealth breaks a machine of a pool whose change the extension refuses, so that no
-// update will repair it. It is replaced, and no other one.
-func (p *plane) testBlockedHealth(
-	ctx context.Context, t *testing.T, pool rig.Pool, _ *rig.Updater,
-) {
-	t.Helper()
-	p.block(ctx, t, pool.Name)
-	if err := p.Client.Create(ctx, rig.HealthCheck(pool.Name)); err != nil {
-		t.Fatal(err)
-	}
-	broken := p.MachinesOf(ctx, t, rig.PoolsCluster, pool.Name)[0]
-	p.BreakMachine(ctx, t, &broken)
-	p.awaitGone(ctx, t, pool.Name, broken.UID)
-	p.AwaitPool(ctx, t, pool.Name, rig.FirstVersion, int(pool.Replicas))
-	p.BlockedOwner(ctx, t, pool.Name, isNotCovered)
-	if machines := p.census(pool.Name); len(machines.All) != 4 || len(machines.Deleted) != 1 {
-		t.Errorf("one Machine was unhealthy; the Machines are %+v", machines)
-	}
-}
-
 // testGrowing scales a pool up and down while a machine of it is updated.
 func (p *plane) testGrowing(ctx context.Context, t *testing.T, pool rig.Pool, u *rig.Updater) {
 	t.Helper()
@@ -345,64 +344,6 @@ func (p *plane) awaitOthers(ctx context.Context, t *testing.T, pool string, but 
 	})
 }
 
-// testHealth has a machine turn unhealthy while it is updated, and another one after the rollout.
-// Each is replaced once, after its update, and the pool's budget holds.
-func (p *plane) testHealth(ctx context.Context, t *testing.T, pool rig.Pool, u *rig.Updater) {
-	t.Helper()
-	if err := p.Client.Create(ctx, rig.HealthCheck(pool.Name)); err != nil {
-		t.Fatal(err)
-	}
-	u.Behave(ctx, t, stalling)
-	p.Send(ctx, t, pool.Name, nextVersion)
-	first := p.awaitUpdate(ctx, t, pool.Name)
-	p.BreakMachine(ctx, t, &first)
-	p.AwaitHealthCheck(ctx, t, pool.Name)
-	if machines := p.census(pool.Name); len(machines.All) != 3 || len(machines.Deleted) != 0 {
-		t.Fatalf("a Machine is replaced in the middle of its update: %+v", machines)
-	}
-	u.Behave(ctx, t, working)
-	p.awaitGone(ctx, t, pool.Name, first.UID)
-	p.awaitPool(ctx, t, pool.Name, nextVersion, 3)
-
-	second := p.MachinesOf(ctx, t, rig.PoolsCluster, pool.Name)[0]
-	p.BreakMachine(ctx, t, &second)
-	p.awaitGone(ctx, t, pool.Name, second.UID)
-	p.awaitPool(ctx, t, pool.Name, nextVersion, 3)
-	if machines := p.census(pool.Name); len(machines.All) != 5 || len(machines.Deleted) != 2 {
-		t.Errorf("two Machines were unhealthy; the Machines are %+v", machines)
-	}
-	l := limitsOf(pool)
-	// A machine may turn unhealthy when the budget is spent: the MachineHealthCheck looks at the first
-	// one again when its update has ended.
-	l.least--
-	p.checkLimits(t, pool.Name, l)
-}
-
-// testDown sends a pool to a version while the extension is down. Nothing is decided, created or
-// deleted; the extension's return has the update done.
-func (p *plane) testDown(ctx context.Context, t *testing.T) {
-	t.Helper()
-	pool := downPool()
-	before := p.census(pool.Name)
-	if _, err := p.StopChild(ctx, setup.ExtensionName); err != nil {
-		t.Fatal(err)
-	}
-	p.Send(ctx, t, pool.Name, nextVersion)
-	c := p.BlockedOwner(ctx, t, pool.Name, func(*metav1.Condition) bool { return true })
-	t.Logf("while the extension is down: %s: %s", c.Reason, c.Message)
-	for _, m := range p.MachinesOf(ctx, t, rig.PoolsCluster, pool.Name) {
-		if rig.Marked(&m) || m.Spec.Version != rig.FirstVersion {
-			t.Errorf("nothing was decided, and Machine %s is at %s", m.Name, m.Spec.Version)
-		}
-	}
-	if _, err := p.StartChild(ctx, setup.ExtensionName); err != nil {
-		t.Fatal(err)
-	}
-	p.awaitPool(ctx, t, pool.Name, nextVersion, int(pool.Replicas))
-	p.checkLimits(t, pool.Name, limitsOf(pool))
-	rig.CheckCensus(t, before, p.census(pool.Name))
-}
-
 // awaitUpdate waits until a Machine of a pool is being updated, and returns it.
 func (p *plane) awaitUpdate(ctx context.Context, t *testing.T,
 	pool string) (first clusterv1.Machine) {
@@ -416,21 +357,6 @@ func (p *plane) awaitUpdate(ctx context.Context, t *testing.T,
 		return ""
 	})
 	return first
-}
-
-func downPool() rig.Pool { return keptPool("down") }
-
-func (p *plane) awaitGone(ctx context.Context, t *testing.T, pool string, uid types.UID) {
-	t.Helper()
-	p.History.Await(ctx, t, "waiting until an unhealthy machine of "+pool+" is replaced",
-		func() string {
-			for _, m := range p.MachinesOf(ctx, t, rig.PoolsCluster, pool) {
-				if m.UID == uid {
-					return fmt.Sprintf("Machine %s is there; its conditions are %+v", m.Name, m.Status.Conditions)
-				}
-			}
-			return ""
-		})
 }
 
 func (p *plane) uids(ctx context.Context, t *testing.T, pool string) (all []types.UID) {
