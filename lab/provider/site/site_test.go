@@ -136,7 +136,7 @@ func TestAHostIsAsAsked(t *testing.T) {
 // orderly is a service that keeps a connection to a port of the machine that has the host, and
 // sends a line when it has started and when it is asked to end.
 const orderly = `[Service]
-ExecStart=/bin/bash -c 'exec 3<>"/dev/tcp/$(ip route show default | cut -d" " -f3)/%d"; \
+ExecStart=/bin/bash -c 'exec 3<>"/dev/tcp/$(ip route show default | cut -d" " -f3)/%s"; \
   trap "echo ended >&3; exit" TERM; echo started >&3; while :; do sleep 1000 & wait; done'
 `
 
@@ -148,7 +148,11 @@ func TestADeletedHostShutsDownInOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = listener.Close() }()
-	unit := fmt.Appendf(nil, orderly, listener.Addr().(*net.TCPAddr).Port)
+	_, port, err := net.SplitHostPort(listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	unit := fmt.Appendf(nil, orderly, port)
 	if _, err := c.Ensure(ctx, "1", site.Host{
 		Name: "worker", Unit: "orderly",
 		Files: map[string][]byte{"/etc/systemd/system/orderly.service": unit},
