@@ -55,7 +55,7 @@ func (w *world) testUpgrade(ctx context.Context, t *testing.T) {
 	m.checkRefused(ctx, t, update)
 	m.run(ctx, t, "ln -s "+w.store.Program(w.from.Version, "crictl")+" /usr/bin/crictl")
 	c.createWeb(ctx, t, w.from).checkDrain(ctx, t, m, update)
-	m.checkUpgraded(ctx, t, c)
+	m.checkUpgraded(ctx, t, c, 1)
 	c.check(ctx, t, before)
 
 	c.write(ctx, t, "after")
@@ -80,10 +80,11 @@ func (m *machine) checkRefused(ctx context.Context, t *testing.T, u *update) {
 // components are the static pods of a control plane.
 var components = []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"}
 
-// checkUpgraded sees that everything is at the newer release at once, without waiting.
-func (m *machine) checkUpgraded(ctx context.Context, t *testing.T, c *cluster) {
+// checkUpgraded sees that everything of the machine and all members of etcd are at the newer release
+// at once, without waiting.
+func (m *machine) checkUpgraded(ctx context.Context, t *testing.T, c *cluster, members int) {
 	t.Helper()
-	m.checkVersions(ctx, t, 1, m.world.to)
+	m.checkVersions(ctx, t, members, m.world.to)
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: m.name}}
 	c.get(ctx, t, node)
 	if at := node.Status.NodeInfo.KubeletVersion; at != m.world.to.Version.String() {

@@ -42,6 +42,7 @@ func TestClusters(t *testing.T) {
 		} {
 			t.Run("power cut in the restart of "+pod, func(t *testing.T) { w.testPowerCut(ctx, t, pod, key) })
 		}
+		t.Run("power cuts of two", func(t *testing.T) { w.testPowerCuts(ctx, t) })
 	})
 }
 
