@@ -368,9 +368,9 @@ func restarted(g Goal, s Seen) bool {
 }
 
 // decideReady waits for what follows a restart. Time counts from the end of the restart, by the
-// host's clock, or from a boot after it: a host without power brings nothing up. An attempt that has
-// not restarted the service does that first: so each attempt has its time, and what was fixed
-// meanwhile counts.
+// host's clock, or from a boot after it: a host without power brings nothing up. So a host that
+// boots again and again within that time never fails. An attempt that has not restarted the service
+// does that first: so each attempt has its time, and what was fixed meanwhile counts.
 func decideReady(
 	g Goal, steps []Step, i int, s Seen, reason Reason, missing string,
 ) Progress {

@@ -24,8 +24,7 @@ func TestEndOfAJobIsSynced(t *testing.T) {
 	}
 }
 
-// TestStartAfterAnUnknownEnd: a job of another upgrade whose time is lost keeps none from
-// beginning.
+// TestStartAfterAnUnknownEnd: a job begins although the end of another upgrade's job has no time.
 func TestStartAfterAnUnknownEnd(t *testing.T) {
 	t.Parallel()
 	h := newFolderHost(t, map[string]string{

@@ -33,6 +33,6 @@ func lacksEtcdRoom(steps []Step, s Seen, fetched int64) *Failure {
 	if f.CopyBesideState {
 		need += state
 	}
-	return short(KubeadmUpgrade, "kubeadm's images and copy of etcd's data; it keeps old copies, "+
-		"kubeadm-backup-etcd-*", copiesFolder, f.FreeCopyKB, need)
+	return short(KubeadmUpgrade, "kubeadm's images and copy of etcd's data. kubeadm keeps old "+
+		"copies, kubeadm-backup-etcd-*", copiesFolder, f.FreeCopyKB, need)
 }

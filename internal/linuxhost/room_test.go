@@ -17,8 +17,8 @@ func TestLackingCopyRoom(t *testing.T) {
 	const begins = "start fetch-kubeadm"
 	refused := func(left, needs int) string {
 		return fmt.Sprintf("fail: DiskFull: step kubeadm-upgrade: /etc/kubernetes/tmp has %d MiB left, but "+
-			"the upgrade needs about %d MiB there, with kubeadm's images and copy of etcd's data; it "+
-			"keeps old copies, kubeadm-backup-etcd-*. Nothing was changed", left, needs)
+			"the upgrade needs about %d MiB there, with kubeadm's images and copy of etcd's data. "+
+			"kubeadm keeps old copies, kubeadm-backup-etcd-*. Nothing was changed", left, needs)
 	}
 	for name, test := range map[string]struct {
 		data, free    int64

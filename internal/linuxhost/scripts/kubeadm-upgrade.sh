@@ -32,7 +32,7 @@ make_room() {
   mkdir -p "$temporary"
   need=$(copy_kb) room=$(free "$temporary")
   [ "$room" -gt "${need:-0}" ] || fail DiskFull "$temporary has no room for kubeadm's images and \
-copy of etcd of about $((need / 1024)) MiB; it keeps old copies, kubeadm-backup-etcd-*"
+copy of etcd of about $((need / 1024)) MiB. kubeadm keeps old copies, kubeadm-backup-etcd-*"
 }
 
 # keep copies what kubeadm changes. A copy from before another run is of no use: somebody may have
@@ -63,8 +63,9 @@ copy_patches() {
   done <<<"$PATCHES"
 }
 
-# sync_manifests syncs manifests for as long as kubeadm runs. A power cut must not leave a new etcd
-# without its manifest: kubeadm does not sync it, but etcd syncs what an older etcd refuses to read.
+# sync_manifests syncs manifests for as long as kubeadm runs, because kubeadm does not sync them. A
+# new etcd syncs its data. After a power cut, an older manifest would start an older etcd, which
+# refuses that data.
 sync_manifests() {
   local folder=/etc/kubernetes/manifests
   while [ -n "$(jobs -rp)" ]; do
