@@ -81,7 +81,8 @@ func TestRoomForCopy(t *testing.T) {
 }
 
 // TestRoomForImages: a host also has room for the images that kubeadm pulls before it copies etcd,
-// if they are on the same disk and not there yet.
+// if they are on the same disk and not there yet. Otherwise the container runtime is not asked: that
+// is slow, and each look at a host asks.
 func TestRoomForImages(t *testing.T) {
 	t.Parallel()
 	const pulled = "registry.k8s.io/kube-scheduler   v1.36.3   aec12dadf56dd   51.6MB\n"
@@ -124,6 +125,10 @@ func TestRoomForImages(t *testing.T) {
 			// With copies of a run that has failed, the job itself looks for room.
 			mustFail("2", "9000000\n", StepFailed)
 			mustFail("3", "1000000\n", want)
+			asked := s.read("/crictl.log") != ""
+			if sameDisk := test.folder == "containerd"; asked != sameDisk {
+				t.Errorf("the container runtime was asked: %t", asked)
+			}
 		})
 	}
 }

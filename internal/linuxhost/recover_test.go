@@ -91,7 +91,11 @@ esac
 at=/; [ "${2##*/}" != containers ] || at=/other
 echo; echo disk 1 1 $(<`+s.root+`/free.kb) 1% $at
 `)
-	s.write(t, "/stand-in/crictl", "#!/bin/bash\n[ \"$*\" = images ] && cat "+s.root+"/images\n")
+	s.write(t, "/stand-in/crictl", `#!/bin/bash
+cd `+s.root+`
+echo "$*" >>crictl.log
+[ "$*" = images ] && cat images
+`)
 	for path, content := range map[string]string{
 		"/free.kb": "9000000\n", apiServer: "image: kube-apiserver:v1.35.4\nstatus: {}\n",
 		etcdPod:   "kind: Pod\nstatus: {}\n",

@@ -17,16 +17,16 @@ snapshot_kb() {
 # copies, also when it has succeeded.
 temporary=/etc/kubernetes/tmp
 # images_kb prints the room in KiB that images take which kubeadm pulls before that, if they are on
-# the disk of the copy: those of a control plane take less than 1 GiB, packed and unpacked.
+# the disk of the copy: those of a control plane take less than 1 GiB, packed and unpacked. The
+# container runtime is asked last, because each look at the host asks it again.
 images_kb() {
   local folder PATH="$PATH:/usr/local/sbin:/usr/local/bin"
-  crictl images 2>/dev/null | grep "/kube-scheduler  *${TARGET/+/_} " >/dev/null &&
-    { echo 0; return; }
   for folder in /var/lib/containerd /var/lib/containers; do
-    [ -d $folder ] && [ "$(mount_of $folder)" = "$(mount_of "$temporary")" ] &&
-      { echo 1048576; return; }
+    [ -d $folder ] && [ "$(mount_of $folder)" = "$(mount_of "$temporary")" ] || continue
+    crictl images 2>/dev/null | grep "/kube-scheduler  *${TARGET/+/_} " >/dev/null ||
+      echo 1048576
+    return
   done
-  echo 0
 }
 # copy_kb prints the room for a copy in KiB, beside images.
 copy_kb() {
@@ -40,7 +40,8 @@ old_copies() {
 }
 
 # has_changed reports whether the manifests of static pods, or their folder, have changed since the
-# snapshot was recorded that kubeadm began with. kubeadm changes nothing before them.
+# snapshot was recorded that kubeadm began with. kubeadm changes nothing of etcd before them.
+# A change is missed if the clock was set back between the two.
 has_changed() {
   [ -n "$(find -H /etc/kubernetes/manifests -newer "$KEEP/etcd-snapshot" 2>/dev/null)" ]
 }
