@@ -2,7 +2,7 @@
 # and afterwards if kubeadm was cut short, whatever the goal is by then.
 before=$KEEP/before-kubeadm
 kubelet_files=(/var/lib/kubelet/{config.yaml,kubeadm-flags.env,instance-config.yaml})
-changed=
+changed=0
 
 # static_pods FOLDER prints the manifests of kubeadm's static pods below a copy of /, or below /
 # itself.
@@ -18,11 +18,10 @@ static_pods() {
 put_back() {
   local new
   new=$(dirname "$1")/.windlass-new
-  echo "kubeadm did not end well: $1 comes back as it was before"
   cp -p "$before$1" "$new"
   sync "$new"
   mv "$new" "$1"
-  changed=yes
+  changed=$((changed + 1))
 }
 
 # put_back_kubelet undoes what kubeadm did to the kubelet's files. From v1.35 it moves the endpoint
@@ -33,9 +32,8 @@ put_back_kubelet() {
     if [ -f "$before$file" ]; then
       cmp -s "$before$file" "$file" || put_back "$file"
     elif [ -f "$file" ]; then
-      echo "kubeadm did not end well: $file goes, which was not there before"
       rm "$file"
-      changed=yes
+      changed=$((changed + 1))
     fi
   done
 }
@@ -43,10 +41,34 @@ put_back_kubelet() {
 # whole FILE tells whether kubeadm has written all of a manifest: it ends as the one before does.
 whole() { [ -s "$1" ] && [ "$(tail -n 1 "$1" | tr -d '\0')" = "$(tail -n 1 "$before$1")" ]; }
 
-# put_all_back undoes what a run of kubeadm that did not end well has done to files. Any of them may
-# be empty or half written, and a certificate may not be that of its key. All of it is as valid as
-# it was before the run.
-put_all_back() {
+# kept_secrets prints the certificates, keys and kubeconfigs that were copied.
+kept_secrets() {
+  find "$before/etc/kubernetes" -path '*/manifests' -prune -o -type f -print |
+    while read -r file; do echo "${file#"$before"}"; done
+}
+
+# ends_whole FILE tells whether all of a certificate, a key or a kubeconfig is written: it ends as
+# the one before does, or with the end of a PEM block. A kubeconfig has its key in base64.
+ends_whole() {
+  whole "$1" || {
+    cat "$1"
+    sed -n 's/^ *client-key-data: *//p' "$1" | base64 -d
+  } 2>/dev/null | tail -n 1 | grep -q -e '^-----END .*-----$'
+}
+
+# is_renewed tells whether kubeadm has renewed the certificates of all static pods, and all files are
+# whole. kubeadm writes the scheduler's manifest last, each one after the pod's certificates.
+is_renewed() {
+  local file last=/etc/kubernetes/manifests/kube-scheduler.yaml
+  [ -f "$before$last" ] && ! cmp -s "$before$last" "$last" || return 1
+  while read -r file; do whole "$file" || return 1; done < <(static_pods "$before")
+  while read -r file; do ends_whole "$file" || return 1; done < <(kept_secrets)
+}
+
+# put_control_plane_back puts back manifests that are not whole, and all certificates, keys and
+# kubeconfigs: any of them may be half written, and a certificate may not be that of its key. All of
+# it is as valid as it was before the run.
+put_control_plane_back() {
   local file
   # A manifest that is whole stays, because an older etcd may be unable to read what a newer one
   # wrote. Without the API server's manifest, kubeadm would take the machine for a worker.
@@ -54,18 +76,25 @@ put_all_back() {
     whole "$file" || put_back "$file"
   done < <(static_pods "$before")
   while read -r file; do
-    file=${file#"$before"}
     cmp -s "$before$file" "$file" || put_back "$file"
-  done < <(find "$before/etc/kubernetes" -path '*/manifests' -prune -o -type f -print)
+  done < <(kept_secrets)
+}
+
+# put_all_back undoes what a run of kubeadm that did not end well has done to files. Renewed
+# certificates stay: kubeadm's next run finds the manifests that it wants, and renews nothing.
+put_all_back() {
+  is_renewed || put_control_plane_back
   put_back_kubelet
   restart_if_changed
 }
 
 # restart_if_changed restarts the kubelet if anything was put back. Static pods that could not start
 # may wait for minutes in CrashLoopBackOff, which a kubelet forgets. What keeps it from starting
-# shows in the next step.
+# shows in the next step. It prints one line: a failure shows the last three, and kubeadm's error
+# has two.
 restart_if_changed() {
-  [ -n "$changed" ] || return 0
+  [ $changed -gt 0 ] || return 0
+  echo "kubeadm did not end well; files put back as they were before: $changed"
   sync -f /etc/kubernetes /var/lib/kubelet
   systemctl restart kubelet || true
 }
