@@ -117,6 +117,11 @@ type Plan struct {
 	Wake time.Time
 }
 
+// LeavesMachines reports whether Machines were still to leave old MachineSets when the plan began.
+func (p Plan) LeavesMachines() bool {
+	return slices.ContainsFunc(p.Old, func(s SetPlan) bool { return *s.Current.Spec.Replicas > 0 })
+}
+
 // Sets returns the MachineSets in the order in which they must be written: New first, so that its
 // mark to receive Machines exists before an old MachineSet is told to move them.
 func (p Plan) Sets() []SetPlan {

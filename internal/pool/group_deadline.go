@@ -14,8 +14,8 @@ import (
 // The deadline of a group bounds a rollout that nobody watches. It does not count the time in which
 // the rollout waits for a person, as the condition UpdateBlocked shows it. When that ends, the
 // MachineDeployment records the time before another Machine begins, and the deadline counts from
-// zero. A rollout that the deadline itself holds continues by a retry, which is recorded in the same
-// way.
+// zero. A rollout that the deadline itself holds continues by a retry, which is recorded in the
+// same way.
 
 // began is since when the deadline counts; zero while it does not. It is the latest of these times:
 // the new MachineSet was created, the MachineDeployment began to report a rollout, its annotation
@@ -44,15 +44,20 @@ func sinceOf(md *clusterv1.MachineDeployment, kind string) time.Time {
 	return time.Time{}
 }
 
-// waits reports whether the rollout waits for a person, and since when. The deadline of the group
-// does not count as such a wait.
+// waits reports whether the rollout waits for a person, and since when.
 func (g Group) waits() (waits bool, since time.Time) {
 	c := conditions.Get(g.MachineDeployment, v1alpha1.UpdateBlockedCondition)
 	if c == nil || c.Status != metav1.ConditionTrue {
 		return false, time.Time{}
 	}
-	reason := Reason(c.Reason)
-	return reason.Blocks() && reason != ReasonGroupDeadline, c.LastTransitionTime.Time
+	return Reason(c.Reason).StopsDeadline(), c.LastTransitionTime.Time
+}
+
+// StopsDeadline reports whether the deadline of a group does not count while UpdateBlocked has the
+// reason. It counts while nobody knows the answer of an extension: one that fails now and then
+// would otherwise begin it anew each time.
+func (r Reason) StopsDeadline() bool {
+	return r.Blocks() && r != ReasonGroupDeadline && r != ReasonCoverageUnknown
 }
 
 // resumed is when the rollout continued after a hold, as recorded; zero for never. A time that is
@@ -67,11 +72,12 @@ func (g Group) resumed() time.Time {
 }
 
 // Resumes reports whether the rollout continues from now on, so that the time must be recorded
-// before a Machine begins. blocked says that the plan keeps it waiting.
-func (g Group) Resumes(blocked bool) bool {
+// before a Machine begins. why is why the plan neither updates nor replaces Machines; nil if it may.
+func (g Group) Resumes(plan Plan, why *Decision) bool {
 	waits, since := g.waits()
-	return waits && !blocked && g.Limits != nil && g.Limits.GroupDeadline > 0 &&
-		g.resumed().Before(since)
+	stays := why != nil && why.Reason.StopsDeadline()
+	return waits && !stays && g.Limits != nil && g.Limits.GroupDeadline > 0 &&
+		plan.LeavesMachines() && !g.resumed().After(since)
 }
 
 // RetriesLate reports whether a person asks for the deadline that holds the rollout to count from

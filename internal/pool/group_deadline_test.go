@@ -27,6 +27,7 @@ func TestGroupDeadline(t *testing.T) {
 			})
 		}
 	}
+	unknown := pool.ReasonCoverageUnknown
 	rolling := func(d time.Duration) func(*group) {
 		return has(clusterv1.RollingOutCondition, metav1.ConditionTrue, "R", d)
 	}
@@ -63,6 +64,7 @@ func TestGroupDeadline(t *testing.T) {
 		"a partition":    {facts: []func(*group){longAgo, blocked(pool.ReasonPartition)}, resumes: true},
 		"failures":       {facts: []func(*group){longAgo, blocked(pool.ReasonMaxFailures)}, resumes: true},
 		"not covered":    {facts: []func(*group){longAgo, blocked(pool.ReasonNotCovered)}, resumes: true},
+		"no answer":      {facts: []func(*group){longAgo, blocked(unknown)}, late: true},
 		"the deadline":   {facts: []func(*group){longAgo, blocked(pool.ReasonGroupDeadline)}, late: true},
 		"another reason": {facts: []func(*group){longAgo, blocked("UpdateFailed")}, late: true},
 		"not blocked any more": {facts: []func(*group){
@@ -73,6 +75,9 @@ func TestGroupDeadline(t *testing.T) {
 		"resumed in the future": {facts: []func(*group){longAgo, resumed(-time.Minute)}, late: true},
 		"resumed before the hold": {facts: []func(*group){
 			longAgo, blocked(pool.ReasonPartition), resumed(100 * time.Minute),
+		}, resumes: true},
+		"resumed in the second of the hold": {facts: []func(*group){
+			longAgo, blocked(pool.ReasonPartition), resumed(90 * time.Minute),
 		}, resumes: true},
 		"resumed after the hold": {facts: []func(*group){
 			longAgo, blocked(pool.ReasonPartition), resumed(time.Minute),
@@ -94,14 +99,20 @@ func TestGroupDeadline(t *testing.T) {
 			if err != nil || p.Late != tt.late {
 				t.Errorf("the rollout is late: %v, want %v, %v", p.Late, tt.late, err)
 			}
-			if got := g.Resumes(false); got != tt.resumes {
-				t.Errorf("the rollout continues: %v, want %v", got, tt.resumes)
+			left := pool.Plan{Old: []pool.SetPlan{{Current: g.MachineSets[0]}}}
+			for _, why := range []*pool.Decision{nil, {Reason: unknown}} {
+				if got := g.Resumes(left, why); got != tt.resumes {
+					t.Errorf("the rollout continues: %v, want %v", got, tt.resumes)
+				}
 			}
-			if g.Resumes(true) {
+			if g.Resumes(left, &pool.Decision{Reason: pool.ReasonPartition}) {
 				t.Error("a rollout that is blocked continues")
 			}
+			if g.Resumes(pool.Plan{}, nil) {
+				t.Error("a rollout with nothing left continues")
+			}
 			g.Limits = &pool.Limits{}
-			if g.Resumes(false) {
+			if g.Resumes(left, nil) {
 				t.Error("a group without a deadline needs a record")
 			}
 		})

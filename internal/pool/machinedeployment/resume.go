@@ -23,7 +23,7 @@ func (r *run) decideOrResume(ctx context.Context) (pool.Plan, error) {
 		}
 	}
 	plan, err := r.decide(ctx)
-	if err == nil && r.group().Resumes(r.blockedBy(plan) != nil) {
+	if err == nil && r.group().Resumes(plan, r.blockedBy(plan)) {
 		err = r.resume(ctx)
 	}
 	return plan, err

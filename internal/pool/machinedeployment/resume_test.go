@@ -1,6 +1,7 @@
 package machinedeployment
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -99,19 +100,12 @@ func TestDeadlineOfPartition(t *testing.T) {
 // and the deadline counts from zero.
 func TestRetryOfDeadline(t *testing.T) {
 	t.Parallel()
-	w := scenario{begin: func(w *world) {
-		w.now, w.most = time.Now(), 3 // No spare Machine can be created.
-		w.policy = Policy{Name: "p", Limits: &pool.Limits{MaxInFlight: 1, GroupDeadline: time.Hour}}
-	}, change: (*world).upgrade}.run(t)
-	w.roll()
-	w.expect(0, "")
+	w := late(t, Policy{Name: "p", Limits: &pool.Limits{MaxInFlight: 1, GroupDeadline: time.Hour}})
 	for range 2 {
 		w.now = w.now.Add(2 * time.Hour)
 		w.mustReconcile()
 		w.expect(0, "GroupDeadline")
-		w.edit(func(md *clusterv1.MachineDeployment) {
-			md.Annotations[v1alpha1.UpdateRetryAnnotation] = ""
-		})
+		w.askRetry()
 		w.mustReconcile()
 		w.mustReconcile()
 		w.expect(0, "")
@@ -120,4 +114,75 @@ func TestRetryOfDeadline(t *testing.T) {
 	w.roll()
 	w.expect(3, "")
 	w.leaves()
+}
+
+// late begins a rollout with a deadline of an hour, in which no spare Machine can be created, and
+// lets the deadline pass.
+func late(t *testing.T, policy Policy) *world {
+	t.Helper()
+	w := scenario{begin: func(w *world) {
+		w.now, w.most, w.policy = time.Now(), 3, policy // Conditions have the time of the machine.
+	}, change: (*world).upgrade}.run(t)
+	w.roll()
+	w.expect(0, "")
+	w.now = w.now.Add(2 * time.Hour)
+	w.mustReconcile()
+	w.expect(0, "GroupDeadline")
+	return w
+}
+
+func (w *world) askRetry() {
+	w.t.Helper()
+	w.edit(func(md *clusterv1.MachineDeployment) {
+		md.Annotations[v1alpha1.UpdateRetryAnnotation] = ""
+	})
+}
+
+// TestHoldAfterDeadline: a hold that follows the deadline at once is another one. The deadline
+// counts from zero when it ends.
+func TestHoldAfterDeadline(t *testing.T) {
+	t.Parallel()
+	limits := pool.Limits{GroupDeadline: time.Hour}
+	held := limits
+	held.Partition = intstr.FromInt32(3)
+	w := late(t, Policy{Name: "p", Limits: &limits})
+	w.askRetry()
+	w.policy.Limits = &held
+	w.mustReconcile()
+	w.expect(0, "Partition")
+	w.now = w.now.Add(2 * time.Hour)
+	w.mustReconcile()
+	w.policy.Limits = &limits
+	for range 3 {
+		w.mustReconcile()
+		w.expect(0, "")
+	}
+	w.most = 0
+	w.roll()
+	w.expect(3, "")
+	w.leaves()
+}
+
+// TestRevertInHold: a template that is set back before a Machine began needs no record.
+func TestRevertInHold(t *testing.T) {
+	t.Parallel()
+	w := scenario{begin: func(w *world) {
+		w.now = time.Now() // Conditions have the time of the machine.
+		w.policy = Policy{Name: "p", Limits: &pool.Limits{
+			Partition: intstr.FromInt32(3), GroupDeadline: time.Hour,
+		}}
+	}, change: (*world).upgrade}.run(t)
+	w.roll()
+	w.expect(0, "Partition")
+	w.edit(func(md *clusterv1.MachineDeployment) { md.Spec.Template.Spec.Version = "v1.33.0" })
+	var writes []string
+	for range 3 {
+		writes = append(writes, w.mustReconcile()...)
+	}
+	w.expect(0, "")
+	// One patch is for the revision.
+	others := func(write string) bool { return write != "patch MachineDeployment" }
+	if patches := slices.DeleteFunc(slices.Clone(writes), others); len(patches) != 1 {
+		t.Errorf("writes: %q", writes)
+	}
 }

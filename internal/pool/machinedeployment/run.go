@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -141,8 +140,7 @@ func (r *run) decide(ctx context.Context) (pool.Plan, error) {
 func (r *run) begins(plan pool.Plan) bool {
 	isNew := plan.New != nil && plan.New.Current == nil
 	changed := r.md.Generation != r.md.Status.ObservedGeneration
-	return isNew && len(plan.Old) > 0 || changed && slices.ContainsFunc(plan.Old,
-		func(s pool.SetPlan) bool { return *s.Current.Spec.Replicas > 0 })
+	return isNew && len(plan.Old) > 0 || changed && plan.LeavesMachines()
 }
 
 // plan asks for the answers that the rules need, and then the rules.

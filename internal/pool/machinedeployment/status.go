@@ -134,6 +134,10 @@ func (r *run) blockedBy(plan pool.Plan) *pool.Decision {
 // writeBlocked sets the condition UpdateBlocked, and an Event if its reason is another one.
 func (r *run) writeBlocked(present *metav1.Condition, why *pool.Decision) {
 	message := text.Bound(r.messageOf(why), maxConditionBytes)
+	if present != nil && !pool.Reason(present.Reason).StopsDeadline() && why.Reason.StopsDeadline() {
+		// The deadline of the group stops now: the condition needs the time of that.
+		conditions.Delete(r.md, v1alpha1.UpdateBlockedCondition)
+	}
 	if present == nil || present.Reason != string(why.Reason) {
 		r.event(corev1.EventTypeWarning, string(why.Reason), "%s", message)
 	}

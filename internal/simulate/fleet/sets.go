@@ -118,7 +118,7 @@ func (s *sim) limited(g *group, r pool.Rollout) pool.Rollout {
 	if blocked {
 		g.heldBy = g.name + ": " + allowance.Message
 	}
-	g.op.wait(blocked && allowance.Reason != pool.ReasonGroupDeadline, s.now)
+	g.op.wait(blocked && allowance.Reason.StopsDeadline(), s.now)
 	if p.Touched < p.Replicas && !p.Wake.IsZero() {
 		s.wakeGroupIn(g, p.Wake.Sub(s.time()))
 	}
