@@ -48,7 +48,8 @@ const (
 const (
 	// UpdateRetryAnnotation on a Machine whose update failed finally starts it again. On a
 	// MachineDeployment with FailedCanariesAnnotation it lets the next Machine begin, and on one whose
-	// rollout is beyond its deadline the deadline counts from zero. It is removed when that has happened.
+	// rollout is beyond its deadline the deadline counts from zero. It is removed when that has
+	// happened. On a MachineDeployment with such a deadline it is also removed without a rollout.
 	UpdateRetryAnnotation = "windlass.dev/update-retry"
 	// UpdateAbandonAnnotation on a Machine ends its update where it is, so that a newer desired state can reach it. It is
 	// refused while the Machine's owner desires just what the Machine's spec says already: the Machine would count as up

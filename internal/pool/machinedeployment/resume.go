@@ -51,3 +51,15 @@ func (r *run) resume(ctx context.Context) error {
 	r.await(deploymentType, after.ResourceVersion)
 	return nil
 }
+
+// forgetRollout removes what counts during a rollout only. A retry that nothing has answered would
+// lift the deadline of the next rollout. The engine answers one for an upgrade by annotation.
+func (r *run) forgetRollout() {
+	annotations := r.md.Annotations
+	delete(annotations, v1alpha1.RolloutResumedAnnotation)
+	_, failed := annotations[v1alpha1.FailedCanariesAnnotation]
+	_, upgrades := annotations[v1alpha1.InPlaceUpgradeAnnotation]
+	if l := r.policy.Limits; l != nil && l.GroupDeadline > 0 && !failed && !upgrades {
+		delete(annotations, v1alpha1.UpdateRetryAnnotation)
+	}
+}

@@ -163,6 +163,40 @@ func TestHoldAfterDeadline(t *testing.T) {
 	w.leaves()
 }
 
+// TestRetryTooEarly: a retry that answers nothing does not lift the deadline of a later rollout.
+func TestRetryTooEarly(t *testing.T) {
+	t.Parallel()
+	const upgrade, failed = v1alpha1.InPlaceUpgradeAnnotation, v1alpha1.FailedCanariesAnnotation
+	for name, tt := range map[string]struct {
+		other string
+		limit time.Duration
+		stays bool
+	}{
+		"no other annotation":      {limit: time.Hour},
+		"an upgrade by annotation": {other: upgrade, limit: time.Hour, stays: true},
+		"failed canaries":          {other: failed, limit: time.Hour, stays: true},
+		"no deadline":              {stays: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.policy = Policy{Name: "p", Limits: &pool.Limits{GroupDeadline: tt.limit}}
+			w.settle()
+			w.upgrade()
+			w.edit(func(md *clusterv1.MachineDeployment) {
+				md.Annotations[v1alpha1.UpdateRetryAnnotation] = ""
+				if tt.other != "" {
+					md.Annotations[tt.other] = "?"
+				}
+			})
+			w.roll()
+			if _, stays := w.md().Annotations[v1alpha1.UpdateRetryAnnotation]; stays != tt.stays {
+				t.Errorf("the annotation is there: %v, want %v", stays, tt.stays)
+			}
+		})
+	}
+}
+
 // TestRevertInHold: a template that is set back before a Machine began needs no record.
 func TestRevertInHold(t *testing.T) {
 	t.Parallel()

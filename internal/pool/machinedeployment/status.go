@@ -88,7 +88,7 @@ func (r *run) setStatus() error {
 		conditions.Set(r.md, c)
 	}
 	if !conditions.IsTrue(r.md, clusterv1.MachineDeploymentRollingOutCondition) {
-		delete(r.md.Annotations, v1alpha1.RolloutResumedAnnotation)
+		r.forgetRollout()
 	}
 	return nil
 }
