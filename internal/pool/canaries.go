@@ -116,7 +116,7 @@ func (l Limits) IsCanary(p Progress) bool { return l.Unknown != "" || l.Stage(p)
 // FailedCanaries returns the record that must be on the MachineDeployment before Machines of the
 // MachineSet are deleted; nil if it needs no change.
 func (f SetFacts) FailedCanaries(going []*clusterv1.Machine) *FailedCanaries {
-	names := failing(going)
+	names := f.failing(going)
 	if len(names) == 0 || f.Policy.Limits == nil || !f.isTarget() {
 		return nil
 	}
@@ -131,10 +131,10 @@ func (f SetFacts) FailedCanaries(going []*clusterv1.Machine) *FailedCanaries {
 
 // failing are the Machines whose update has begun and ends with their deletion, but for those that
 // a person has deleted.
-func failing(going []*clusterv1.Machine) []string {
+func (f SetFacts) failing(going []*clusterv1.Machine) []string {
 	var names []string
 	for _, m := range going {
-		if hasBegunUpdate(m) && !isDeleting(m) && !deletionAsked(m) {
+		if f.hasBegunUpdate(m) && !isDeleting(m) && !deletionAsked(m) {
 			names = append(names, m.Name)
 		}
 	}

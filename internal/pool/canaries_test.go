@@ -53,6 +53,8 @@ func TestFailedCanaries(t *testing.T) {
 		record  *pool.FailedCanaries
 		text    string
 		version string
+		// foreign says that another engine updates the Machines.
+		foreign bool
 		want    *pool.FailedCanaries
 	}{
 		"a canary": {canary: one, going: []*clusterv1.Machine{failing("a")}, want: of("a")},
@@ -76,8 +78,17 @@ func TestFailedCanaries(t *testing.T) {
 				msMachine("a", toRemediate, updateMarked, updating(clusterv1.MachineInPlaceUpdatingReason)),
 			},
 		},
+		"another engine updates it": {
+			canary: one, foreign: true, want: of("a"), going: []*clusterv1.Machine{
+				msMachine("a", toRemediate, updateMarked, updating(clusterv1.MachineInPlaceUpdatingReason)),
+			},
+		},
+		"another engine has not begun": {
+			canary: one, foreign: true,
+			going: []*clusterv1.Machine{msMachine("a", toRemediate, updateMarked)},
+		},
 		"another engine's update failed": {
-			canary: one, want: of("a"), going: []*clusterv1.Machine{
+			canary: one, foreign: true, want: of("a"), going: []*clusterv1.Machine{
 				msMachine("a", toRemediate, updateMarked, updating(clusterv1.MachineInPlaceUpdateFailedReason)),
 			},
 		},
@@ -116,7 +127,8 @@ func TestFailedCanaries(t *testing.T) {
 			}
 			f := pool.SetFacts{
 				MachineSet: set, Deployment: md, Machines: append(tt.others, tt.going...), MachinesRead: true,
-				Now: msNow, Policy: pool.SetPolicy{Limits: &pool.Limits{Canary: tt.canary, Unknown: tt.unknown}},
+				Now: msNow, Decided: !tt.foreign,
+				Policy: pool.SetPolicy{Limits: &pool.Limits{Canary: tt.canary, Unknown: tt.unknown}},
 			}
 			if diff := cmp.Diff(tt.want, f.FailedCanaries(tt.going)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)

@@ -12,7 +12,8 @@ import (
 // byRules is view.reconcileSet by the rules of this package, without status. The two must agree.
 func (e *explorer) byRules(v view, id uint8) ([]operation, error) {
 	g := e.group(v)
-	f := pool.SetFacts{Deployment: g.MachineDeployment, MachinesRead: true, Group: g.Machines, Now: g.Now}
+	f := pool.SetFacts{Deployment: g.MachineDeployment, MachinesRead: true, Group: g.Machines}
+	f.Now, f.Decided = g.Now, true
 	f.Policy = pool.SetPolicy{Keep: e.keep, RepairByUpdate: e.keep, HoldUpdating: e.keep}
 	if e.keep {
 		f.Policy.Limits = g.Limits // Stock records nothing, so others are not compared with it.

@@ -143,7 +143,7 @@ func (d *draft) observe() Observation {
 	if d.newest != nil {
 		newest = d.newest.Desired
 	}
-	foreign := !d.group.decided()
+	foreign := !Decided(d.group.MachineSets)
 	members := func(yield func(Member) bool) {
 		for _, m := range d.group.Machines {
 			isNew := newest != nil && Owns(newest, m)

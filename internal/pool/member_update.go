@@ -54,9 +54,10 @@ func HasFailedUpdate(m *clusterv1.Machine) bool {
 
 // hasBegunUpdate reports whether the update in place of a Machine has begun, and has not ended
 // well.
-func hasBegunUpdate(m *clusterv1.Machine) bool {
+func (f SetFacts) hasBegunUpdate(m *clusterv1.Machine) bool {
 	_, recorded := m.Annotations[v1alpha1.UpdateProgressAnnotation]
-	return IsUpdating(m) && (recorded || HasFailedUpdate(m))
+	foreign := !f.Decided && conditions.IsTrue(m, clusterv1.MachineUpdatingCondition)
+	return IsUpdating(m) && (recorded || foreign || HasFailedUpdate(m))
 }
 
 // changingSince is since when a new Machine is being created or updated; zero if its update has not
@@ -95,9 +96,10 @@ func updatingSince(m *clusterv1.Machine) time.Time {
 	return since.Time
 }
 
-// decided reports whether the engine of updates in Windlass has decided about updates of the group.
-func (g Group) decided() bool {
-	return slices.ContainsFunc(g.MachineSets, func(set *clusterv1.MachineSet) bool {
+// Decided reports whether the engine of updates in Windlass has decided about updates of a group,
+// by its MachineSets. Another engine leaves no record of an update.
+func Decided(group []*clusterv1.MachineSet) bool {
+	return slices.ContainsFunc(group, func(set *clusterv1.MachineSet) bool {
 		return set.Annotations[v1alpha1.UpdateDecisionsAnnotation] != ""
 	})
 }

@@ -18,6 +18,8 @@ type SetFacts struct {
 	// Group are those of all MachineSets of Deployment, in any order, those in deletion included.
 	// Scale requires them if CountsGroup, and Remediate if SharesRemediation.
 	Group []*clusterv1.Machine
+	// Decided is Decided for the MachineSets of Deployment. FailedCanaries requires it.
+	Decided bool
 	// BootstrapTemplateMissing and InfrastructureTemplateMissing say that a template of spec was
 	// not found.
 	BootstrapTemplateMissing, InfrastructureTemplateMissing bool

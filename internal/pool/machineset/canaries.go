@@ -7,6 +7,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/windlass-dev/windlass/internal/pool"
 	"github.com/windlass-dev/windlass/internal/pool/objects"
 )
 
@@ -15,7 +16,16 @@ import (
 // the rollout continue. A retry that somebody asked for before is void. After an error none of them
 // may be deleted; it is a conflict if the MachineDeployment has changed since it was read.
 func (r *Run) recordFailedCanaries(ctx context.Context, machines []*clusterv1.Machine) error {
-	record := r.facts().FailedCanaries(machines)
+	if r.Policy.Limits == nil || r.Deployment == nil {
+		return nil
+	}
+	facts := r.facts()
+	sets, err := r.readSets(ctx)
+	if err != nil {
+		return err
+	}
+	facts.Decided = pool.Decided(sets)
+	record := facts.FailedCanaries(machines)
 	if record == nil {
 		return nil
 	}

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/pool"
 )
 
@@ -77,6 +78,39 @@ func TestFailedCanary(t *testing.T) {
 	md := get(w, "d", &clusterv1.MachineDeployment{})
 	if _, asked := md.Annotations[v1alpha1.UpdateRetryAnnotation]; asked {
 		t.Error("the retry that was asked for before is still there")
+	}
+}
+
+// TestForeignCanary: only an engine that leaves no record is known to update a Machine by the
+// condition Updating.
+func TestForeignCanary(t *testing.T) {
+	t.Parallel()
+	for name, decided := range map[string]bool{"another engine": false, "the turn of others": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			failedCanary(w)
+			editStatus(w, &w.machines()[0], func(m *clusterv1.Machine) {
+				conditions.Set(m, metav1.Condition{
+					Type: clusterv1.MachineUpdatingCondition, Status: metav1.ConditionTrue,
+					Reason: clusterv1.MachineInPlaceUpdatingReason,
+				})
+			})
+			if decided {
+				md := get(w, "d", &clusterv1.MachineDeployment{})
+				edit(w, w.set("a"), func(s *clusterv1.MachineSet) {
+					s.OwnerReferences = []metav1.OwnerReference{
+						*metav1.NewControllerRef(md, capi.MachineDeploymentKind),
+					}
+					s.Annotations = with(s.Annotations, v1alpha1.UpdateDecisionsAnnotation, "[]")
+				})
+			}
+			w.settle("a")
+			record, err := pool.FailedCanariesOf(get(w, "d", &clusterv1.MachineDeployment{}))
+			if err != nil || (record == nil) != decided {
+				t.Errorf("the record is %+v, %v", record, err)
+			}
+		})
 	}
 }
 

@@ -206,16 +206,13 @@ func (r *Run) readGroup(ctx context.Context) ([]*clusterv1.Machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	var sets clusterv1.MachineSetList
-	err = r.Client.List(ctx, &sets, client.InNamespace(r.Set.Namespace), client.UnsafeDisableDeepCopy)
+	sets, err := r.readSets(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("listing MachineSets of MachineDeployment %s: %w", r.Deployment.Name, err)
+		return nil, err
 	}
 	ours := map[types.UID]bool{}
-	for i := range sets.Items {
-		if set := &sets.Items[i]; metav1.IsControlledBy(set, r.Deployment) {
-			ours[set.UID] = true
-		}
+	for _, set := range sets {
+		ours[set.UID] = true
 	}
 	var group []*clusterv1.Machine
 	for i := range machines {
@@ -225,6 +222,23 @@ func (r *Run) readGroup(ctx context.Context) ([]*clusterv1.Machine, error) {
 		}
 	}
 	return group, nil
+}
+
+// readSets reads the MachineSets of the MachineDeployment. They are the cache's own, and must not
+// be changed.
+func (r *Run) readSets(ctx context.Context) ([]*clusterv1.MachineSet, error) {
+	var all clusterv1.MachineSetList
+	err := r.Client.List(ctx, &all, client.InNamespace(r.Set.Namespace), client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return nil, fmt.Errorf("listing MachineSets of MachineDeployment %s: %w", r.Deployment.Name, err)
+	}
+	var sets []*clusterv1.MachineSet
+	for i := range all.Items {
+		if set := &all.Items[i]; metav1.IsControlledBy(set, r.Deployment) {
+			sets = append(sets, set)
+		}
+	}
+	return sets, nil
 }
 
 // listMachines returns the Machines of the Cluster, among which owners tell those of a group:
