@@ -166,17 +166,18 @@ type UpdatePolicySpec struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10000
 	MaxFailures int32 `json:"maxFailures,omitempty"`
-	// machineDeadlineSeconds is how long a machine may take from the begin of its update, or from its creation, until it is
-	// available. The wait for its turn and soakSeconds do not count. After that the rollout of its MachineDeployment is held,
-	// with onFailure Pause once maxFailures are reached. Unset means no deadline. Only `windlass manager` reads it. An edit
-	// counts at once.
+	// machineDeadlineSeconds is how long a machine may take from the begin of its update, or from
+	// its creation, until it is available. The wait for its turn and soakSeconds do not count. After
+	// that the rollout of its MachineDeployment is held, with onFailure Pause once maxFailures are
+	// reached. Unset means no deadline. Only `windlass manager` reads it. An edit counts at once.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=604800
 	MachineDeadlineSeconds int32 `json:"machineDeadlineSeconds,omitempty"`
-	// groupDeadlineSeconds is how long the rollout of a MachineDeployment may take. After that no other machine begins. It does
-	// not count while partition or another limit holds the rollout, and counts from zero afterwards. Unset means no deadline. Only
-	// `windlass manager` reads it. An edit counts at once.
+	// groupDeadlineSeconds is how long the rollout of a MachineDeployment may take. After that no
+	// other machine begins. It does not count while partition or another limit holds the rollout, and
+	// counts from zero afterwards. Unset means no deadline. Only `windlass manager` reads it. An edit
+	// counts at once.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=2592000

@@ -72,7 +72,8 @@ func (g Group) resumed() time.Time {
 }
 
 // Resumes reports whether the rollout continues from now on, so that the time must be recorded
-// before a Machine begins. why is why the plan neither updates nor replaces Machines; nil if it may.
+// before a Machine begins. why is why the plan neither updates nor replaces Machines; nil if it
+// may.
 func (g Group) Resumes(plan Plan, why *Decision) bool {
 	waits, since := g.waits()
 	stays := why != nil && why.Reason.StopsDeadline()

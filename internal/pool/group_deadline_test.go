@@ -27,7 +27,7 @@ func TestGroupDeadline(t *testing.T) {
 			})
 		}
 	}
-	unknown := pool.ReasonCoverageUnknown
+	unknown, failures := pool.ReasonCoverageUnknown, pool.ReasonMaxFailures
 	rolling := func(d time.Duration) func(*group) {
 		return has(clusterv1.RollingOutCondition, metav1.ConditionTrue, "R", d)
 	}
@@ -62,7 +62,7 @@ func TestGroupDeadline(t *testing.T) {
 			longAgo, has(clusterv1.PausedCondition, metav1.ConditionFalse, "P", time.Minute),
 		}},
 		"a partition":    {facts: []func(*group){longAgo, blocked(pool.ReasonPartition)}, resumes: true},
-		"failures":       {facts: []func(*group){longAgo, blocked(pool.ReasonMaxFailures)}, resumes: true},
+		"failures":       {facts: []func(*group){longAgo, blocked(failures)}, resumes: true},
 		"not covered":    {facts: []func(*group){longAgo, blocked(pool.ReasonNotCovered)}, resumes: true},
 		"no answer":      {facts: []func(*group){longAgo, blocked(unknown)}, late: true},
 		"the deadline":   {facts: []func(*group){longAgo, blocked(pool.ReasonGroupDeadline)}, late: true},

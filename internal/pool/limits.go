@@ -215,8 +215,8 @@ func Share(of intstr.IntOrString, replicas int32) int32 {
 
 // heldBy are the reasons of Limits that need a person, in the order of their names.
 var heldBy = []Reason{
-	ReasonBatchFailed, ReasonCanaryFailed, ReasonGroupDeadline, ReasonMachineDeadline, ReasonMaxFailures,
-	ReasonOrderFailed, ReasonPolicyUnknown,
+	ReasonBatchFailed, ReasonCanaryFailed, ReasonGroupDeadline, ReasonMachineDeadline,
+	ReasonMaxFailures, ReasonOrderFailed, ReasonPolicyUnknown,
 }
 
 // NeedsPerson reports whether a rollout waits for this reason until a person or an extension acts.

@@ -233,7 +233,8 @@ func (a *applier) updateMachinePool(ctx context.Context, group string, current, 
 	err := a.apply(ctx, target{slot: slot{roleMachinePool, group}, current: current.Object, desired: desired.Object}, note)
 	switch {
 	case err == nil && note != "" && len(a.changes) > parts:
-		a.noteNotInPlace(current.Object, "brings the machines to "+desired.Object.Spec.Template.Spec.Version)
+		version := desired.Object.Spec.Template.Spec.Version
+		a.noteNotInPlace(current.Object, "brings the machines to "+version)
 	case err == nil && parts > before:
 		a.noteNotInPlace(current.Object, "decides what the change of the template does to the machines")
 	}
@@ -243,8 +244,8 @@ func (a *applier) updateMachinePool(ctx context.Context, group string, current, 
 // noteNotInPlace says on a MachinePool, whose template has changed, that no policy applies to it.
 func (a *applier) noteNotInPlace(pool *clusterv1.MachinePool, provider string) {
 	a.recorder.Eventf(pool, a.cluster, corev1.EventTypeNormal, NotInPlaceReason, string(Updated),
-		"The infrastructure provider %s. UpdatePolicies select no MachinePools: Windlass updates none of these machines in place",
-		provider)
+		"The infrastructure provider %s. UpdatePolicies select no MachinePools: Windlass updates none "+
+			"of these machines in place", provider)
 }
 
 // applyPart applies an object of a MachinePool that exists.

@@ -5,9 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -159,3 +162,20 @@ func (patcher) CallExtension(_ context.Context, _ runtimecatalog.Hook, _ client.
 }
 
 func fixture(name string) string { return filepath.Join("testdata", name+".yaml") }
+
+// checkPoolEvent checks that the only Event on the MachinePool since the last check says that its
+// machines are not updated in place, and what the provider does.
+func (w *world) checkPoolEvent(provider string) {
+	w.t.Helper()
+	told := slices.DeleteFunc(w.events, func(event string) bool {
+		return !strings.HasPrefix(event, "MachinePool ")
+	})
+	_, now := w.read()
+	want := []string{fmt.Sprintf("MachinePool %s: NotUpdatedInPlace The infrastructure provider %s. "+
+		"UpdatePolicies select no MachinePools: Windlass updates none of these machines in place",
+		now.MachinePools["p"].Object.Name, provider)}
+	if diff := cmp.Diff(want, told); diff != "" {
+		w.t.Errorf("Events on the MachinePool (-want +got):\n%s", diff)
+	}
+	w.events = nil
+}

@@ -35,8 +35,8 @@ const (
 	Deleted Verb = "Delete"
 )
 
-// NotInPlaceReason is the reason of the Event on a MachinePool whose version or template changes: an
-// UpdatePolicy does not apply to it.
+// NotInPlaceReason is the reason of the Event on a MachinePool whose version or template changes:
+// an UpdatePolicy does not apply to it.
 const NotInPlaceReason = "NotUpdatedInPlace"
 
 // Reasons of Events, as the stock manager has them.

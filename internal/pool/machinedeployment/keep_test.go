@@ -65,8 +65,8 @@ func TestPolicyIsNotInTheCacheYet(t *testing.T) {
 	}
 }
 
-// TestPolicyAndStrategy checks that the API server is asked for the policy, once, before a change of
-// the strategy replaces Machines, although the new MachineSet exists already.
+// TestPolicyAndStrategy checks that the API server is asked for the policy, once, before a change
+// of the strategy replaces Machines, although the new MachineSet exists already.
 func TestPolicyAndStrategy(t *testing.T) {
 	t.Parallel()
 	for name, live := range map[string]*Policy{"a policy": {Keep: true, Name: "p"}, "none": nil} {

@@ -293,7 +293,8 @@ func TestOrderDeadlinesAndSoak(t *testing.T) {
 	}
 }
 
-// TestDeadlineAfterHold: the deadline of a group counts from zero when what held its rollout is over.
+// TestDeadlineAfterHold: the deadline of a group counts from zero when what held its rollout is
+// over.
 func TestDeadlineAfterHold(t *testing.T) {
 	t.Parallel()
 	update := Update{

@@ -12,7 +12,8 @@ import (
 func TestAskKubelet(t *testing.T) {
 	const unit = "[Service]\nExecStart=/usr/bin/kubelet\n"
 	files := map[string][]byte{"/etc/systemd/system/kubelet.service": []byte(unit)}
-	for version, path := range map[string]string{"v1.35.4": "/usr/bin/kubelet", "v1.36.3": "/opt/next"} {
+	paths := map[string]string{"v1.35.4": "/usr/bin/kubelet", "v1.36.3": "/opt/next"}
+	for version, path := range paths {
 		programs, err := hosts.StandIn(version)
 		if err != nil {
 			t.Fatal(err)
