@@ -74,6 +74,10 @@ func (w *writer) check(ctx context.Context, t *testing.T, took time.Duration) {
 		t.Logf("%s in %s: %d succeeded, %d failed; unavailable %s in total, %s at once",
 			operation, took.Round(time.Second), a.Succeeded, a.Failed,
 			a.Total().Round(time.Second/10), a.Longest().Round(time.Second/10))
+		for _, o := range a.Outages {
+			t.Logf("no %s from %s for %s, %d attempts: %s", operation, o.From.Format(time.TimeOnly),
+				o.Duration().Round(time.Second/10), o.Attempts, o.Error)
+		}
 	}
 }
 
