@@ -23,7 +23,7 @@ import (
 func (g Group) began(newest *clusterv1.MachineSet) time.Time {
 	md := g.MachineDeployment
 	rolling := conditions.IsTrue(md, clusterv1.RollingOutCondition)
-	if waits, _ := g.waits(); waits || !rolling || newest == nil {
+	if hold, _ := g.hold(); hold != "" || !rolling || newest == nil {
 		return time.Time{}
 	}
 	began := newest.CreationTimestamp.Time
@@ -44,13 +44,13 @@ func sinceOf(md *clusterv1.MachineDeployment, kind string) time.Time {
 	return time.Time{}
 }
 
-// waits reports whether the rollout waits for a person, and since when.
-func (g Group) waits() (waits bool, since time.Time) {
+// hold returns why the rollout waits for a person, and since when; empty if it does not.
+func (g Group) hold() (reason Reason, since time.Time) {
 	c := conditions.Get(g.MachineDeployment, v1alpha1.UpdateBlockedCondition)
-	if c == nil || c.Status != metav1.ConditionTrue {
-		return false, time.Time{}
+	if c == nil || c.Status != metav1.ConditionTrue || !Reason(c.Reason).StopsDeadline() {
+		return "", time.Time{}
 	}
-	return Reason(c.Reason).StopsDeadline(), c.LastTransitionTime.Time
+	return Reason(c.Reason), c.LastTransitionTime.Time
 }
 
 // StopsDeadline reports whether the deadline of a group does not count while UpdateBlocked has the
@@ -75,9 +75,11 @@ func (g Group) resumed() time.Time {
 // before a Machine begins. why is why the plan neither updates nor replaces Machines; nil if it
 // may.
 func (g Group) Resumes(plan Plan, why *Decision) bool {
-	waits, since := g.waits()
-	stays := why != nil && why.Reason.StopsDeadline()
-	return waits && !stays && g.Limits != nil && g.Limits.GroupDeadline > 0 &&
+	hold, since := g.hold()
+	// What is not covered stays so, and its condition too, while nobody answers.
+	stays := why != nil && (why.Reason.StopsDeadline() ||
+		hold == ReasonNotCovered && why.Reason == ReasonCoverageUnknown)
+	return hold != "" && !stays && g.Limits != nil && g.Limits.GroupDeadline > 0 &&
 		plan.LeavesMachines() && !g.resumed().After(since)
 }
 

@@ -56,13 +56,15 @@ ends_whole() {
   } 2>/dev/null | tail -n 1 | grep -q -e '^-----END .*-----$'
 }
 
-# is_renewed tells whether kubeadm has renewed the certificates of all static pods, and all files are
-# whole. kubeadm writes the scheduler's manifest last, each one after the pod's certificates.
+# is_renewed tells whether kubeadm has renewed the certificates of all static pods, and all files
+# are whole. kubeadm writes the scheduler's manifest last, each one after the pod's certificates.
 is_renewed() {
   local file last=/etc/kubernetes/manifests/kube-scheduler.yaml
   [ -f "$before$last" ] && ! cmp -s "$before$last" "$last" || return 1
   while read -r file; do whole "$file" || return 1; done < <(static_pods "$before")
-  while read -r file; do ends_whole "$file" || return 1; done < <(kept_secrets)
+  while read -r file; do
+    cmp -s "$before$file" "$file" || ends_whole "$file" || return 1
+  done < <(kept_secrets)
 }
 
 # put_control_plane_back puts back manifests that are not whole, and all certificates, keys and
@@ -81,9 +83,14 @@ put_control_plane_back() {
 }
 
 # put_all_back undoes what a run of kubeadm that did not end well has done to files. Renewed
-# certificates stay: kubeadm's next run finds the manifests that it wants, and renews nothing.
+# certificates stay: kubeadm's next run finds the manifests that it wants, and renews nothing. Once
+# it has begun to put them back, it goes on after an interruption: half of that may be whole files.
 put_all_back() {
-  is_renewed || put_control_plane_back
+  if [ -f "$before/undo" ] || ! is_renewed; then
+    : >"$before/undo"
+    sync "$before/undo" "$before"
+    put_control_plane_back
+  fi
   put_back_kubelet
   restart_if_changed
 }
