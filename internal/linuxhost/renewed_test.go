@@ -57,8 +57,8 @@ func (s *sandbox) mustHave(t *testing.T, g Goal, key string) {
 	}
 }
 
-// TestUndoGoesOn: a full disk ends the undo when the damaged file is back. The next attempt puts the
-// certificates back too: one that is whole may be beside another one's key.
+// TestUndoGoesOn: a full disk ends the undo when the damaged file is back. The next attempt puts
+// the certificates back too: one that is whole may be beside another one's key.
 func TestUndoGoesOn(t *testing.T) {
 	t.Parallel()
 	s := renewing(t, last+"; echo metadata: >."+apiServer+"; exit 1")
