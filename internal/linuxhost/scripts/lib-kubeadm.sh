@@ -84,7 +84,7 @@ put_control_plane_back() {
 
 # put_all_back undoes what a run of kubeadm that did not end well has done to files. Renewed
 # certificates stay: kubeadm's next run finds the manifests that it wants, and renews nothing. Once
-# it has begun to put them back, it continues after an interruption: half of that may be whole files.
+# it has begun to put them back, it continues after an interruption: half of that may look whole.
 put_all_back() {
   if [ -f "$before/undo" ] || ! is_renewed; then
     : >"$before/undo"
