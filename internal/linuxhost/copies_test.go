@@ -81,8 +81,8 @@ func TestRoomForCopy(t *testing.T) {
 }
 
 // TestRoomForImages: a host also has room for the images that kubeadm pulls before it copies etcd,
-// if they are on the same disk and not there yet. Otherwise the container runtime is not asked: that
-// is slow, and each look at a host asks.
+// if they are on the same disk and not there yet. Otherwise the container runtime is not asked:
+// that is slow, and each look at a host asks.
 func TestRoomForImages(t *testing.T) {
 	t.Parallel()
 	const pulled = "registry.k8s.io/kube-scheduler   v1.36.3   aec12dadf56dd   51.6MB\n"

@@ -392,6 +392,22 @@ func TestKubeadmFailsBetweenFiles(t *testing.T) {
 	s.mustReach(t, g, "second")
 }
 
+// fillDisk leaves no room to put anything but manifests back, until makeRoom.
+func (s *sandbox) fillDisk(t *testing.T) {
+	t.Helper()
+	s.write(t, "/stand-in/cp", `#!/bin/bash
+case "$*" in *manifests/.windlass-new) ;; *.windlass-new)
+  [ -e `+s.root+`/has-room ] || { echo 'cp: No space left on device'; exit 1; } ;;
+esac
+exec /bin/cp "$@"
+`)
+}
+
+func (s *sandbox) makeRoom(t *testing.T) {
+	t.Helper()
+	s.write(t, "/has-room", "")
+}
+
 // TestKubeadmFailsInCertificates: a kubeadm that fails or is killed while it renews certificates
 // leaves those from before, also if the disk is full until the next attempt.
 func TestKubeadmFailsInCertificates(t *testing.T) {
@@ -410,12 +426,7 @@ func TestKubeadmFailsInCertificates(t *testing.T) {
 			t.Parallel()
 			s := newSandbox(t)
 			if test.full {
-				s.write(t, "/stand-in/cp", `#!/bin/bash
-case "$*" in *windlass-new)
-  [ -e `+s.root+`/has-room ] || { echo 'cp: No space left on device'; exit 1; } ;;
-esac
-exec /bin/cp "$@"
-`)
+				s.fillDisk(t)
 			}
 			g := s.goal(t, "v1.36.3")
 			s.write(t, "/kubeadm.does", test.does)
@@ -426,7 +437,7 @@ exec /bin/cp "$@"
 			if key := s.read(serverKey); !test.full && key != "first key\n" {
 				t.Errorf("after the failure, the key is %q", key)
 			}
-			s.write(t, "/has-room", "")
+			s.makeRoom(t)
 			s.write(t, "/kubeadm.does", needsKey("first")+kubeadmSucceeds)
 			s.mustReach(t, g, "second")
 			if restarts := s.read("/systemctl.log"); restarts != "restart kubelet\n" {

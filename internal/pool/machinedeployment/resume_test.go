@@ -110,10 +110,7 @@ func TestRetryOfDeadline(t *testing.T) {
 		w.mustReconcile()
 		w.expect(0, "")
 	}
-	w.most = 0
-	w.roll()
-	w.expect(3, "")
-	w.leaves()
+	w.mustEnd()
 }
 
 // late begins a rollout with a deadline of an hour, in which no spare Machine can be created, and
@@ -138,6 +135,15 @@ func (w *world) askRetry() {
 	})
 }
 
+// mustEnd lets spare Machines be created, and expects that the rollout ends and leaves no record.
+func (w *world) mustEnd() {
+	w.t.Helper()
+	w.most = 0
+	w.roll()
+	w.expect(3, "")
+	w.leaves()
+}
+
 // TestHoldAfterDeadline: a hold that follows the deadline at once is another one. The deadline
 // counts from zero when it ends.
 func TestHoldAfterDeadline(t *testing.T) {
@@ -157,10 +163,7 @@ func TestHoldAfterDeadline(t *testing.T) {
 		w.mustReconcile()
 		w.expect(0, "")
 	}
-	w.most = 0
-	w.roll()
-	w.expect(3, "")
-	w.leaves()
+	w.mustEnd()
 }
 
 // TestRetryTooEarly: a retry that answers nothing does not lift the deadline of a later rollout.

@@ -171,7 +171,7 @@ func TestADeletedHostShutsDownInOrder(t *testing.T) {
 	if err := c.Delete(ctx, "1"); err != nil {
 		t.Error(err)
 	}
-	// What the service sent is here already.
+	// The service has sent its words by now.
 	if err := connection.SetReadDeadline(time.Now().Add(time.Second)); err != nil {
 		t.Fatal(err)
 	}

@@ -80,8 +80,8 @@ func (m *machine) checkRefused(ctx context.Context, t *testing.T, u *update) {
 // components are the static pods of a control plane.
 var components = []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"}
 
-// checkUpgraded sees that everything of the machine and all members of etcd are at the newer release
-// at once, without waiting.
+// checkUpgraded sees that everything of the machine and all members of etcd are at the newer
+// release at once, without waiting.
 func (m *machine) checkUpgraded(ctx context.Context, t *testing.T, c *cluster, members int) {
 	t.Helper()
 	m.checkVersions(ctx, t, members, m.world.to)

@@ -37,10 +37,10 @@ func (w *world) testPowerCut(ctx context.Context, t *testing.T, pod, key string)
 	}
 }
 
-// testPowerCuts cuts the power of two machines of a control plane, one after the other: of the first
-// one in "kubeadm upgrade apply", while etcd restarts, and of the second one in "kubeadm upgrade
-// node", while the API server restarts. Each cut takes the quorum of etcd. After each boot the same
-// command continues, and nothing is lost.
+// testPowerCuts cuts the power of two machines of a control plane, one after the other: of the
+// first one in "kubeadm upgrade apply", while etcd restarts, and of the second one in "kubeadm
+// upgrade node", while the API server restarts. Each cut takes the quorum of etcd. After each boot
+// the same command continues, and nothing is lost.
 func (w *world) testPowerCuts(ctx context.Context, t *testing.T) {
 	t.Helper()
 	if os.Getenv("WINDLASS_LONG") != "1" {
