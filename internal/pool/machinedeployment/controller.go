@@ -136,7 +136,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if r.StatusInterval > 0 {
 		// Cluster API's builder leaves a second. Runs are cheap, and each of them may be the next step
 		// of a Machine; writes of the status have their own limit.
-		r.controller.DeferNextReconcile(request, r.Now().Add(betweenRuns))
+		after := objects.BetweenReconciles(md.Spec.Replicas, md.Status.Replicas)
+		r.controller.DeferNextReconcile(request, r.Now().Add(after))
 	}
 	ctx = ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithValues("Cluster", client.ObjectKey{
 		Namespace: md.Namespace, Name: md.Spec.ClusterName,

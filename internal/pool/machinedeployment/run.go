@@ -20,9 +20,6 @@ import (
 	"github.com/windlass-dev/windlass/internal/text"
 )
 
-// betweenRuns is the least time between two runs for a MachineDeployment.
-const betweenRuns = 100 * time.Millisecond
-
 // conflictRetry gives the cache time to show what another writer has written.
 const conflictRetry = time.Second
 

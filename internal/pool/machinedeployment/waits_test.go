@@ -13,6 +13,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	capicontroller "sigs.k8s.io/cluster-api/util/controller"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
@@ -308,5 +309,27 @@ func TestInvalidGroupIsNamed(t *testing.T) {
 	if got := strings.Join(w.events(), "\n"); !strings.Contains(got, "Warning FailedPlan") ||
 		!strings.Contains(got, "by-hand") {
 		t.Errorf("the Events are\n%s", got)
+	}
+}
+
+// TestNextRun: a run costs more if there are more Machines, so the next one follows later.
+func TestNextRun(t *testing.T) {
+	t.Parallel()
+	for replicas, want := range map[int32]time.Duration{
+		5: 102 * time.Millisecond, 1000: 500 * time.Millisecond, 30_000: time.Second,
+	} {
+		w := scenario{begin: nothing, change: nothing}.run(t)
+		waits := capicontroller.NewFakeController()
+		w.r.controller, w.r.StatusInterval = waits, 5*time.Second
+		md := w.md()
+		md.Status.Replicas = &replicas
+		if err := w.Inner.Status().Update(t.Context(), md); err != nil {
+			t.Fatal(err)
+		}
+		w.mustReconcile()
+		got := waits.Deferrals[ctrl.Request{NamespacedName: key}].Sub(w.now)
+		if got != want {
+			t.Errorf("%d Machines: the next run follows after %s, want %s", replicas, got, want)
+		}
 	}
 }

@@ -10,6 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
+	capicontroller "sigs.k8s.io/cluster-api/util/controller"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/internal/pool/objects"
 )
@@ -91,6 +94,37 @@ func TestStatusJoins(t *testing.T) {
 			w.now = w.now.Add(time.Second)
 			if diff := cmp.Diff(tt.then, w.settle(sets...)); diff != "" {
 				t.Errorf("writes after a second (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestHasten: a run costs more if there are more Machines, so the next one follows later.
+func TestHasten(t *testing.T) {
+	t.Parallel()
+	sends := map[string]string{clusterv1.MachineSetMoveMachinesToMachineSetAnnotation: "b"}
+	for name, tt := range map[string]struct {
+		annotations map[string]string
+		replicas    int32
+		want        time.Duration
+	}{
+		"a few Machines move":     {sends, 5, 102 * time.Millisecond},
+		"many Machines move":      {sends, 1000, 500 * time.Millisecond},
+		"Machines are replaced":   {nil, 50, 600 * time.Millisecond},
+		"very many Machines move": {sends, 30_000, time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.r.StatusInterval = 5 * time.Second
+			waits := capicontroller.NewFakeController()
+			w.r.controller = waits
+			s := set("a", "a", 1)
+			s.Annotations, s.Status.Replicas = tt.annotations, &tt.replicas
+			(&Run{Reconciler: w.r, Set: s, Deployment: &clusterv1.MachineDeployment{}}).hasten()
+			next := waits.Deferrals[ctrl.Request{NamespacedName: client.ObjectKeyFromObject(s)}]
+			if got := next.Sub(w.now); got != tt.want {
+				t.Errorf("the next run follows after %s, want %s", got, tt.want)
 			}
 		})
 	}

@@ -30,9 +30,8 @@ import (
 
 // Delays before a reconcile that no event causes.
 const (
-	// betweenRuns is the least time between two runs while Machines move.
-	betweenRuns = 100 * time.Millisecond
-	// machinesPerStep is how many Machines lengthen the time between two runs by betweenRuns.
+	// machinesPerStep is how many Machines lengthen the time between two runs of a MachineSet whose
+	// Machines are replaced by [objects.Between].
 	machinesPerStep = 10
 	// conflictRetry gives the cache time to show what another writer has written.
 	conflictRetry = time.Second
@@ -234,20 +233,20 @@ func (r *Run) reconcile(ctx context.Context) (ctrl.Result, error) {
 // next. When a MachineDeployment changes, its Machines change first, and cause a run before the
 // first move.
 //
-// In a rollout that replaces Machines, the next step waits for this MachineSet. A run costs more if
-// there are more Machines: the time between two runs grows with them, up to that second.
+// In a rollout that replaces Machines, the next step waits for this MachineSet. Fewer steps follow
+// one another there, and each takes longer, so the time between two runs grows faster with Machines.
 func (r *Run) hasten() {
 	if r.StatusInterval <= 0 || r.Deployment == nil {
 		return
 	}
 	begins := r.Deployment.Generation != r.Deployment.Status.ObservedGeneration
-	after := betweenRuns
+	after := objects.BetweenReconciles(r.Set.Spec.Replicas, r.Set.Status.Replicas)
 	if !begins && !pool.Receives(r.Set) && !pool.Sends(r.Set) {
 		if !pool.IsRolling(r.Set, r.isCurrent()) {
 			return
 		}
 		n := max(orZero(r.Set.Spec.Replicas), orZero(r.Set.Status.Replicas))
-		after = min(betweenRuns*time.Duration(1+n/machinesPerStep), time.Second)
+		after = min(objects.Between*time.Duration(1+n/machinesPerStep), time.Second)
 	}
 	r.controller.DeferNextReconcileForObject(r.Set, r.Now().Add(after))
 }
@@ -342,7 +341,7 @@ func (r *Run) statusWait(before *clusterv1.MachineSet) time.Duration {
 	isNew := before.Status.ObservedGeneration == 0 && pool.Receives(r.Set)
 	changesAgain := isNew || r.wrote || slices.ContainsFunc(r.Machines, pool.IsMovePending)
 	if changesAgain && r.pace.Join(r.Set.UID, r.Now()) {
-		return betweenRuns
+		return objects.Between
 	}
 	return r.pace.Wait(r.Set.UID, pool.SetStatusMayWait(before, r.Set, r.isCurrent()), r.Now())
 }

@@ -53,3 +53,23 @@ func (p *Pace) Wrote(uid types.UID, now time.Time) {
 		p.written.Put(uid, now, now, p.Interval)
 	}
 }
+
+// Between is the least time between two reconciles of a small group whose Machines move.
+const Between = 100 * time.Millisecond
+
+// betweenPerMachine is how much each Machine of a group lengthens that time: a reconcile reads all
+// of them.
+const betweenPerMachine = 400 * time.Microsecond
+
+// BetweenReconciles returns the least time between two reconciles of a group whose Machines move:
+// Between and a bit for each Machine, at most the second that Cluster API leaves. The largest of
+// replicas counts; nil is 0.
+func BetweenReconciles(replicas ...*int32) time.Duration {
+	machines := int32(0)
+	for _, n := range replicas {
+		if n != nil {
+			machines = max(machines, *n)
+		}
+	}
+	return min(Between+time.Duration(machines)*betweenPerMachine, time.Second)
+}

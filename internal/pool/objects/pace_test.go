@@ -1,8 +1,11 @@
 package objects_test
 
 import (
+	"math"
 	"testing"
 	"time"
+
+	"k8s.io/utils/ptr"
 
 	"github.com/windlass-dev/windlass/internal/pool/objects"
 )
@@ -55,6 +58,24 @@ func TestPaceJoins(t *testing.T) {
 		}
 		if !step.want {
 			p.Wrote("u", now)
+		}
+	}
+}
+
+func TestBetweenReconciles(t *testing.T) {
+	for _, tt := range []struct {
+		replicas []*int32
+		want     time.Duration
+	}{
+		{nil, 100 * time.Millisecond},
+		{[]*int32{nil, ptr.To[int32](0)}, 100 * time.Millisecond},
+		{[]*int32{ptr.To[int32](100), nil}, 140 * time.Millisecond},
+		{[]*int32{ptr.To[int32](5), ptr.To[int32](1000)}, 500 * time.Millisecond},
+		{[]*int32{ptr.To[int32](math.MaxInt32)}, time.Second},
+		{[]*int32{ptr.To[int32](-1)}, 100 * time.Millisecond},
+	} {
+		if got := objects.BetweenReconciles(tt.replicas...); got != tt.want {
+			t.Errorf("%v: got %s, want %s", tt.replicas, got, tt.want)
 		}
 	}
 }
