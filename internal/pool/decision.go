@@ -20,7 +20,7 @@ const (
 	Keep Action = "keep"
 	// Update: the Machine is updated in place.
 	Update Action = "update"
-	// Create: a Machine that does not exist yet is created.
+	// Create: Machines that do not exist yet are created.
 	Create Action = "create"
 	// Delete: the Machine is deleted.
 	Delete Action = "delete"
@@ -81,10 +81,12 @@ const (
 	ReasonSurplus Reason = "Surplus"
 )
 
-// Decision is what happens to one Machine, and why.
+// Decision is what happens to one Machine, or to those that are created, and why.
 type Decision struct {
-	// Machine is its name; empty for a Machine that is created.
+	// Machine is its name; empty for Machines that are created.
 	Machine string
+	// Created is how many Machines are created; 0 for a Machine that exists.
+	Created int32
 	// MachineSet is its owner, or the one that creates it.
 	MachineSet string
 	Action     Action
@@ -146,9 +148,9 @@ func (d *draft) decideNewest() []Decision {
 		}
 		all = append(all, next)
 	}
-	for range max(int(s.Target)-len(list), 0) {
+	if missing := s.Target - int32(len(list)); missing > 0 { // #nosec G115 -- a number of Machines
 		all = append(all, Decision{
-			MachineSet: set.Name, Action: Create, Reason: ReasonMissing,
+			MachineSet: set.Name, Action: Create, Reason: ReasonMissing, Created: missing,
 			Message: fmt.Sprintf("MachineSet %s has %d of %d Machines", set.Name, len(list), s.Target),
 		})
 	}

@@ -174,7 +174,50 @@ func TestForgedNumbers(t *testing.T) {
 		if l.MaxInFlight == 1 && touched > done && a.More > 0 {
 			t.Fatalf("one is in flight, and %d more may be touched", a.More)
 		}
+		batches, last := l.CountBatches(replicas), pool.Stage{}
+		if batches < 0 || batches > replicas {
+			t.Fatalf("%d batches of %d Machines: %+v", batches, replicas, l)
+		}
+		for replicas <= 1000 && last.End < replicas {
+			last = l.Stage(pool.Progress{Replicas: replicas, Done: last.End})
+		}
+		if replicas <= 1000 && last.Batch != batches {
+			t.Fatalf("%d batches of %d Machines, want %d: %+v", batches, replicas, last.Batch, l)
+		}
 	})
+}
+
+// TestForgedReplicas: a plan for a group with very many replicas is no longer than that of a few.
+func TestForgedReplicas(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		keep   bool
+		paused *bool
+	}{
+		"replaced": {}, "kept": {keep: true}, "kept, paused": {keep: true, paused: new(true)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := scenario{replicas: 2, unavailable: 1, keep: tt.keep, notBegun: tt.paused != nil}
+			g := s.group(s.begin().view)
+			g.MachineDeployment.Spec.Replicas = new(int32(math.MaxInt32))
+			g.MachineDeployment.Spec.Paused = tt.paused
+			p, err := pool.Decide(g, map[string]pool.Coverage{setName(0): {Answer: pool.AnswerNo}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var created []int32
+			for _, d := range p.Decisions {
+				if d.Action == pool.Create {
+					created = append(created, d.Created)
+				}
+			}
+			want := []int32{math.MaxInt32 - int32(len(g.Machines))}
+			if diff := cmp.Diff(want, created); diff != "" || len(p.Decisions) != len(g.Machines)+1 {
+				t.Errorf("%d decisions, Machines to create (-want +got):\n%s", len(p.Decisions), diff)
+			}
+		})
+	}
 }
 
 // TestForeignMachines: Machines that match the selector and belong to another group, as where two

@@ -1,5 +1,7 @@
 package pool
 
+import "math"
+
 // ProgressOf returns how far the rollout of a group is by what earlier plans have begun. It counts
 // as Decide does for the limits of the group, but for Turn, which it leaves out. Without limits no
 // Machine has to soak, and none is overdue. It returns the same errors as Needs.
@@ -74,14 +76,23 @@ func (l Limits) CountBatches(replicas int32) int32 {
 		return 0
 	}
 	s := Stage{End: Share(l.Canary, replicas)}
-	for s.End < replicas {
+	for range l.Batches {
+		if s.End >= replicas {
+			return s.Batch
+		}
 		s = l.next(s, replicas)
 	}
-	return s.Batch
+	left, size := max(replicas-s.End, 0), l.size(s, replicas)
+	return s.Batch + left/size + min(left%size, 1)
 }
 
-// next returns the batch after a stage. The last size repeats, and no batch is empty.
+// next returns the batch after a stage.
 func (l Limits) next(s Stage, replicas int32) Stage {
-	size := l.Batches[min(int(s.Batch), len(l.Batches)-1)]
-	return Stage{Batch: s.Batch + 1, End: s.End + max(Share(size, replicas), 1)}
+	size := min(l.size(s, replicas), math.MaxInt32-s.End)
+	return Stage{Batch: s.Batch + 1, End: s.End + size}
+}
+
+// size returns that of the batch after a stage. The last size repeats, and no batch is empty.
+func (l Limits) size(s Stage, replicas int32) int32 {
+	return max(Share(l.Batches[min(int(s.Batch), len(l.Batches)-1)], replicas), 1)
 }
