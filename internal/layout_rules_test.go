@@ -65,9 +65,10 @@ var rules = []rule{
 		internal/upgradegraph internal/view pkg/plan pkg/version
 	`},
 	{pkg: "internal/cli/preflightcmd", kind: effects, imports: `
-		internal/capi internal/cli internal/cli/management internal/clustercheck
+		api/v1alpha1 internal/capi internal/cli internal/cli/management internal/clustercheck
 		internal/clustercheck/probe internal/gate internal/manifest internal/pool
-		internal/preflight internal/snapshot internal/view internal/workload pkg/version
+		internal/preflight internal/snapshot internal/updatepolicy internal/view
+		internal/workload pkg/version
 	`},
 	{pkg: "internal/cli/reportcmd", kind: effects, imports: `
 		internal/changereport internal/cli internal/cli/management internal/view

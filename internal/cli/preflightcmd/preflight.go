@@ -211,11 +211,16 @@ func (o *options) prepare(
 		return none, cli.InputErrorf("--to", "%s is older than %s, which the control plane runs",
 			to, from)
 	}
+	policies, err := m.UpdatePolicies(ctx, key.Namespace)
+	if err != nil {
+		return none, err
+	}
 	stored, unread := storedCertificates(ctx, m, key)
 	facts := workload.NewFacts(live, time.Now)
 	return probe.PreflightOptions{
 		Remote: remote, Requested: requested(facts, key), Upgrade: preflight.Upgrade{From: from, To: to},
-		Version: asked, Machines: objects.Machines, Pools: poolsOf(objects), EtcdProblem: etcd,
+		Version: asked, Machines: objects.Machines, Pools: poolsOf(objects, policies),
+		EtcdProblem: etcd,
 		Stored: stored, StoredUnread: unread,
 		Timeout: o.timeout, CertificateDays: o.certificateDays, Now: time.Now(),
 	}, nil

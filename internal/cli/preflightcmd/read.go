@@ -17,6 +17,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/secret"
 
+	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/cli/management"
 	"github.com/windlass-dev/windlass/internal/gate"
@@ -24,6 +25,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/pool"
 	"github.com/windlass-dev/windlass/internal/preflight"
 	"github.com/windlass-dev/windlass/internal/snapshot"
+	"github.com/windlass-dev/windlass/internal/updatepolicy"
 	"github.com/windlass-dev/windlass/internal/workload"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
@@ -115,11 +117,14 @@ func storedCertificates(
 }
 
 // poolsOf returns the worker Nodes of each MachineDeployment, sorted. Machines of no
-// MachineDeployment are a pool of their own without surge.
-func poolsOf(objects snapshot.Objects) []preflight.Pool {
+// MachineDeployment are a pool of their own without surge. One that is updated in place has no
+// surge either: no machine is added to it.
+func poolsOf(objects snapshot.Objects, policies []v1alpha1.UpdatePolicy) []preflight.Pool {
 	surge := map[string]bool{}
 	for _, md := range objects.MachineDeployments {
-		surge[md.Name] = surges(md)
+		group := snapshot.MachineDeploymentGroup(objects.Cluster, md)
+		selected, err := updatepolicy.Select(policies, group)
+		surge[md.Name] = err == nil && !selected.InPlace && surges(md)
 	}
 	pools := map[string]*preflight.Pool{}
 	for _, m := range objects.Machines {
