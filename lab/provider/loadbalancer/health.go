@@ -1,5 +1,7 @@
 package loadbalancer
 
+import "time"
+
 // probe is the outcome of one request for /readyz.
 type probe int
 
@@ -14,32 +16,26 @@ const (
 	silent
 )
 
-// maxSilent is how many requests in a row may be without an answer: a busy API server is slow, and not lost.
-const maxSilent = 3
-
 // health is what is known about a backend. The zero value is a backend that has not answered yet.
 type health struct {
 	ready bool
-	// silent counts the requests since the last answer.
-	silent int
+	// lastReady is when the backend last answered that it is ready.
+	lastReady time.Time
 }
 
-// next returns the health after one more probe. lost means that connections to the backend must be reset.
-func (h health) next(p probe) (result health, lost bool) {
-	switch p {
-	case answeredReady:
-		return health{ready: true}, false
-	case answeredNotReady:
-		return health{}, false
-	case silent:
-		h.silent++
-		if h.silent < maxSilent {
-			return h, false
-		}
-		return health{silent: maxSilent}, true
-	case unreachable:
+// next returns the health after one more probe, which ended at a time. lost means that connections
+// to the backend must be reset: nothing accepts connections, or the backend has not been ready for
+// patience. An API server without its etcd is slow to answer that it is not ready, so that status
+// 500 and silence alternate. Both count alike.
+func (h health) next(p probe, now time.Time, patience time.Duration) (result health, lost bool) {
+	if p == answeredReady {
+		return health{ready: true, lastReady: now}, false
 	}
-	return health{}, true
+	lost = p == unreachable || now.Sub(h.lastReady) >= patience
+	if lost || p == answeredNotReady {
+		h.ready = false
+	}
+	return h, lost
 }
 
 // order returns the backends in the order in which a connection tries them. turn counts connections.

@@ -21,6 +21,9 @@ type Options struct {
 	Interval time.Duration
 	// Timeout bounds a request for /readyz, and dialing a backend. Default: 2 s.
 	Timeout time.Duration
+	// Patience is how long a backend may be slow or not ready until its connections are reset: a
+	// busy API server is slow, and one that ends in order completes its requests. Default: 5 s.
+	Patience time.Duration
 	// Changed is called when a backend has become ready, or is not any more. It must not call the Balancer.
 	Changed func()
 }
@@ -65,6 +68,9 @@ func New(options Options) *Balancer {
 	}
 	if options.Timeout == 0 {
 		options.Timeout = 2 * time.Second
+	}
+	if options.Patience == 0 {
+		options.Patience = 5 * time.Second
 	}
 	if options.Changed == nil {
 		options.Changed = func() {}
@@ -178,7 +184,7 @@ func (b *Balancer) watch(ctx context.Context, known *backend) {
 func (b *Balancer) record(known *backend, p probe) {
 	b.mu.Lock()
 	before := known.health.ready
-	next, lost := known.health.next(p)
+	next, lost := known.health.next(p, time.Now(), b.options.Patience)
 	known.health = next
 	var open []*pair
 	if lost {

@@ -18,26 +18,41 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+// at is a probe that ended some time after the beginning.
+type at struct {
+	p     probe
+	after time.Duration
+}
+
 func TestHealth(t *testing.T) {
 	const ready, not, gone, quiet = answeredReady, answeredNotReady, unreachable, silent
+	const s, ms = time.Second, time.Millisecond
 	tests := map[string]struct {
-		probes []probe
+		probes []at
 		ready  string // one letter a probe: r ready, - not ready, L lost
 	}{
-		"ready at once":              {[]probe{ready, ready}, "rr"},
-		"flips without loss":         {[]probe{ready, not, ready}, "r-r"},
-		"refused is lost at once":    {[]probe{ready, gone, ready}, "rLr"},
-		"silent three times is lost": {[]probe{ready, quiet, quiet, quiet, quiet}, "rrrLL"},
-		"an answer counts again":     {[]probe{ready, quiet, quiet, ready, quiet, quiet, quiet}, "rrrrrrL"},
-		"never ready":                {[]probe{quiet, not, gone, quiet}, "--L-"},
+		"ready at once":                  {[]at{{ready, 0}, {ready, s}}, "rr"},
+		"flips without loss":             {[]at{{ready, 0}, {not, s}, {ready, 2 * s}}, "r-r"},
+		"refused is lost at once":        {[]at{{ready, 0}, {gone, s}, {ready, 2 * s}}, "rLr"},
+		"silent for long is lost":        {[]at{{ready, 0}, {quiet, 3 * s}, {quiet, 5 * s}}, "rrL"},
+		"unready for long is lost":       {[]at{{ready, 0}, {not, 3 * s}, {not, 5 * s}, {ready, 6 * s}}, "r-Lr"},
+		"ready counts again":             {[]at{{ready, 0}, {quiet, 4 * s}, {ready, 5 * s}, {not, 9 * s}}, "rrr-"},
+		"silence does not make it ready": {[]at{{ready, 0}, {not, s}, {quiet, 3 * s}}, "r--"},
+		"never ready":                    {[]at{{quiet, 0}, {not, s}, {ready, 2 * s}}, "LLr"},
+		// These answers were recorded while etcd was away.
+		"slow and not ready alternate": {[]at{
+			{ready, 0}, {quiet, 2515 * ms}, {quiet, 4522 * ms}, {not, 4543 * ms}, {not, 4997 * ms},
+			{quiet, 7495 * ms}, {quiet, 9496 * ms}, {not, 9499 * ms},
+		}, "rrr--LLL"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
+			began := time.Now()
 			var h health
 			got := ""
-			for _, p := range test.probes {
+			for _, step := range test.probes {
 				var lost bool
-				h, lost = h.next(p)
+				h, lost = h.next(step.p, began.Add(step.after), 5*s)
 				switch {
 				case lost && h.ready:
 					t.Error("lost and ready")
@@ -105,10 +120,18 @@ type world struct {
 	address string
 }
 
+// start starts a balancer that keeps the connections of a backend as long as it answers.
 func start(t *testing.T, servers ...*apiServer) *world {
 	t.Helper()
+	return startWith(t, Options{Patience: time.Hour}, servers...)
+}
+
+func startWith(t *testing.T, options Options, servers ...*apiServer) *world {
+	t.Helper()
 	w := &world{t: t, changed: make(chan struct{}, 100)}
-	w.Balancer = New(Options{Interval: time.Millisecond, Timeout: 10 * time.Second, Changed: func() { w.changed <- struct{}{} }})
+	options.Interval, options.Timeout = time.Millisecond, 10*time.Second
+	options.Changed = func() { w.changed <- struct{}{} }
+	w.Balancer = New(options)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -215,6 +238,23 @@ func TestABackendThatIsNotReadyKeepsItsConnections(t *testing.T) {
 	}
 	a.notReady.Store(false)
 	w.await(2)
+}
+
+// TestABackendThatStaysNotReadyLosesItsConnections has a client go on at another backend.
+func TestABackendThatStaysNotReadyLosesItsConnections(t *testing.T) {
+	a, b := newAPIServer(t, "a"), newAPIServer(t, "b")
+	w := startWith(t, Options{Patience: 20 * time.Millisecond}, a)
+	w.await(1)
+	_, ended := w.watch(a)
+	w.set(a, b)
+	w.await(2)
+	a.notReady.Store(true)
+	if err := ended(); err == nil || errors.Is(err, io.EOF) {
+		t.Errorf("the connection ended with %v, want a reset", err)
+	}
+	if name := w.name(a); name != "b" {
+		t.Errorf("a new connection went to %s", name)
+	}
 }
 
 func TestALostBackendsConnectionsAreReset(t *testing.T) {
