@@ -56,11 +56,11 @@ func (u *upgrade) testSingle(t *testing.T) {
 // keptGroup is the MachineDeployment, in the topology, whose machines are updated in place.
 const keptGroup = "kept"
 
-// testSeveral has stock Cluster API create 3 control plane machines, two workers and a MachinePool,
-// and remove two of the machines. Then the engine upgrades all that is left: it updates one worker
-// in place, replaces the other one at the same time, and replaces the pool last, while the control
-// plane is scaled to 3 machines again. A PodDisruptionBudget holds the drains of both workers until
-// it permits evictions.
+// testSeveral has stock Cluster API create 3 control plane machines, two workers and a MachinePool.
+// It freezes a member of etcd for a moment. Cluster API removes two of the machines. Then the engine
+// upgrades all that is left: it updates one worker in place, replaces the other one at the same
+// time, and replaces the pool last, while the control plane is scaled to 3 machines again. A
+// PodDisruptionBudget holds the drains of both workers until it permits evictions.
 func (u *upgrade) testSeveral(t *testing.T) {
 	t.Helper()
 	ctx := u.ctx
@@ -71,6 +71,7 @@ func (u *upgrade) testSeveral(t *testing.T) {
 	c.await(ctx, t)
 	c.checkNodes(ctx, t)
 	c.checkVersions(ctx, t, u.from)
+	c.testFrozenEtcd(ctx, t)
 	c.scale(ctx, t, 1)
 	c.await(ctx, t)
 	c.checkNodes(ctx, t)

@@ -4,8 +4,11 @@ package real_test
 
 import (
 	"context"
+	"crypto/x509"
+	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -27,18 +30,49 @@ type writer struct {
 	cluster  *realCluster
 	recorder *recorder.Recorder
 	journal  liveJournal
+	// server is the certificate of the API server that answered last.
+	server atomic.Pointer[x509.Certificate]
 }
 
 func (c *realCluster) startWriter(ctx context.Context, t *testing.T) *writer {
 	t.Helper()
-	api, err := recorder.NewAPI(ctx, c.config(ctx, t))
+	w := &writer{cluster: c, journal: liveJournal{changed: make(chan struct{})}}
+	config := c.config(ctx, t)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return noting{next, w} })
+	api, err := recorder.NewAPI(ctx, config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &writer{cluster: c, journal: liveJournal{changed: make(chan struct{})}}
 	w.recorder = recorder.Start(ctx, recorder.Options{API: api, Journal: &w.journal})
 	t.Cleanup(func() { _ = w.recorder.Stop() })
 	return w
+}
+
+// noting notes which API server answers a writer.
+type noting struct {
+	next http.RoundTripper
+	w    *writer
+}
+
+// RoundTrip implements http.RoundTripper.
+func (n noting) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := n.next.RoundTrip(request)
+	if err == nil {
+		n.w.server.Store(response.TLS.PeerCertificates[0])
+	}
+	return response, err
+}
+
+// machine returns the name of the Machine whose API server answered last.
+func (w *writer) machine(ctx context.Context, t *testing.T) string {
+	t.Helper()
+	for _, m := range w.cluster.machines(ctx, t) {
+		if w.server.Load().VerifyHostname(m.Name) == nil {
+			return m.Name
+		}
+	}
+	t.Fatalf("no Machine has the API server of %v", w.server.Load().DNSNames)
+	return ""
 }
 
 // check stops the client when the API answers, and sees that each outage had an end, and that each
