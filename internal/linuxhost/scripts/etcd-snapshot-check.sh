@@ -3,9 +3,10 @@
 source lib-check.sh
 source lib-etcd.sh
 is_saved() { read -r _ size file <"$1" && [ "$(stat -c %s "$file")" = "$size" ]; }
-# Once kubeadm has begun, only the snapshot from before that is of use, also after a change of the
-# goal. A power cut may have left an etcd that nobody can save before kubeadm has run again.
-begun() { [ -f "$KEEP/kubeadm" ]; }
-is_saved "$OP/etcd-snapshot" || { begun && is_saved "$KEEP/etcd-snapshot"; } || exit
-begun && { has_changed || ! client --command-timeout 3s endpoint health >/dev/null 2>&1; } ||
-  stat -c %Y "$file"
+if ! is_saved "$OP/etcd-snapshot"; then
+  # After a change of the goal, etcd is saved again. A power cut may have left an etcd that nobody can
+  # save before kubeadm has run again: then the snapshot from before kubeadm began counts.
+  has_begun && is_saved "$KEEP/etcd-snapshot" && ! is_healthy
+  exit
+fi
+has_begun && { has_changed || ! is_healthy; } || stat -c %Y "$file"

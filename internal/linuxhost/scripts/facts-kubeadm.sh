@@ -8,7 +8,7 @@ kubernetes=/etc/kubernetes
 fact service kubelet
 # What kubeadm began counts for any goal; the verb, for the same version.
 verb=
-if [ -f "$KEEP/kubeadm" ]; then
+if has_begun; then
   fact begun yes
   read -r begun verb <"$KEEP/kubeadm"
   [ "$begun" = "$VERSION" ] || verb=

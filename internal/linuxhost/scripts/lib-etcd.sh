@@ -1,4 +1,5 @@
 # The member of etcd beside the kubelet of a host that kubeadm made, if there is one.
+source lib-keep.sh
 manifest=/etc/kubernetes/manifests/etcd.yaml
 endpoint=$(sed -n 's/^.*--listen-client-urls=\([^,]*\).*$/\1/p' $manifest 2>/dev/null |
   head -n 1) || true
@@ -35,16 +36,20 @@ copy_kb() {
 }
 # old_copies prints those of earlier runs of an upgrade that is not done.
 old_copies() {
-  [ ! -f "$KEEP/kubeadm" ] || find "$temporary" -maxdepth 1 -name 'kubeadm-backup-etcd-*' \
+  ! has_begun || find "$temporary" -maxdepth 1 -name 'kubeadm-backup-etcd-*' \
     -newer "$KEEP/kubeadm" 2>/dev/null
 }
 
 # has_changed reports whether the manifests of static pods, or their folder, have changed since the
-# snapshot was recorded that kubeadm began with. kubeadm changes nothing of etcd before them.
+# snapshot was recorded, for the operation and in KEEP. kubeadm changes nothing of etcd before them.
 # A change is missed if the clock was set back between the two.
 has_changed() {
-  [ -n "$(find -H /etc/kubernetes/manifests -newer "$KEEP/etcd-snapshot" 2>/dev/null)" ]
+  [ -n "$(find -H /etc/kubernetes/manifests -newer "$OP/etcd-snapshot" \
+    -newer "$KEEP/etcd-snapshot" 2>/dev/null)" ]
 }
+
+# is_healthy reports whether the member answers.
+is_healthy() { client --command-timeout 3s endpoint health >/dev/null 2>&1; }
 
 # client ARGUMENT... runs etcdctl against the member. It is that of the host, or of the container,
 # which has the folder of etcd's data at the same path.

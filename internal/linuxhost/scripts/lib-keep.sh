@@ -1,0 +1,12 @@
+# is_older FILE reports whether an upgrade to an earlier minor than the goal's left a file below
+# KEEP. That upgrade is over, although it never reported that it is done: a goal that changes in the
+# middle of an upgrade stays in its minor, because a host goes through each.
+is_older() {
+  local kept wanted
+  kept=$(cut -d . -f 2 "$1" 2>/dev/null)
+  wanted=$(cut -d . -f 2 <<<"$TARGET")
+  [[ "$kept" =~ ^[0-9]+$ ]] && [ "$kept" -lt "$wanted" ]
+}
+
+# has_begun reports whether kubeadm has begun this upgrade, possibly with another goal.
+has_begun() { [ -f "$KEEP/kubeadm" ] && ! is_older "$KEEP/kubeadm"; }
