@@ -326,7 +326,7 @@ func TestKubeadmIsSyncedBeforeItCounts(t *testing.T) {
 		"kubeadm": `echo "kubeadm $*" >>"${0%/*}/log"` + "\n",
 		"sync":    `echo "sync $*" >>"${0%/*}/log"` + "\n",
 	})
-	action, _ := upgradeStep(h.goal, Facts{}).Action.(Run)
+	action, _ := upgradeStep(h.goal, Facts{}, "").Action.(Run)
 	if printed, exit := h.run(t, action.Script); exit != 0 {
 		t.Fatal(exit, printed)
 	}

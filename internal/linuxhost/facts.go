@@ -39,6 +39,8 @@ type Facts struct {
 	LocalServer string
 	// Patches are the files in the goal's PatchesFolder that may be patches for kubeadm.
 	Patches []string
+	// Scheduler is the manifest of the host's scheduler; empty if it names no proxy.
+	Scheduler string
 	// KubeletFlags is the content of kubeadm's file with the kubelet's arguments.
 	KubeletFlags string
 	// Service is the unit that runs the node.
@@ -142,7 +144,7 @@ func ParseFacts(output string) (Facts, error) {
 		ControlPlane: r.yes("control-plane"), Member: r.yes("member"),
 		Installed: r.version("installed"), Running: r.version("running"), APIServer: r.version("api-server"), Cluster: r.version("cluster"),
 		OwnAPIServer: r.version("api-server-tag"), LocalServer: r.server("local-server"),
-		KubeletFlags: values["kubelet-flags"],
+		Scheduler: values["scheduler"], KubeletFlags: values["kubelet-flags"],
 		Service:      values["service"], Writable: r.yes("writable"), Why: values["writable-why"],
 		FreeKB: r.number("free-kb"), FreeStateKB: r.number("free-state-kb"), NeedKB: r.number("need-kb"),
 		Begun: r.yes("begun"), Verb: values["verb"],

@@ -24,6 +24,10 @@ func kubeadmSteps(g Goal, f Facts) ([]Step, *Failure) {
 	if refused := refusePatches(g, f); refused != nil {
 		return nil, refused
 	}
+	proxies, refused := computeProxies(f)
+	if refused != nil {
+		return nil, refused
+	}
 	files, refused := filesSteps(g)
 	if refused != nil {
 		return nil, refused
@@ -38,7 +42,7 @@ func kubeadmSteps(g Goal, f Facts) ([]Step, *Failure) {
 	}
 	steps = append(steps, files...)
 	steps = append(steps, installSteps(g, binaries, "kubeadm")...)
-	steps = append(steps, upgradeStep(g, f))
+	steps = append(steps, upgradeStep(g, f, proxies))
 	if f.ControlPlane && f.LocalServer != "" {
 		steps = append(steps, endpointStep(g, f))
 	}
@@ -72,7 +76,7 @@ func endSteps(g Goal) []Step {
 }
 
 // upgradeStep runs kubeadm.
-func upgradeStep(g Goal, f Facts) Step {
+func upgradeStep(g Goal, f Facts, proxies string) Step {
 	verb, tag := computeVerb(g, f), ""
 	if f.ControlPlane {
 		tag = strings.ReplaceAll(g.Version.String(), "+", "_")
@@ -82,7 +86,7 @@ func upgradeStep(g Goal, f Facts) Step {
 		Check: g.script("kubeadm-upgrade-check", value{"TAG", tag}),
 		Action: g.run(upgradeLimit, "kubeadm-upgrade",
 			value{"VERB", verb}, value{"PATCHES", g.patches()}, value{"OWN_PATCHES", g.ownPatches()},
-			value{"IGNORED", strings.Join(g.IgnorePreflight, ",")}),
+			value{"IGNORED", strings.Join(g.IgnorePreflight, ",")}, value{"PROXIES", proxies}),
 	}
 }
 

@@ -31,6 +31,8 @@ if [ -f $apiserver ] || [ -f $kubernetes/pki/apiserver.crt ]; then
   fact control-plane yes
   fact api-server-tag "$(tag | tr _ +)"
   [ -n "$kubectl" ] && fact kubectl yes
+  scheduler=$kubernetes/manifests/kube-scheduler.yaml
+  grep -qi _proxy $scheduler 2>/dev/null && fact scheduler "$(cat $scheduler)"
   address=$(sed -n 's/^.*--advertise-address=//p' $apiserver 2>/dev/null | head -n 1)
   port=$(sed -n 's/^.*--secure-port=//p' $apiserver 2>/dev/null | head -n 1)
   case "$address" in *:*) address="[$address]" ;; esac

@@ -1,5 +1,6 @@
 # Runs kubeadm upgrade VERB. PATCHES are the goal's patches, one a line: the path below the folder
-# OWN_PATCHES, and the content with an = in front, both in base64.
+# OWN_PATCHES, and the content with an = in front, both in base64. PROXIES are variables for
+# kubeadm, one a line: NAME=VALUE in base64.
 source lib-job.sh
 source lib-kubectl.sh
 source lib-kubeadm.sh
@@ -89,6 +90,9 @@ if [ -n "$PATCHES" ]; then
   command+=(--patches "$OWN_PATCHES")
 fi
 [ -z "$IGNORED" ] || command+=(--ignore-preflight-errors "$IGNORED")
+while read -r variable; do
+  [ -z "$variable" ] || export "$(base64 -d <<<"$variable")"
+done <<<"$PROXIES"
 status=0
 "${command[@]}" &
 sync_manifests

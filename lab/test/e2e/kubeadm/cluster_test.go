@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -108,6 +109,23 @@ func (m *machine) checkUpgraded(ctx context.Context, t *testing.T, c *cluster, m
 			t.Errorf("static pod %s is Ready: %t, with image %s; want tag %s",
 				pod.Name, ready, pod.Spec.Containers[0].Image, image.Tag)
 		}
+		if image.Name() != "etcd" {
+			checkProxy(t, pod.Name, pod.Spec)
+		}
+	}
+	proxy := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{
+		Namespace: metav1.NamespaceSystem, Name: "kube-proxy",
+	}}
+	c.get(ctx, t, proxy)
+	checkProxy(t, proxy.Name, proxy.Spec.Template.Spec)
+}
+
+// checkProxy sees that an upgrade has kept the proxies that kubeadm once found in its environment.
+func checkProxy(t *testing.T, name string, pod corev1.PodSpec) {
+	t.Helper()
+	want := corev1.EnvVar{Name: "NO_PROXY", Value: noProxy}
+	if env := pod.Containers[0].Env; !slices.Contains(env, want) {
+		t.Errorf("%s has the variables %+v, want %+v", name, env, want)
 	}
 }
 

@@ -71,15 +71,17 @@ const (
 	// token and certificateKey are what machines join with.
 	token          = "abcdef.0123456789abcdef"
 	certificateKey = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+	// noProxy is in the environment of machines' first kubeadm, which stores it in static pods.
+	noProxy = "*.svc, it's 10.0.0.0/8"
 )
 
 // initialize creates a cluster on the host.
 func (m *machine) initialize(ctx context.Context, t *testing.T) *cluster {
 	t.Helper()
 	m.run(ctx, t, fmt.Sprintf(
-		"kubeadm init --kubernetes-version %s --control-plane-endpoint %s:6443 --token %s "+
+		"NO_PROXY=\"%s\" kubeadm init --kubernetes-version %s --control-plane-endpoint %s:6443 --token %s "+
 			"--upload-certs --certificate-key %s",
-		m.world.from.Version, m.Address(), token, certificateKey))
+		noProxy, m.world.from.Version, m.Address(), token, certificateKey))
 	return m.connect(t)
 }
 
@@ -105,9 +107,9 @@ func (m *machine) connect(t *testing.T) *cluster {
 func (m *machine) join(ctx context.Context, t *testing.T, first *machine) {
 	t.Helper()
 	m.run(ctx, t, fmt.Sprintf(
-		"kubeadm join %s:6443 --token %s --discovery-token-unsafe-skip-ca-verification "+
+		"NO_PROXY=\"%s\" kubeadm join %s:6443 --token %s --discovery-token-unsafe-skip-ca-verification "+
 			"--control-plane --certificate-key %s",
-		first.Address(), token, certificateKey))
+		noProxy, first.Address(), token, certificateKey))
 }
 
 // checkVersions compares what the API server of the host and all members of etcd report with a
