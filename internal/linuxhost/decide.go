@@ -301,10 +301,21 @@ func lacksEtcd(g Goal, steps []Step, s Seen) *Failure {
 			"etcd with. Nothing was changed. Fix: install one of them, or save etcd in another way and "+
 			"set etcdSnapshot: Skip (--skip-etcd-snapshot)")
 	case s.Facts.EtcdProblem != "" && begins && isLeft(steps, s, KubeadmUpgrade):
-		return newFailure(EtcdUnhealthy, KubeadmUpgrade, "not all members of etcd are healthy: %s. "+
-			"Nothing was changed. Fix: repair the member, or remove it from etcd", s.Facts.EtcdProblem)
+		return refuseEtcd(s.Facts.EtcdProblem)
 	}
 	return nil
+}
+
+// refuseEtcd tells a member that is not healthy from etcd that nobody could ask: then no member must
+// be removed.
+func refuseEtcd(problem string) *Failure {
+	if strings.Contains(problem, "is unhealthy") {
+		return newFailure(EtcdUnhealthy, KubeadmUpgrade, "not all members of etcd are healthy: %s. "+
+			"Nothing was changed. Fix: repair the member, or remove it from etcd", problem)
+	}
+	return newFailure(EtcdUnknown, KubeadmUpgrade, "etcd on the host cannot be asked for the health "+
+		"of its members: %s. Nothing was changed. Fix: have etcdctl endpoint --cluster health succeed "+
+		"on the host, or in the container etcd there", problem)
 }
 
 func decideStep(g Goal, step Step, s Seen) Progress {

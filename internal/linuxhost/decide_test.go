@@ -359,6 +359,7 @@ func TestControlPlaneReady(t *testing.T) {
 func TestLackingEtcd(t *testing.T) {
 	t.Parallel()
 	const begins = "start fetch-kubeadm"
+	const dead = "https://10.0.0.9:2379 is unhealthy: refused"
 	for name, test := range map[string]struct {
 		edit func(g *linuxhost.Goal, s *linuxhost.Seen)
 		want string
@@ -373,20 +374,20 @@ func TestLackingEtcd(t *testing.T) {
 			s.Checks[linuxhost.EtcdSnapshot] = linuxhost.CheckResult{Done: true}
 		}, begins},
 		"a dead member": {func(g *linuxhost.Goal, s *linuxhost.Seen) {
-			g.Snapshot, s.Facts.EtcdClient, s.Facts.EtcdProblem = false, true, "refused"
-		}, "fail: EtcdUnhealthy: step kubeadm-upgrade: not all members of etcd are healthy: refused. " +
+			g.Snapshot, s.Facts.EtcdClient, s.Facts.EtcdProblem = false, true, dead
+		}, "fail: EtcdUnhealthy: step kubeadm-upgrade: not all members of etcd are healthy: " + dead + ". " +
 			"Nothing was changed. Fix: "},
 		"a dead member when kubeadm has run": {func(_ *linuxhost.Goal, s *linuxhost.Seen) {
-			s.Facts.EtcdClient, s.Facts.EtcdProblem = true, "refused"
+			s.Facts.EtcdClient, s.Facts.EtcdProblem = true, dead
 			s.Checks = make(linuxhost.Checks)
 			s.Checks[linuxhost.KubeadmUpgrade] = linuxhost.CheckResult{Done: true}
 		}, begins},
 		"a dead member in the middle of an attempt": {func(_ *linuxhost.Goal, s *linuxhost.Seen) {
-			s.Facts.EtcdClient, s.Facts.EtcdProblem = true, "refused"
+			s.Facts.EtcdClient, s.Facts.EtcdProblem = true, dead
 			s.Facts.Job = linuxhost.Job{Attempt: s.Attempt, State: linuxhost.JobEnded}
 		}, begins},
 		"a dead member in the next attempt": {func(_ *linuxhost.Goal, s *linuxhost.Seen) {
-			s.Facts.EtcdClient, s.Facts.EtcdProblem = true, "refused"
+			s.Facts.EtcdClient, s.Facts.EtcdProblem = true, dead
 			s.Facts.Job = linuxhost.Job{Attempt: "a0", State: linuxhost.JobEnded}
 		}, "fail: EtcdUnhealthy: "},
 	} {

@@ -33,6 +33,8 @@ type Facts struct {
 	// ClusterProblem says why it cannot be read; empty if unknown.
 	Cluster        version.Version
 	ClusterProblem string
+	// CertificatesDir is the folder of certificates in the same ConfigMap; empty where Cluster is zero.
+	CertificatesDir string
 	// OwnAPIServer is the version in the manifest of the host's API server; zero if unknown.
 	OwnAPIServer version.Version
 	// LocalServer is the host's own API server, as https://ADDRESS:PORT; empty where there is none, or it is unknown.
@@ -144,8 +146,9 @@ func ParseFacts(output string) (Facts, error) {
 		ControlPlane: r.yes("control-plane"), Member: r.yes("member"),
 		Installed: r.version("installed"), Running: r.version("running"), APIServer: r.version("api-server"), Cluster: r.version("cluster"),
 		OwnAPIServer: r.version("api-server-tag"), LocalServer: r.server("local-server"),
-		Scheduler: values["scheduler"], KubeletFlags: values["kubelet-flags"],
-		Service:      values["service"], Writable: r.yes("writable"), Why: values["writable-why"],
+		CertificatesDir: values["certificates-dir"],
+		Scheduler:       values["scheduler"], KubeletFlags: values["kubelet-flags"],
+		Service: values["service"], Writable: r.yes("writable"), Why: values["writable-why"],
 		FreeKB: r.number("free-kb"), FreeStateKB: r.number("free-state-kb"), NeedKB: r.number("need-kb"),
 		Begun: r.yes("begun"), Verb: values["verb"],
 		Kubectl: r.yes("kubectl"), EtcdClient: r.yes("etcd-client"),

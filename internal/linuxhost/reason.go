@@ -32,8 +32,13 @@ const (
 	// ConfigUnreadable: kubeadm's configuration in the cluster is unreadable from the host, so nothing
 	// was changed.
 	ConfigUnreadable Reason = "ConfigUnreadable"
+	// ConfigUnsupported: kubeadm's configuration has something that no step can handle, so nothing
+	// was changed.
+	ConfigUnsupported Reason = "ConfigUnsupported"
 	// EtcdUnhealthy: a member of etcd is not healthy, so nothing was changed.
 	EtcdUnhealthy Reason = "EtcdUnhealthy"
+	// EtcdUnknown: etcd could not be asked whether its members are healthy, so nothing was changed.
+	EtcdUnknown Reason = "EtcdUnknown"
 	// SnapshotFailed: etcd could not be saved, so nothing was changed.
 	SnapshotFailed Reason = "SnapshotFailed"
 	// FileRefused: a file cannot be written safely: its path is not allowed, leads elsewhere on the

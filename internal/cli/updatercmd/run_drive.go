@@ -299,7 +299,8 @@ func isForPeople(r linuxhost.Reason) bool {
 	switch r {
 	case linuxhost.NotThisDistribution, linuxhost.VersionRefused, linuxhost.NoDigest, linuxhost.WrongDigest, linuxhost.WrongVersion, linuxhost.DownloadFailed, linuxhost.DiskFull,
 		linuxhost.FolderReadOnly, linuxhost.ToolMissing, linuxhost.FileRefused, linuxhost.WrongHost,
-		linuxhost.EtcdUnhealthy, linuxhost.ConfigUnreadable:
+		linuxhost.EtcdUnhealthy, linuxhost.EtcdUnknown,
+		linuxhost.ConfigUnreadable, linuxhost.ConfigUnsupported:
 		return true
 	case linuxhost.SnapshotFailed, linuxhost.StepFailed, linuxhost.StepTimedOut, linuxhost.StepHadNoEffect,
 		linuxhost.ControlPlaneNotReady, linuxhost.NodeNotReady:
