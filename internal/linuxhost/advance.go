@@ -126,6 +126,11 @@ func Advance(ctx context.Context, u Upgrade) (Progress, error) {
 			return Progress{}, err
 		}
 	}
+	if report.Next.Done && u.Goal.Drain && facts.Cordoned {
+		// Somebody has made the node schedulable, and may cordon it later.
+		_, err := run(ctx, u.Host, "recording that the node is schedulable", u.Goal.script("uncordoned"))
+		return report.Next, err
+	}
 	return u.begin(ctx, report.Next)
 }
 

@@ -83,7 +83,8 @@ type Facts struct {
 	// Cut says that a run of kubeadm was cut short, and that the files which it changes are not put
 	// back yet.
 	Cut bool
-	// Drained says that the operation has drained the node; Cordoned that the node was schedulable when an upgrade cordoned it.
+	// Drained says that the operation has drained the node; Cordoned that the node was
+	// schedulable when an upgrade to a version of the goal's minor, or a newer one, cordoned it.
 	Drained, Cordoned bool
 	Job               Job
 }

@@ -4,6 +4,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/windlass-dev/windlass/internal/inplace"
+	"github.com/windlass-dev/windlass/pkg/version"
 )
 
 // TestLeftOver: an upgrade that nobody saw to its end leaves records. The next one takes a
@@ -54,5 +57,26 @@ func TestLeftOverSnapshot(t *testing.T) {
 	}
 	if got := s.read(StateFolder + "/op/" + g.Operation() + "/etcd-snapshot"); got != "" {
 		t.Errorf("the snapshot of the upgrade is %q", got)
+	}
+}
+
+// TestLeftOverCordon: a record that an upgrade cordoned the node counts for no next minor: by then a
+// person may have cordoned it.
+func TestLeftOverCordon(t *testing.T) {
+	t.Parallel()
+	node := &inplace.Node{Exists: true, Ready: true, Unschedulable: true}
+	for next, want := range map[string]bool{
+		"v1.36.3": false, "v1.36.4": false, "v1.37.0": true, // Whether the upgrade leaves the node cordoned.
+	} {
+		h := newFolderHost(t, nil, map[string]string{"systemctl": "echo 0\n"})
+		if printed, exit := h.run(t, h.goal.script("cordoned")); exit != 0 {
+			t.Fatal(printed)
+		}
+		h.goal.Version = version.MustParse(next)
+		uncordon := []Step{{Name: Uncordon, Action: UncordonNode{}}}
+		seen := Seen{Facts: h.readFacts(t), Node: node}
+		if got := IsDone(h.goal, uncordon, 0, seen); got != want {
+			t.Errorf("to %s: the node stays cordoned: %t, want %t", next, got, want)
+		}
 	}
 }

@@ -16,10 +16,12 @@ import (
 // scriptedHost is a worker on which nothing is done but the steps of checks. It records what it is
 // asked.
 type scriptedHost struct {
-	goal    linuxhost.Goal
-	checks  string
-	asked   []string
-	started port.HostCommand
+	goal   linuxhost.Goal
+	checks string
+	asked  []string
+	// cordoned says that an upgrade has cordoned the host's node.
+	cordoned bool
+	started  port.HostCommand
 }
 
 func (h *scriptedHost) Exec(_ context.Context, c port.HostCommand) (port.HostResult, error) {
@@ -28,7 +30,8 @@ func (h *scriptedHost) Exec(_ context.Context, c port.HostCommand) (port.HostRes
 		h.asked = append(h.asked, "facts")
 		var facts strings.Builder
 		for _, fact := range [][2]string{
-			{"arch", "x86_64"}, {"installed", "Kubernetes v1.35.4"}, {"service", "kubelet"}, {"writable", "yes"}, {"free-kb", "9000000"}, {"free-state-kb", "9000000"}, {"end", "yes"},
+			{"arch", "x86_64"}, {"installed", "Kubernetes v1.35.4"}, {"service", "kubelet"}, {"writable", "yes"}, {"free-kb", "9000000"}, {"free-state-kb", "9000000"},
+			{"cordoned", map[bool]string{true: "yes"}[h.cordoned]}, {"end", "yes"},
 		} {
 			facts.WriteString(fact[0] + " " + base64.StdEncoding.EncodeToString([]byte(fact[1])) + "\n")
 		}

@@ -1,6 +1,7 @@
 # A recorded snapshot exists and has its recorded size. A file alone proves nothing: it may be half of
 # a snapshot, or that of another upgrade. Prints when it was saved, unless it counts at any age.
 source lib-check.sh
+source lib-keep.sh
 source lib-etcd.sh
 is_saved() { read -r _ size file <"$1" && [ "$(stat -c %s "$file")" = "$size" ]; }
 if ! is_saved "$OP/etcd-snapshot"; then

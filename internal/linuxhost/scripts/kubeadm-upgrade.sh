@@ -5,6 +5,7 @@ source lib-job.sh
 source lib-kubectl.sh
 source lib-kubeadm.sh
 source lib-disk.sh
+source lib-keep.sh
 source lib-etcd.sh
 
 # record writes the version and the verb before kubeadm runs: apply changes the version in the

@@ -1,5 +1,4 @@
 # The member of etcd beside the kubelet of a host that kubeadm made, if there is one.
-source lib-keep.sh
 manifest=/etc/kubernetes/manifests/etcd.yaml
 endpoint=$(sed -n 's/^.*--listen-client-urls=\([^,]*\).*$/\1/p' $manifest 2>/dev/null |
   head -n 1) || true

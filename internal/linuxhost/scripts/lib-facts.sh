@@ -2,6 +2,7 @@
 set -u
 source lib-fact.sh
 source lib-disk.sh
+source lib-keep.sh
 
 # Jobs are started under this lock: a job that is just being started is neither missing nor gone.
 # The lock is waited for not long, and released as soon as the job is known.
@@ -32,7 +33,7 @@ fi
 fact free-kb "$(free "$BIN")"
 fact free-state-kb "$(free "$STATE")"
 [ -f "$OP/drained" ] && fact drained yes
-[ -f "$KEEP/cordoned" ] && fact cordoned yes
+[ -f "$KEEP/cordoned" ] && ! is_older "$KEEP/cordoned" && fact cordoned yes
 [ -f "$OP/done" ] && [ ! -d "$STATE/binaries" ] && fact cleaned yes
 job="$STATE/job"
 if [ -f "$job/id" ]; then
