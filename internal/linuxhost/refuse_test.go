@@ -1,6 +1,8 @@
 package linuxhost
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -54,5 +56,25 @@ func TestOtherCertificates(t *testing.T) {
 		if p.Failure == nil || p.Failure.Reason != test.want || s.job != (Job{}) {
 			t.Errorf("%s: %+v, after %+v", test.dir, p, s.job)
 		}
+	}
+}
+
+// TestCopiesAreNotMixed: the copy of a run that nobody has undone ends the next run before kubeadm.
+func TestCopiesAreNotMixed(t *testing.T) {
+	t.Parallel()
+	h := newFolderHost(t, map[string]string{
+		"/etc/kubernetes/kubelet.conf":          "new\n",
+		StateFolder + "/keep/before-kubeadm/an": "old\n",
+	}, map[string]string{"kubeadm": `touch "${0%/*}/ran"` + "\n"})
+	action, _ := upgradeStep(h.goal, Facts{}, "").Action.(Run)
+	if printed, exit := h.run(t, action.Script); exit == 0 {
+		t.Errorf("it succeeds, and prints %q", printed)
+	}
+	left, err := filepath.Glob(h.root + StateFolder + "/keep/before-kubeadm/*")
+	if err != nil || len(left) != 1 {
+		t.Errorf("%v; the copy has %q", err, left)
+	}
+	if _, err := os.Stat(h.root + "/bin/ran"); err == nil {
+		t.Error("kubeadm ran")
 	}
 }

@@ -42,7 +42,7 @@ copy of etcd of about $((need / 1024)) MiB. kubeadm keeps old copies, kubeadm-ba
 }
 
 # keep copies what kubeadm changes. A copy from before another run is of no use: somebody may have
-# renewed certificates since.
+# renewed certificates since. It fails if there is one: kubeadm-recover has not undone that run.
 keep() {
   rm -rf "$before.new" "$before.old"
   (umask 077; mkdir "$before.new")
@@ -53,7 +53,7 @@ keep() {
     ls -d "${kubelet_files[@]}" || true
   } 2>/dev/null | (cd / && sed 's,^/,,' | xargs -d '\n' cp -p --parents --target-directory "$before.new")
   sync -f "$before.new"
-  mv "$before.new" "$before"
+  mv -T "$before.new" "$before"
   sync "$KEEP"
 }
 
