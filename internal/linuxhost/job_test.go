@@ -40,3 +40,19 @@ func TestStartAfterAnUnknownEnd(t *testing.T) {
 		t.Errorf("%v; the job is %q, want %q", err, id, want)
 	}
 }
+
+// TestJobsPrintEnglish: FailureOf knows messages of the system in English, whatever the locale of the
+// host is.
+func TestJobsPrintEnglish(t *testing.T) {
+	t.Parallel()
+	h := newFolderHost(t, map[string]string{
+		StateFolder + "/job/id": "x\n", StateFolder + "/job/run": `echo "$LC_ALL"` + "\n",
+	}, nil)
+	wrap := render("wrap", value{"STATE", StateFolder}, value{"LIMIT", "10"})
+	if printed, exit := h.run(t, "export LC_ALL=de_DE.UTF-8\n"+wrap); exit != 0 {
+		t.Fatal(exit, printed)
+	}
+	if out, err := os.ReadFile(h.root + StateFolder + "/job/out"); string(out) != "C\n" {
+		t.Errorf("%v; the locale of a job is %q", err, out)
+	}
+}

@@ -6,6 +6,8 @@ exec 8>>"$STATE/job.lock"
 flock -w 5 8 || exit 75
 echo "$$" >"$job/pid"
 cd /
+# FailureOf knows the messages of programs in English. systemd-run passes no environment on.
+export LC_ALL=C
 export HOME="${HOME:-/root}"
 export PATH="${PATH:-/usr/sbin:/usr/bin:/sbin:/bin}:/usr/local/sbin:/usr/local/bin"
 umask 022
