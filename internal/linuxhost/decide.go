@@ -337,7 +337,8 @@ func decideStep(g Goal, step Step, s Seen) Progress {
 	return p
 }
 
-// decideRun starts a step, unless this attempt has run it.
+// decideRun starts a step, unless this attempt has run it. A snapshot that has become too old is
+// taken again.
 func decideRun(g Goal, step Step, run Run, s Seen) Progress {
 	if step.Name == KubeadmUpgrade && s.Facts.ControlPlane && s.Facts.Verb == "" && s.Facts.Cluster.IsZero() {
 		return Progress{Step: step.Name, Message: describeUnread(s.Facts)}
@@ -351,6 +352,9 @@ func decideRun(g Goal, step Step, run Run, s Seen) Progress {
 	}
 	if job.ExitCode != 0 {
 		return fails(FailureOf(job))
+	}
+	if step.Name == EtcdSnapshot && isOld(job.Ended, s.Facts) {
+		return Progress{Step: step.Name, Begin: run}
 	}
 	return fails(newFailure(StepHadNoEffect, step.Name, "it ended well, but the step is not done: %s",
 		lastLines(Mask(job.Output+"\n"+s.Checks[step.Name].Output), 3)))
