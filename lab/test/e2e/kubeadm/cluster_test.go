@@ -41,16 +41,19 @@ func (w *world) testJoin(ctx context.Context, t *testing.T) {
 // testUpgrade upgrades a control plane of one machine with the command that a person would use. Its
 // host has no etcdctl, so etcd is saved by the one in etcd's own container. A PodDisruptionBudget
 // holds the drain of its Node until it is deleted. Then the snapshot is restored on another host.
+// The cluster has settings that are not kubeadm's defaults, and keeps them.
 func (w *world) testUpgrade(ctx context.Context, t *testing.T) {
 	t.Helper()
 	m := w.newMachine(ctx, t, "only", w.addMirror, func(o *hosts.Options) {
 		delete(o.Links, "/usr/bin/etcdctl")
 		delete(o.Links, "/usr/bin/crictl")
 	})
-	c := m.initialize(ctx, t)
+	c := m.initialize(ctx, t, "--service-cidr", "10.128.0.0/12")
 	c.awaitNode(ctx, t, "only", w.from.Version)
 	m.checkVersions(ctx, t, 1, w.from)
-	before := c.write(ctx, t, "before")
+	c.configure(ctx, t, "kubelet-config", "maxPods", 99.0)
+	c.configure(ctx, t, "kube-proxy", "configSyncPeriod", "20m0s")
+	before, config := c.write(ctx, t, "before"), c.config(ctx, t)
 	update := m.newUpdate(ctx, t)
 
 	m.checkRefused(ctx, t, update)
@@ -60,7 +63,7 @@ func (w *world) testUpgrade(ctx context.Context, t *testing.T) {
 	c.check(ctx, t, before)
 
 	c.write(ctx, t, "after")
-	t.Run("restore", func(t *testing.T) { m.testRestore(ctx, t, before) })
+	t.Run("restore", func(t *testing.T) { m.testRestore(ctx, t, before, config) })
 }
 
 // checkRefused sees that a host without etcdctl and crictl is refused before anything is done.

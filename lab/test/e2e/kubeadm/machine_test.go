@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -75,13 +76,13 @@ const (
 	noProxy = "*.svc, it's 10.0.0.0/8"
 )
 
-// initialize creates a cluster on the host.
-func (m *machine) initialize(ctx context.Context, t *testing.T) *cluster {
+// initialize creates a cluster on the host, with further flags.
+func (m *machine) initialize(ctx context.Context, t *testing.T, flags ...string) *cluster {
 	t.Helper()
 	m.run(ctx, t, fmt.Sprintf(
 		"NO_PROXY=\"%s\" kubeadm init --kubernetes-version %s --control-plane-endpoint %s:6443 --token %s "+
-			"--upload-certs --certificate-key %s",
-		noProxy, m.world.from.Version, m.Address(), token, certificateKey))
+			"--upload-certs --certificate-key %s %s",
+		noProxy, m.world.from.Version, m.Address(), token, certificateKey, strings.Join(flags, " ")))
 	return m.connect(t)
 }
 

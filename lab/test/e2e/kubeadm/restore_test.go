@@ -11,10 +11,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 )
 
 // restorePage has the commands of docs/etcd-restore.md, in order.
@@ -53,6 +56,7 @@ func TestRestorePage(t *testing.T) {
 	}
 	page := readRestorePage(t, values)
 	dir := t.TempDir()
+	const kubectl = "kubectl() { echo \"# $*\"; }\n"
 	for name := range strings.FieldsSeq("ca front-proxy-ca etcd/ca sa") {
 		for _, ending := range []string{".crt", ".key", ".pub"} {
 			path := filepath.Join(dir, pki, name+ending)
@@ -65,13 +69,21 @@ func TestRestorePage(t *testing.T) {
 		}
 	}
 	save := strings.ReplaceAll(page.save, pki, dir+pki)
-	run := exec.CommandContext(t.Context(), "bash", "-c", "umask 022; cd "+dir+"; "+save)
+	run := exec.CommandContext(t.Context(), "bash", "-c", "umask 022; cd "+dir+"\n"+kubectl+save)
 	if out, err := run.CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", save, err, out)
 	}
 	info, err := os.Stat(filepath.Join(dir, "pki.tar"))
 	if err != nil || info.Mode() != 0o600 {
 		t.Errorf("others can read the keys: %v, %v", info, err)
+	}
+	config, err := os.ReadFile(filepath.Join(dir, "kubeadm.yaml"))
+	for name, key := range configMaps {
+		key = strings.ReplaceAll(key, ".", `\.`)
+		if want := " configmap " + name + " -o jsonpath={.data." + key + "}\n\n---\n"; err != nil ||
+			!strings.Contains(string(config), want) {
+			t.Errorf("kubeadm.yaml has no%s%v\n%s", want, err, config)
+		}
 	}
 	for _, commands := range []string{page.restore, page.forget} {
 		for _, word := range regexp.MustCompile(`\b[A-Z]{4,}\b`).FindAllString(commands, -1) {
@@ -86,9 +98,74 @@ func TestRestorePage(t *testing.T) {
 	}
 }
 
+// configMaps have kubeadm's configuration of a cluster, each at a key.
+var configMaps = map[string]string{
+	"kubeadm-config": "ClusterConfiguration", "kubelet-config": "kubelet", "kube-proxy": "config.conf",
+}
+
+// config returns kubeadm's configuration of the cluster: ConfigMap -> field -> value.
+func (c *cluster) config(ctx context.Context, t *testing.T) map[string]map[string]any {
+	t.Helper()
+	all := map[string]map[string]any{}
+	for name, key := range configMaps {
+		object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+			Namespace: metav1.NamespaceSystem, Name: name,
+		}}
+		c.get(ctx, t, object)
+		fields := map[string]any{}
+		if err := yaml.Unmarshal([]byte(object.Data[key]), &fields); err != nil {
+			t.Fatal(err)
+		}
+		all[name] = fields
+	}
+	return all
+}
+
+// configure sets a field of kubeadm's configuration.
+func (c *cluster) configure(ctx context.Context, t *testing.T, name, field string, value any) {
+	t.Helper()
+	fields := c.config(ctx, t)[name]
+	fields[field] = value
+	content, err := yaml.Marshal(fields)
+	if err != nil {
+		t.Fatal(err)
+	}
+	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		Namespace: metav1.NamespaceSystem, Name: name,
+	}}
+	c.get(ctx, t, object)
+	object.Data[configMaps[name]] = string(content)
+	if err := c.client.Update(ctx, object); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// checkServices sees that the API server of the host has a certificate for its own Service.
+func (m *machine) checkServices(ctx context.Context, t *testing.T, c *cluster) {
+	t.Helper()
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{
+		Namespace: metav1.NamespaceDefault, Name: "kubernetes",
+	}}
+	c.get(ctx, t, service)
+	content, err := m.Read("/etc/kubernetes/pki/apiserver.crt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	chain, err := cert.ParseCertsPEM(content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := chain[0].VerifyHostname(service.Spec.ClusterIP); err != nil {
+		t.Errorf("pods cannot trust the API server: %v", err)
+	}
+}
+
 // testRestore restores the snapshot that the upgrade of a machine took on an empty host, with the
-// commands of docs/etcd-restore.md. The new cluster has what was written before the snapshot.
-func (m *machine) testRestore(ctx context.Context, t *testing.T, before *corev1.ConfigMap) {
+// commands of docs/etcd-restore.md. The new cluster has what was written before the snapshot, and
+// the configuration from then.
+func (m *machine) testRestore(
+	ctx context.Context, t *testing.T, before *corev1.ConfigMap, config map[string]map[string]any,
+) {
 	t.Helper()
 	empty := m.world.newMachine(ctx, t, "restored")
 	page := readRestorePage(t, map[string]string{
@@ -101,7 +178,9 @@ func (m *machine) testRestore(ctx context.Context, t *testing.T, before *corev1.
 		t.Errorf("the saved keys have the mode %s", mode)
 	}
 	snapshot := strings.TrimSpace(m.run(ctx, t, "ls /var/lib/windlass/snapshots/*.db"))
-	for from, to := range map[string]string{snapshot: "snapshot.db", folder + "pki.tar": "pki.tar"} {
+	for from, to := range map[string]string{
+		snapshot: "snapshot.db", folder + "pki.tar": "pki.tar", folder + "kubeadm.yaml": "kubeadm.yaml",
+	} {
 		content, err := m.Read(from)
 		if err != nil {
 			t.Fatal(err)
@@ -114,6 +193,11 @@ func (m *machine) testRestore(ctx context.Context, t *testing.T, before *corev1.
 	c := empty.connect(t)
 	c.awaitNode(ctx, t, empty.name, m.world.from.Version)
 	empty.checkVersions(ctx, t, 1, m.world.from)
+	config["kubeadm-config"]["controlPlaneEndpoint"] = empty.Address() + ":6443"
+	if diff := cmp.Diff(config, c.config(ctx, t)); diff != "" {
+		t.Errorf("kubeadm's configuration before the upgrade (-) and after the restore (+):\n%s", diff)
+	}
+	empty.checkServices(ctx, t, c)
 
 	c.check(ctx, t, before)
 	after := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
