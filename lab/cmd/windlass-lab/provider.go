@@ -49,7 +49,7 @@ func newSiteCommand() *cobra.Command {
 func (o *siteOptions) run(ctx context.Context) (err error) {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := node.Connect(); err != nil {
+	if err := node.AllowWatches(); err != nil {
 		return err
 	}
 	s := site.New(o.node)

@@ -29,6 +29,8 @@ type Options struct {
 	Enable []string
 	// RootKey is the key with which root logs in. Without one, the host makes one.
 	RootKey *Key
+	// Routed hosts reach each other: the machine forwards packets that come from one of them.
+	Routed bool
 	// Off leaves the power off: Start does not boot.
 	Off bool
 	// Behind is a bastion: the host's only cable leads to that host, and not to the machine. The bastion must be on whenever
@@ -91,7 +93,9 @@ func (h *Host) command(action wire.Action) int {
 	h.tb.Helper()
 	c := wire.Command{Action: action}
 	if action == wire.Boot {
-		c.Options = wire.BootOptions{Hostname: h.options.Name, ReadOnly: h.readOnly, SyncDelay: h.delay}
+		c.Options = wire.BootOptions{
+			Hostname: h.options.Name, ReadOnly: h.readOnly, SyncDelay: h.delay, Routed: h.options.Routed,
+		}
 		if h.options.Behind != nil {
 			c.Options.GatewayPID = h.options.Behind.PID()
 		}
@@ -105,7 +109,7 @@ func (h *Host) command(action wire.Action) int {
 func (h *Host) Name() string { return h.options.Name }
 
 // Address is the host's IPv4 address, the same after every boot. sshd listens on port 22 of it. The machine reaches it, and
-// nobody else does, unless it is Behind another host.
+// nobody else does, unless it is Routed or Behind another host.
 func (h *Host) Address() string { return h.machine.ready.Host }
 
 // PID is PID 1's number on the machine; 0 while the power is off.

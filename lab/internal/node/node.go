@@ -96,7 +96,7 @@ func (o Options) Host() hosts.Options {
 	const units = "/etc/systemd/system/"
 	runtime := fmt.Appendf(nil, runtimeUnit, o.Runtime, o.Store.Images())
 	return hosts.Options{
-		Name: o.Name, Size: diskSize, Enable: []string{runtimeService, "kubelet"}, Links: links,
+		Name: o.Name, Size: diskSize, Routed: true, Enable: []string{runtimeService, "kubelet"}, Links: links,
 		Files: map[string][]byte{
 			bootScript:                                  boot,
 			"/etc/crictl.yaml":                          []byte("runtime-endpoint: unix://" + socket + "\n"),
@@ -112,12 +112,8 @@ func (o Options) Host() hosts.Options {
 // controller manager has some. Linux allows 128, which a dozen nodes use up.
 const watchers = 1024
 
-// Connect prepares the machine for nodes: it forwards packets between hosts, and allows more watches
-// of files. Nothing undoes it.
-func Connect() error {
-	if err := os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1\n"), 0); err != nil {
-		return fmt.Errorf("forwarding packets between hosts: %w", err)
-	}
+// AllowWatches allows more watches of files on the machine. Nothing undoes it.
+func AllowWatches() error {
 	const limit = "/proc/sys/fs/inotify/max_user_instances"
 	text, err := os.ReadFile(limit)
 	if err != nil {

@@ -4,8 +4,11 @@ package node_test
 
 import (
 	"os"
+	"runtime"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/windlass-dev/windlass/lab/internal/hosts"
 	"github.com/windlass-dev/windlass/lab/internal/node"
@@ -18,6 +21,38 @@ func TestMain(m *testing.M) {
 	code := m.Run()
 	programs.Remove()
 	os.Exit(code)
+}
+
+// TestNodesReachEachOther has a network of its own, which begins as one that forwards nothing. Nodes
+// reach each other there, also after a boot. The machine is no router afterwards.
+func TestNodesReachEachOther(t *testing.T) {
+	t.Parallel()
+	hosts.Require(t)
+	// The thread ends with the test, and takes the network along.
+	runtime.LockOSThread()
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		t.Fatal(err)
+	}
+	const forward = "/proc/sys/net/ipv4/ip_forward"
+	if err := os.WriteFile(forward, []byte("0"), 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := node.AllowWatches(); err != nil {
+		t.Fatal(err)
+	}
+	options := node.Options{Store: kube.Store{Dir: "/srv/store"}}.Host()
+	options.Enable = nil
+	a, b := hosts.Start(t, options), hosts.Start(t, options)
+	a.Boot()
+	for _, pair := range [][2]*hosts.Host{{a, b}, {b, a}} {
+		script := "timeout 60 bash -c 'exec 3<>/dev/tcp/" + pair[1].Address() + "/22'"
+		if got, err := pair[0].Run(t.Context(), script); err != nil {
+			t.Errorf("%s: %v: %s", script, err, got)
+		}
+	}
+	if got, err := os.ReadFile(forward); err != nil || string(got) != "0\n" {
+		t.Errorf("the machine forwards packets of all networks: %q, %v", got, err)
+	}
 }
 
 func TestEachBootPreparesTheHost(t *testing.T) {

@@ -131,7 +131,7 @@ func (s *Site) start(h *host) error {
 		files = map[string][]byte{}
 	}
 	maps.Copy(files, h.spec.Files)
-	options.Files = files
+	options.Files, options.Routed = files, true
 	return h.session.Do(func() error {
 		h.host = hosts.Start(h.session, options)
 		s.boot(h)
@@ -327,7 +327,7 @@ func (s *Site) EnsureBalancer(id string, backends loadbalancer.Backends) (Balanc
 func (s *Site) startBalancer(b *balancer) error {
 	return b.session.Do(func() error {
 		if b.host == nil {
-			b.host = hosts.Start(b.session, hosts.Options{Name: "balancer"})
+			b.host = hosts.Start(b.session, hosts.Options{Name: "balancer", Routed: true})
 		}
 		listener, err := b.host.Listen(BalancerPort)
 		if err != nil {

@@ -11,6 +11,8 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -19,7 +21,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/windlass-dev/windlass/lab/internal/hosts"
-	"github.com/windlass-dev/windlass/lab/internal/node"
 	"github.com/windlass-dev/windlass/lab/provider/loadbalancer"
 	"github.com/windlass-dev/windlass/lab/provider/site"
 )
@@ -28,9 +29,6 @@ import (
 func start(t *testing.T, options site.Node) *site.Client {
 	t.Helper()
 	hosts.Require(t)
-	if err := node.Connect(); err != nil {
-		t.Fatal(err)
-	}
 	s := site.New(options)
 	socket := filepath.Join(t.TempDir(), "site.sock")
 	listener, err := net.Listen("unix", socket)
@@ -208,6 +206,22 @@ func TestAHostThatCannotBeMadeIsNotThere(t *testing.T) {
 	}
 	if _, err := c.Ensure(ctx, "1", site.Host{Name: "a", Version: "v1"}); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestHostsReachLoadBalancers has a network of its own, which begins as one that forwards nothing.
+func TestHostsReachLoadBalancers(t *testing.T) {
+	hosts.Require(t)
+	test, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const script = `echo 0 >/proc/sys/net/ipv4/ip_forward && exec "$0" -test.v -test.run "^$1$"`
+	const reaches = "TestALoadBalancerKeepsItsAddress"
+	run := exec.CommandContext(t.Context(), "unshare", "--net", "sh", "-c", script, test, reaches)
+	out, err := run.CombinedOutput()
+	if err != nil || !bytes.Contains(out, []byte("--- PASS: "+reaches)) {
+		t.Errorf("%v: %s", err, out)
 	}
 }
 

@@ -86,7 +86,7 @@ func start(t *testing.T) (context.Context, *world) {
 		t.Fatal(err)
 	}
 	w.windlass = paths.Windlass
-	if err := node.Connect(); err != nil {
+	if err := node.AllowWatches(); err != nil {
 		t.Fatal(err)
 	}
 	cause := fmt.Errorf("it took longer than %s", timeout)

@@ -209,7 +209,7 @@ func (m *machine) boot(b wire.BootOptions) (int, error) {
 		return 0, fmt.Errorf("starting PID 1: %w", err)
 	}
 	m.pid1 = pid1
-	if err := m.slot.plug(pid1.Process.Pid, b.GatewayPID); err != nil {
+	if err := m.slot.plug(pid1.Process.Pid, b); err != nil {
 		return 0, err
 	}
 	err = json.NewEncoder(configWriter).Encode(wire.PID1{

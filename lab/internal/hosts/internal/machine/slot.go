@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"github.com/windlass-dev/windlass/lab/internal/hosts/internal/wire"
 )
 
 // slots is how many hosts may be up at once on one machine: a /30 each, out of 10.231.0.0/16.
@@ -97,13 +99,17 @@ func (s *slot) block() error {
 	return ip("route add unreachable " + s.network + " metric 4000")
 }
 
-// plug connects the host with the network namespace of gatewayPID, the machine's own for 0.
-func (s *slot) plug(pid, gatewayPID int) error {
-	if gatewayPID == 0 {
-		return ip(fmt.Sprintf("link add %s type veth peer name eth0 netns %d", s.link, pid),
+// plug connects the host with the network namespace of its gateway.
+func (s *slot) plug(pid int, b wire.BootOptions) error {
+	if b.GatewayPID == 0 {
+		err := ip(fmt.Sprintf("link add %s type veth peer name eth0 netns %d", s.link, pid),
 			fmt.Sprintf("addr add %s/30 dev %s", s.gateway, s.link), fmt.Sprintf("link set %s up", s.link))
+		if err == nil && b.Routed {
+			err = s.route()
+		}
+		return err
 	}
-	gateway := strconv.Itoa(gatewayPID)
+	gateway := strconv.Itoa(b.GatewayPID)
 	for _, args := range [][]string{
 		{"ip", "link", "add", s.link, "netns", gateway, "type", "veth", "peer", "name", "eth0", "netns", strconv.Itoa(pid)},
 		{"nsenter", "-t", gateway, "-n", "ip", "addr", "add", s.gateway + "/30", "dev", s.link},
@@ -112,6 +118,16 @@ func (s *slot) plug(pid, gatewayPID int) error {
 		if output, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
 			return fmt.Errorf("%s: %w: %s", strings.Join(args, " "), err, output)
 		}
+	}
+	return nil
+}
+
+// route forwards packets that come from the host, and only these: ip_forward would make the machine
+// a router for all its networks, and would stay. The setting ends with the link.
+func (s *slot) route() error {
+	path := "/proc/sys/net/ipv4/conf/" + s.link + "/forwarding"
+	if err := os.WriteFile(path, []byte("1"), 0); err != nil {
+		return fmt.Errorf("forwarding packets of the host: %w", err)
 	}
 	return nil
 }

@@ -65,6 +65,8 @@ type BootOptions struct {
 	Hostname string
 	// GatewayPID is a process whose network namespace gets the other end of the cable; 0 is the machine's own.
 	GatewayPID int
+	// Routed is [hosts.Options.Routed].
+	Routed bool
 	// ReadOnly are folders that cannot be written to.
 	ReadOnly []string
 	// SyncDelay is how much longer each fsync takes.
