@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -76,6 +77,11 @@ func TestRestorePage(t *testing.T) {
 	info, err := os.Stat(filepath.Join(dir, "pki.tar"))
 	if err != nil || info.Mode() != 0o600 {
 		t.Errorf("others can read the keys: %v, %v", info, err)
+	}
+	for _, flag := range []string{" --bump-revision 1000000000 ", " --mark-compacted\n"} {
+		if !strings.Contains(page.restore, flag) {
+			t.Errorf("clients that watch do not notice older data: no%sin\n%s", flag, page.restore)
+		}
 	}
 	config, err := os.ReadFile(filepath.Join(dir, "kubeadm.yaml"))
 	for name, key := range configMaps {
@@ -160,6 +166,26 @@ func (m *machine) checkServices(ctx context.Context, t *testing.T, c *cluster) {
 	}
 }
 
+// checkRevision sees that clients which knew the cluster before the restore must read it again: no
+// revision from then is served, and none is used again.
+func (c *cluster) checkRevision(ctx context.Context, t *testing.T, before *corev1.ConfigMap) {
+	t.Helper()
+	const bump = 1_000_000_000
+	now := &corev1.ConfigMapList{}
+	if err := c.client.List(ctx, now); err != nil {
+		t.Fatal(err)
+	}
+	if at, err := strconv.Atoi(now.ResourceVersion); err != nil || at < bump {
+		t.Errorf("the cluster is at revision %s, want %d or more: %v", now.ResourceVersion, bump, err)
+	}
+	err := c.client.List(ctx, &corev1.ConfigMapList{}, &client.ListOptions{Raw: &metav1.ListOptions{
+		ResourceVersion: before.ResourceVersion, ResourceVersionMatch: metav1.ResourceVersionMatchExact,
+	}})
+	if !apierrors.IsResourceExpired(err) {
+		t.Errorf("revision %s from before the restore is not compacted: %v", before.ResourceVersion, err)
+	}
+}
+
 // testRestore restores the snapshot that the upgrade of a machine took on an empty host, with the
 // commands of docs/etcd-restore.md. The new cluster has what was written before the snapshot, and
 // the configuration from then.
@@ -185,7 +211,9 @@ func (m *machine) testRestore(
 		if err != nil {
 			t.Fatal(err)
 		}
-		empty.Write(folder+to, content)
+		if err := os.WriteFile(empty.Root()+folder+to, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	m.PowerCut()
 
@@ -206,6 +234,7 @@ func (m *machine) testRestore(
 	if err := c.client.Get(ctx, client.ObjectKeyFromObject(after), after); !apierrors.IsNotFound(err) {
 		t.Errorf("the snapshot is from before the upgrade, and has what was written after it: %v", err)
 	}
+	c.checkRevision(ctx, t, before)
 	empty.run(ctx, t, begin+page.forget)
 	lost := &corev1.Node{}
 	if err := c.client.Get(ctx, client.ObjectKey{Name: m.name}, lost); !apierrors.IsNotFound(err) {
