@@ -28,6 +28,9 @@ const (
 	// about once a second, so nine of ten calls are saved. A person who edits an UpdatePolicy or
 	// installs an updater waits at most this long.
 	answerLifetime = 10 * time.Second
+	// askingTime bounds how long a run of a kept group waits for answers. Cluster API's builder ends a
+	// run after a minute, and the run has to scale the group until then.
+	askingTime = 15 * time.Second
 	// maxAnswers bounds the memory for answers. An answer has about 200 bytes, and at most 2 KiB.
 	maxAnswers = 4096
 	// maxMessage bounds, in bytes, what is repeated of an extension's message.
@@ -58,14 +61,21 @@ type coverage struct {
 	now     func() time.Time
 	// answers are by question; see questionKey.
 	answers keyed.Memory[string, answer]
+	// failures are questions that ended with an error, for groups whose Machines are kept.
+	failures keyed.Memory[string, error]
 }
+
+// failureLifetime returns how long a call that failed is not repeated. A question that hangs takes
+// at most a quarter of the time of a worker.
+func failureLifetime(took time.Duration) time.Duration { return max(answerLifetime, 3*took) }
 
 func newCoverage(
 	reader client.Reader, extensions runtimeclient.Client, now func() time.Time,
 ) *coverage {
 	return &coverage{
 		reader: reader, runtime: extensions, now: now,
-		answers: keyed.Memory[string, answer]{Most: maxAnswers},
+		answers:  keyed.Memory[string, answer]{Most: maxAnswers},
+		failures: keyed.Memory[string, error]{Most: maxAnswers},
 	}
 }
 
@@ -73,8 +83,10 @@ func newCoverage(
 // another one, which need not exist yet. It returns an error where nobody can tell: a template
 // cannot be read, or the extension failed. The error is a *cover.NotCoveredError where the
 // extension certainly does not cover the change and keeps the Machines, whatever the caller's
-// policy is.
-func (c *coverage) ask(ctx context.Context, from, to *clusterv1.MachineSet) (answer, error) {
+// policy is. With keep, a call that failed is not repeated for its failureLifetime.
+func (c *coverage) ask(
+	ctx context.Context, from, to *clusterv1.MachineSet, keep bool,
+) (answer, error) {
 	request, refusal, err := c.question(ctx, from, to)
 	if err != nil {
 		return answer{}, err
@@ -99,8 +111,15 @@ func (c *coverage) ask(ctx context.Context, from, to *clusterv1.MachineSet) (ans
 	if known, ok := c.answers.Get(key, c.now()); ok {
 		return known.get()
 	}
+	if failed, ok := c.failures.Get(key, c.now()); ok && keep {
+		return answer{}, failed
+	}
+	began := c.now()
 	got, err := c.call(ctx, handlers[0], from, request)
 	if err != nil {
+		if keep {
+			c.failures.Put(key, err, c.now(), failureLifetime(c.now().Sub(began)))
+		}
 		return answer{}, err
 	}
 	c.answers.Put(key, got, c.now(), answerLifetime)

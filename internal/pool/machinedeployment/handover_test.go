@@ -29,8 +29,9 @@ type taker struct {
 	w *world
 	// declined and later are the reasons of an updater that declines, or takes nothing now.
 	declined, later string
-	// fails is the error of each hand-over.
+	// fails is the error of each hand-over, and takes is how long a request takes.
 	fails error
+	takes time.Duration
 	// stays says that the updater does not stop.
 	stays bool
 	// operations counts hand-overs, asked counts requests, and ended has why operations ended.
@@ -43,7 +44,7 @@ func (k *taker) HandOver(
 	ctx context.Context, request *runtimehooksv1.CanUpdateMachineSetRequest, b pool.HandOverBudget,
 ) (pool.Coverage, error) {
 	k.asked++
-	k.budget = b
+	k.budget, k.w.now = b, k.w.now.Add(k.takes)
 	switch {
 	case k.declined != "":
 		return pool.Coverage{Answer: pool.AnswerNo, Reason: k.declined}, nil

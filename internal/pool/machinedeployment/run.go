@@ -189,8 +189,12 @@ func (r *run) askCoverage(ctx context.Context, group pool.Group) (map[string]poo
 		return nil, err
 	}
 	coverage := make(map[string]pool.Coverage, len(questions))
-	for _, q := range questions {
-		answer, err := r.coverage.ask(ctx, q.Old, q.New)
+	began := r.Now()
+	for i, q := range questions {
+		// What earlier questions leave is divided among the others: one that hangs does not keep the
+		// others from being asked.
+		left := askingTime - r.Now().Sub(began)
+		answer, err := r.askFor(ctx, left/time.Duration(len(questions)-i), q)
 		switch {
 		case err != nil && r.policy.Keep:
 			coverage[q.Old.Name] = r.failed(err)
@@ -206,6 +210,18 @@ func (r *run) askCoverage(ctx context.Context, group pool.Group) (map[string]poo
 			"MachineSet", q.Old.Name, "covered", answer.covered, "reason", coverage[q.Old.Name].Reason)
 	}
 	return coverage, nil
+}
+
+// askFor asks one question. It waits no longer than limit in a group whose Machines are kept.
+func (r *run) askFor(
+	ctx context.Context, limit time.Duration, q pool.Question,
+) (answer, error) {
+	if r.policy.Keep {
+		limited, cancel := context.WithTimeout(ctx, limit)
+		defer cancel()
+		ctx = limited
+	}
+	return r.coverage.ask(ctx, q.Old, q.New, r.policy.Keep)
 }
 
 // failed is the answer to a question that ended with an error. Only in a group whose Machines are

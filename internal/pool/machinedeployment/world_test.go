@@ -49,6 +49,8 @@ type world struct {
 	// extension answers CanUpdateMachineSet; nil means that there is none.
 	extension func(*setRequest, *setResponse) error
 	questions int
+	// hangs says that the extension does not answer.
+	hangs bool
 	// handlers are the names of the extensions; nil means one.
 	handlers []string
 
@@ -124,11 +126,14 @@ func (e *extension) GetAllExtensions(
 }
 
 func (e *extension) CallExtension(
-	_ context.Context, _ runtimecatalog.Hook, _ client.Object, _ string,
+	ctx context.Context, _ runtimecatalog.Hook, _ client.Object, _ string,
 	request runtimehooksv1.RequestObject, response runtimehooksv1.ResponseObject,
 	_ ...runtimeclient.CallExtensionOption,
 ) error {
 	e.w.questions++
+	if e.w.hangs {
+		return e.w.hang(ctx)
+	}
 	in, isRequest := request.(*runtimehooksv1.CanUpdateMachineSetRequest)
 	out, isResponse := response.(*runtimehooksv1.CanUpdateMachineSetResponse)
 	if !isRequest || !isResponse {
