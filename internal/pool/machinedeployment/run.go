@@ -65,13 +65,19 @@ func (r *run) event(kind, reason, format string, arguments ...any) {
 	r.Recorder.Eventf(r.md, kind, reason, format, arguments...)
 }
 
+// errRestored ends a run that has given MachineSets their managed fields back: it has not observed
+// the MachineDeployment. No event begins the next run, for nothing else of the MachineSets changed.
+var errRestored = errors.New("managed fields of MachineSets were restored")
+
 // retry returns the result of a run that failed. A conflict is not reported: what was read is out
-// of date, and the next run decides on what is there then.
+// of date, and the next run decides on what is there then. Neither is errRestored.
 func retry(ctx context.Context, err, writeErr error) (ctrl.Result, error) {
-	isReal := func(err error) bool { return err != nil && !apierrors.IsConflict(err) }
+	isReal := func(err error) bool {
+		return err != nil && !apierrors.IsConflict(err) && !errors.Is(err, errRestored)
+	}
 	if !isReal(err) && !isReal(writeErr) {
-		ctrl.LoggerFrom(ctx).V(4).Info("Another writer was faster",
-			"conflict", errors.Join(err, writeErr))
+		ctrl.LoggerFrom(ctx).V(4).Info("The next run decides on what is there then",
+			"cause", errors.Join(err, writeErr))
 		return ctrl.Result{RequeueAfter: conflictRetry}, nil
 	}
 	return ctrl.Result{}, errors.Join(err, writeErr)
@@ -88,9 +94,7 @@ func (r *run) reconcile(ctx context.Context) (ctrl.Result, error) {
 	if err := r.readSets(ctx); err != nil {
 		return ctrl.Result{}, err
 	}
-	restored, err := r.restoreOwnership(ctx)
-	if err != nil || restored {
-		// The event of the restored MachineSet begins the next run.
+	if err := r.restoreOwnership(ctx); err != nil {
 		return ctrl.Result{}, err
 	}
 	if err := r.nameSets(ctx); err != nil {
@@ -263,19 +267,20 @@ func sooner(a, b time.Duration) time.Duration {
 }
 
 // restoreOwnership gives MachineSets back the managed fields that the API server has lost, before
-// anything is applied to them. It reports whether it wrote.
-func (r *run) restoreOwnership(ctx context.Context) (restored bool, err error) {
+// anything is applied to them. It returns errRestored if it wrote.
+func (r *run) restoreOwnership(ctx context.Context) error {
+	var restored error
 	for _, set := range r.sets {
 		wrote, err := objects.RestoreOwnership(ctx, r.Client, set, manager)
 		if err != nil {
-			return restored, err
+			return err //nolint:wrapcheck // It names the MachineSet.
 		}
 		if wrote {
 			r.awaitCache(set)
+			restored = errRestored
 		}
-		restored = restored || wrote
 	}
-	return restored, nil
+	return restored
 }
 
 // awaitCache defers the next run until the cache shows a MachineSet as it was written.

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	capicontroller "sigs.k8s.io/cluster-api/util/controller"
@@ -117,6 +118,36 @@ func TestRequeueAfter(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestRestoredManagedFields: a run that restores managed fields of a MachineSet has not observed a
+// change, and another run follows although no object that is watched changes.
+func TestRestoredManagedFields(t *testing.T) {
+	t.Parallel()
+	w := scenario{begin: nothing, change: nothing}.run(t)
+	w.settle()
+	set := w.sets()[0]
+	lose := client.RawPatch(types.JSONPatchType,
+		[]byte(`[{"op":"replace","path":"/metadata/managedFields","value":[{}]}]`))
+	if err := w.Inner.Patch(t.Context(), set, lose); err != nil {
+		t.Fatal(err)
+	}
+	w.upgrade()
+	result, err := w.reconcile()
+	if err != nil || result.RequeueAfter != conflictRetry {
+		t.Errorf("the next run follows after %s, %v", result.RequeueAfter, err)
+	}
+	md := w.md()
+	if observed := md.Status.ObservedGeneration; observed != md.Generation-1 {
+		t.Errorf("generation %d of %d is observed", observed, md.Generation)
+	}
+	if objects.IsOwnershipLost(w.sets()[0]) {
+		t.Error("the managed fields are not restored")
+	}
+	w.settle()
+	if n := len(w.sets()); w.created != 3 || n != 1 {
+		t.Errorf("created %d:\n%s", w.created, w.picture())
 	}
 }
 
