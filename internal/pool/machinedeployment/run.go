@@ -39,6 +39,8 @@ type run struct {
 	machines []*clusterv1.Machine
 	sets     []*clusterv1.MachineSet
 	setsRead bool
+	// unadopted says which MachineSets md selects and could not adopt; nil if there are none.
+	unadopted error
 
 	templates templates
 	// suffix is that of the name of a MachineSet that this run creates.
@@ -92,6 +94,9 @@ func (r *run) reconcile(ctx context.Context) (ctrl.Result, error) {
 		return ctrl.Result{}, err
 	}
 	if err := r.readSets(ctx); err != nil {
+		return ctrl.Result{}, err
+	}
+	if err := r.requireSets(ctx); err != nil {
 		return ctrl.Result{}, err
 	}
 	if err := r.restoreOwnership(ctx); err != nil {

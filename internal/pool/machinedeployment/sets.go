@@ -56,7 +56,7 @@ func (r *run) readMachines(ctx context.Context) error {
 
 // readSets reads the MachineSets of the MachineDeployment, and adopts those that it selects and
 // that have no controller. One that selects a MachineSet of another MachineDeployment leaves it
-// alone. A MachineSet that cannot be adopted is left out until the next reconcile.
+// alone. A MachineSet that cannot be adopted is left out; unadopted is the error.
 func (r *run) readSets(ctx context.Context) error {
 	selector, err := selectorOf(r.md)
 	if err != nil {
@@ -69,9 +69,16 @@ func (r *run) readSets(ctx context.Context) error {
 	var owned []*clusterv1.MachineSet
 	for _, set := range pointersTo(list.Items) {
 		orphan := metav1.GetControllerOfNoCopy(set) == nil && selector.Matches(labels.Set(set.Labels))
-		if orphan && r.adopt(ctx, set) || metav1.IsControlledBy(set, r.md) {
-			owned = append(owned, set)
+		if !orphan && !metav1.IsControlledBy(set, r.md) {
+			continue
 		}
+		if orphan {
+			if err := r.adopt(ctx, set); err != nil {
+				r.unadopted = errors.Join(r.unadopted, err)
+				continue
+			}
+		}
+		owned = append(owned, set)
 	}
 	slices.SortFunc(owned, func(a, b *clusterv1.MachineSet) int {
 		return strings.Compare(a.Name, b.Name)
@@ -80,18 +87,38 @@ func (r *run) readSets(ctx context.Context) error {
 	return nil
 }
 
-// adopt makes the MachineDeployment the controller of a MachineSet, and reports whether it is now.
-func (r *run) adopt(ctx context.Context, set *clusterv1.MachineSet) bool {
+// adopt makes the MachineDeployment the controller of a MachineSet.
+func (r *run) adopt(ctx context.Context, set *clusterv1.MachineSet) error {
 	log := ctrl.LoggerFrom(ctx).WithValues("MachineSet", client.ObjectKeyFromObject(set))
 	owner := *metav1.NewControllerRef(r.md, capi.MachineDeploymentKind)
 	if err := objects.Adopt(ctx, r.Client, owner, set); err != nil {
 		log.Error(err, "Cannot adopt the MachineSet")
 		r.event(corev1.EventTypeWarning, failedAdopt, "Failed to adopt MachineSet %q: %v", set.Name, err)
-		return false
+		return fmt.Errorf("adopting MachineSet %s: %w", set.Name, err)
 	}
 	log.Info("Adopted the MachineSet")
 	r.event(corev1.EventTypeNormal, successfulAdopt, "Adopted MachineSet %q", set.Name)
-	return true
+	return nil
+}
+
+// requireSets returns an error if a MachineSet could not be adopted and the Machines of the group
+// are kept or handed over: without its Machines the group would seem to lack some. Others continue,
+// as with Cluster API's controller. The policy is the API server's: this is rare.
+func (r *run) requireSets(ctx context.Context) error {
+	policyOf := r.Keeps
+	if r.KeepsNow != nil {
+		policyOf = r.KeepsNow
+	}
+	if r.unadopted == nil || policyOf == nil {
+		return nil
+	}
+	if err := r.readPolicy(ctx, policyOf); err != nil {
+		return errors.Join(r.unadopted, err)
+	}
+	if r.policy.Keep || r.policy.HandOver {
+		return r.unadopted
+	}
+	return nil
 }
 
 // nameSets sets the label that names the MachineDeployment on MachineSets that lack it: those that

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -200,7 +201,8 @@ func (r *Run) addRelabeled(ctx context.Context) error {
 
 // readGroup reads the Machines of all MachineSets of the MachineDeployment, which must not be
 // changed. It reads the MachineSets last: one that is created meanwhile may have got a Machine of
-// another one.
+// another one. It returns an error as long as one of the MachineSets has to adopt a Machine: the
+// group would seem to lack it.
 func (r *Run) readGroup(ctx context.Context) ([]*clusterv1.Machine, error) {
 	machines, err := r.listMachines(ctx)
 	if err != nil {
@@ -216,9 +218,15 @@ func (r *Run) readGroup(ctx context.Context) ([]*clusterv1.Machine, error) {
 	}
 	var group []*clusterv1.Machine
 	for i := range machines {
-		owner := metav1.GetControllerOfNoCopy(&machines[i])
+		m := &machines[i]
+		owner := metav1.GetControllerOfNoCopy(m)
 		if owner != nil && ours[owner.UID] {
-			group = append(group, &machines[i])
+			group = append(group, m)
+		}
+		adopts := func(set *clusterv1.MachineSet) bool { return selects(set, m.Labels) }
+		if owner == nil && slices.ContainsFunc(sets, adopts) {
+			return nil, fmt.Errorf("counting the Machines of MachineDeployment %s: Machine %s has no "+
+				"controller so far", r.Deployment.Name, m.Name)
 		}
 	}
 	return group, nil

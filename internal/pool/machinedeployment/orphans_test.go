@@ -1,0 +1,76 @@
+package machinedeployment
+
+import (
+	"errors"
+	"testing"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+)
+
+// TestUnadopted: a MachineSet that cannot be adopted is not absent. In a group whose Machines are
+// kept or handed over no Machine is created in the place of its Machines. Others continue, as with
+// Cluster API's controller.
+func TestUnadopted(t *testing.T) {
+	t.Parallel()
+	keep := Policy{Keep: true, Name: "p"}
+	for name, tt := range map[string]struct {
+		policy Policy
+		// now is the policy that the cache does not show yet.
+		now     *Policy
+		created int
+	}{
+		"kept":                      {policy: keep},
+		"kept, says the API server": {now: &keep},
+		"handed over":               {policy: Policy{HandOver: true, Name: "p"}},
+		"replaced":                  {policy: Policy{Name: "p"}, created: 3},
+		"no policy":                 {created: 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := scenario{begin: func(w *world) { w.policy = tt.policy }, change: nothing}.run(t)
+			w.policyNow = tt.now
+			orphan := w.sets()[0]
+			orphan.OwnerReferences = nil
+			if err := w.Inner.Update(t.Context(), orphan); err != nil {
+				t.Fatal(err)
+			}
+			denied := errors.New("denied")
+			w.Fail = func(verb, kind string) (error, bool) {
+				if verb == "patch" && kind == "MachineSet" && w.LastName == orphan.Name {
+					return denied, false
+				}
+				return nil, false
+			}
+			for range 3 {
+				if _, err := w.reconcile(); errors.Is(err, denied) != (tt.created == 0) {
+					t.Errorf("the error is %v", err)
+				}
+				w.playSets()
+			}
+			if got, want := [...]int{w.created, w.deleted}, [...]int{tt.created, 0}; got != want {
+				t.Errorf("created and deleted are %v, want %v:\n%s", got, want, w.picture())
+			}
+			w.Fail = nil
+			w.settle()
+			if n := len(w.machines()); n != 3 || w.created != tt.created {
+				t.Errorf("%d Machines exist, %d were created:\n%s", n, w.created, w.picture())
+			}
+		})
+	}
+}
+
+// TestAdopted: a MachineSet without a controller is adopted, and nothing else happens.
+func TestAdopted(t *testing.T) {
+	t.Parallel()
+	w := scenario{begin: kept(nothing), change: nothing}.run(t)
+	set := w.sets()[0]
+	set.OwnerReferences = nil
+	delete(set.Labels, clusterv1.MachineDeploymentNameLabel)
+	if err := w.Inner.Update(t.Context(), set); err != nil {
+		t.Fatal(err)
+	}
+	w.settle()
+	if n := len(w.sets()); n != 1 || w.created+w.deleted > 0 || len(w.sets()[0].OwnerReferences) != 1 {
+		t.Errorf("created %d, deleted %d:\n%s", w.created, w.deleted, w.picture())
+	}
+}
