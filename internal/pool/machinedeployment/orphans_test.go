@@ -1,10 +1,13 @@
 package machinedeployment
 
 import (
+	"context"
 	"errors"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // TestUnadopted: a MachineSet that cannot be adopted is not absent. In a group whose Machines are
@@ -72,5 +75,52 @@ func TestAdopted(t *testing.T) {
 	w.settle()
 	if n := len(w.sets()); n != 1 || w.created+w.deleted > 0 || len(w.sets()[0].OwnerReferences) != 1 {
 		t.Errorf("created %d, deleted %d:\n%s", w.created, w.deleted, w.picture())
+	}
+}
+
+// caching returns MachineSets as a cache does, without copies, and keeps what they were.
+type caching struct {
+	client.Client
+	lists, were []*clusterv1.MachineSetList
+	copied      bool
+}
+
+func (c *caching) List(
+	ctx context.Context, into client.ObjectList, options ...client.ListOption,
+) error {
+	err := c.Client.List(ctx, into, options...)
+	if list, ok := into.(*clusterv1.MachineSetList); ok && err == nil {
+		disabled := (&client.ListOptions{}).ApplyOptions(options).UnsafeDisableDeepCopy
+		c.copied = c.copied || disabled == nil || !*disabled
+		c.lists, c.were = append(c.lists, list), append(c.were, list.DeepCopy())
+	}
+	return err
+}
+
+// TestSetsOfCache: a run copies only the MachineSets of its group, of those of the namespace, and
+// changes none that are the cache's own.
+func TestSetsOfCache(t *testing.T) {
+	t.Parallel()
+	w := scenario{begin: nothing, change: (*world).upgrade}.run(t)
+	w.mustReconcile()
+	orphan := w.sets()[0]
+	orphan.OwnerReferences = nil
+	delete(orphan.Labels, clusterv1.MachineDeploymentNameLabel)
+	if err := w.Inner.Update(t.Context(), orphan); err != nil {
+		t.Fatal(err)
+	}
+	cache := &caching{Client: w.Client}
+	w.r.Client = cache
+	w.settle()
+	if cache.copied || len(cache.lists) == 0 {
+		t.Errorf("of %d lists some are copied: %t", len(cache.lists), cache.copied)
+	}
+	for i, list := range cache.lists {
+		if diff := cmp.Diff(cache.were[i], list); diff != "" {
+			t.Fatalf("a run changes the cache (-was +is):\n%s", diff)
+		}
+	}
+	if n := len(w.sets()); n != 1 || w.created != 3 {
+		t.Errorf("created %d:\n%s", w.created, w.picture())
 	}
 }

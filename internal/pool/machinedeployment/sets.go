@@ -63,7 +63,8 @@ func (r *run) readSets(ctx context.Context) error {
 		return err
 	}
 	list := &clusterv1.MachineSetList{}
-	if err := r.Client.List(ctx, list, client.InNamespace(r.md.Namespace)); err != nil {
+	err = r.Client.List(ctx, list, client.InNamespace(r.md.Namespace), client.UnsafeDisableDeepCopy)
+	if err != nil {
 		return fmt.Errorf("listing the MachineSets of MachineDeployment %s: %w", r.name(), err)
 	}
 	var owned []*clusterv1.MachineSet
@@ -72,6 +73,7 @@ func (r *run) readSets(ctx context.Context) error {
 		if !orphan && !metav1.IsControlledBy(set, r.md) {
 			continue
 		}
+		set = set.DeepCopy() // The list has the cache's own.
 		if orphan {
 			if err := r.adopt(ctx, set); err != nil {
 				r.unadopted = errors.Join(r.unadopted, err)
