@@ -2,6 +2,7 @@
 package machineset
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -97,11 +98,14 @@ func (r *Run) UpdateOldStatus(ctx context.Context) error {
 }
 
 // countNodes counts the Machines that have all labels of the template, and those whose Nodes are
-// ready and available. A Node that cannot be read is neither.
+// ready and available. A Node that cannot be read is neither. All that cannot be read are logged in
+// one line: if the workload cluster is not reachable, each run finds that for each Machine.
 func (r *Run) countNodes(ctx context.Context, status *clusterv1.MachineSetV1Beta1DeprecatedStatus) {
 	status.FullyLabeledReplicas, status.ReadyReplicas, status.AvailableReplicas = 0, 0, 0
 	template := labels.Set(r.Set.Spec.Template.Labels).AsSelectorPreValidated()
 	minReady := orZero(r.Set.Spec.Template.Spec.MinReadySeconds)
+	var unread []*clusterv1.Machine
+	var unreadErr error
 	for _, m := range r.Machines {
 		if template.Matches(labels.Set(m.Labels)) {
 			status.FullyLabeledReplicas++
@@ -112,8 +116,7 @@ func (r *Run) countNodes(ctx context.Context, status *clusterv1.MachineSetV1Beta
 		node, err := r.readNode(ctx, m)
 		if err != nil {
 			if m.DeletionTimestamp.IsZero() {
-				ctrl.LoggerFrom(ctx).Error(err, "Unable to retrieve Node status",
-					"Machine", client.ObjectKeyFromObject(m), "Node", m.Status.NodeRef.Name)
+				unread, unreadErr = append(unread, m), cmp.Or(unreadErr, err)
 			}
 			continue
 		}
@@ -124,5 +127,10 @@ func (r *Run) countNodes(ctx context.Context, status *clusterv1.MachineSetV1Beta
 		if noderefutil.IsNodeAvailable(node, minReady, metav1.NewTime(r.Start)) {
 			status.AvailableReplicas++
 		}
+	}
+	if len(unread) > 0 {
+		ctrl.LoggerFrom(ctx).Error(unreadErr, "Unable to retrieve Node status of Machines",
+			"count", len(unread), "Machine", client.ObjectKeyFromObject(unread[0]),
+			"Node", unread[0].Status.NodeRef.Name)
 	}
 }
