@@ -3,6 +3,7 @@ package machinedeployment
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -74,10 +75,11 @@ func deploymentFacts(o client.Object) any {
 		ok && conditions.Has(md, clusterv1.PausedCondition)}
 }
 
-// isStep lets three changes of a Machine pass. All others are in the status of MachineSets.
+// isStep lets four changes of a Machine pass. All others are in the status of MachineSets.
 //   - It has moved to another MachineSet, and waits until the MachineDeployment counts it.
 //   - Its update in place failed, or is tried again: the limits count that.
 //   - An updater that was handed the whole group has written it.
+//   - Its labels are others: the order of the UpdatePolicy depends on them.
 func isStep(e event.UpdateEvent) bool {
 	before, wasMachine := e.ObjectOld.(*clusterv1.Machine)
 	after, isMachine := e.ObjectNew.(*clusterv1.Machine)
@@ -86,7 +88,16 @@ func isStep(e event.UpdateEvent) bool {
 	}
 	return !pool.IsMovePending(before) && pool.IsMovePending(after) ||
 		pool.HasFailedUpdate(before) != pool.HasFailedUpdate(after) ||
-		!pool.IsUpdating(after) && writtenBy(before) != writtenBy(after)
+		!pool.IsUpdating(after) && writtenBy(before) != writtenBy(after) ||
+		!maps.Equal(ownLabels(before), ownLabels(after))
+}
+
+// ownLabels are the labels of a Machine without those that change when it moves.
+func ownLabels(m *clusterv1.Machine) map[string]string {
+	own := maps.Clone(m.Labels)
+	delete(own, clusterv1.MachineSetNameLabel)
+	delete(own, clusterv1.MachineDeploymentUniqueLabel)
+	return own
 }
 
 // writtenBy is what an updater writes on a Machine that it was handed with the whole group. While a
