@@ -31,6 +31,8 @@ const (
 	// askingTime bounds how long a run of a kept group waits for answers. Cluster API's builder ends a
 	// run after a minute, and the run has to scale the group until then.
 	askingTime = 15 * time.Second
+	// leastAskingTime is Cluster API's default limit for a call of an extension.
+	leastAskingTime = 10 * time.Second
 	// maxAnswers bounds the memory for answers. An answer has about 200 bytes, and at most 2 KiB.
 	maxAnswers = 4096
 	// maxMessage bounds, in bytes, what is repeated of an extension's message.

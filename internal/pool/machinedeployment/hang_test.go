@@ -91,3 +91,24 @@ func TestTakerHangs(t *testing.T) {
 		t.Errorf("asked %v times, want %v", asked, want)
 	}
 }
+
+// TestTimeFor: questions share the time of a run, and none gets less than a slow extension needs
+// while there is some.
+func TestTimeFor(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		left      time.Duration
+		questions int
+		want      time.Duration
+	}{
+		{askingTime, 1, askingTime},
+		{askingTime, 2, leastAskingTime},
+		{askingTime, 9, leastAskingTime},
+		{5 * time.Second, 8, 5 * time.Second},
+		{-time.Second, 7, -time.Second},
+	} {
+		if got := timeFor(tt.left, tt.questions); got != tt.want {
+			t.Errorf("%d questions in %s: %s for the next, want %s", tt.questions, tt.left, got, tt.want)
+		}
+	}
+}

@@ -200,10 +200,8 @@ func (r *run) askCoverage(ctx context.Context, group pool.Group) (map[string]poo
 	coverage := make(map[string]pool.Coverage, len(questions))
 	began := r.Now()
 	for i, q := range questions {
-		// What earlier questions leave is divided among the others: one that hangs does not keep the
-		// others from being asked.
 		left := askingTime - r.Now().Sub(began)
-		answer, err := r.askFor(ctx, left/time.Duration(len(questions)-i), q)
+		answer, err := r.askFor(ctx, timeFor(left, len(questions)-i), q)
 		switch {
 		case err != nil && r.policy.Keep:
 			coverage[q.Old.Name] = r.failed(err)
@@ -219,6 +217,14 @@ func (r *run) askCoverage(ctx context.Context, group pool.Group) (map[string]poo
 			"MachineSet", q.Old.Name, "covered", answer.covered, "reason", coverage[q.Old.Name].Reason)
 	}
 	return coverage, nil
+}
+
+// timeFor returns how long the next of some questions may take. What earlier ones have left is
+// divided, so that one that hangs does not keep the others from being asked. Each has time enough
+// for an extension that is slow; a question for which nothing is left has its turn in a later run,
+// in which those that failed are not repeated.
+func timeFor(left time.Duration, questions int) time.Duration {
+	return min(left, max(left/time.Duration(questions), leastAskingTime))
 }
 
 // askFor asks one question. It waits no longer than limit in a group whose Machines are kept.
