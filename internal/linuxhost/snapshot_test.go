@@ -82,9 +82,12 @@ func TestOldSnapshot(t *testing.T) {
 // by the same attempt. One that ended without a snapshot is not.
 func TestSnapshotDuringADrain(t *testing.T) {
 	t.Parallel()
-	for ago, want := range map[time.Duration]string{
-		time.Hour:     "fail: StepHadNoEffect: step etcd-snapshot: ",
-		2 * time.Hour: "start etcd-snapshot",
+	for _, test := range []struct {
+		ago  time.Duration
+		want string
+	}{
+		{time.Hour, "fail: StepHadNoEffect: step etcd-snapshot: "},
+		{2 * time.Hour, "start etcd-snapshot"},
 	} {
 		g, _, seen := situation(t, "install-kubeadm")
 		g.Distribution, g.Snapshot = linuxhost.RKE2, true
@@ -92,14 +95,14 @@ func TestSnapshotDuringADrain(t *testing.T) {
 		seen.Checks["fetch-rke2"] = linuxhost.CheckResult{Done: true}
 		seen.Facts.Job = linuxhost.Job{
 			Operation: g.Operation(), Step: linuxhost.EtcdSnapshot, Attempt: seen.Attempt,
-			Manifest: g.Manifest(), State: linuxhost.JobEnded, Ended: clock.Add(-ago),
+			Manifest: g.Manifest(), State: linuxhost.JobEnded, Ended: clock.Add(-test.ago),
 		}
 		steps, refused := linuxhost.ComputeSteps(g, seen.Facts)
 		if refused != nil {
 			t.Fatal(refused)
 		}
-		if got := wordNext(linuxhost.Decide(g, steps, seen)); !strings.HasPrefix(got, want) {
-			t.Errorf("%s ago: %s, want %s", ago, got, want)
+		if got := wordNext(linuxhost.Decide(g, steps, seen)); !strings.HasPrefix(got, test.want) {
+			t.Errorf("%s ago: %s, want %s", test.ago, got, test.want)
 		}
 	}
 }
