@@ -221,7 +221,7 @@ func (o *options) prepare(
 		Remote: remote, Requested: requested(facts, key), Upgrade: preflight.Upgrade{From: from, To: to},
 		Version: asked, Machines: objects.Machines, Pools: poolsOf(objects, policies),
 		EtcdProblem: etcd,
-		Stored: stored, StoredUnread: unread,
+		Stored:      stored, StoredUnread: unread,
 		Timeout: o.timeout, CertificateDays: o.certificateDays, Now: time.Now(),
 	}, nil
 }

@@ -5,5 +5,5 @@
 // to end, and then ends them itself. One that is lost has its connections reset, so that its
 // clients connect to another one and do not wait for their timeouts. An API server is lost when
 // nothing accepts connections at its address, as on a host without power, or when it has been slow
-// or not ready for longer, as without its etcd.
+// or not ready for longer, as without its etcd, while another one is ready.
 package loadbalancer

@@ -21,8 +21,9 @@ type Options struct {
 	Interval time.Duration
 	// Timeout bounds a request for /readyz, and dialing a backend. Default: 2 s.
 	Timeout time.Duration
-	// Patience is how long a backend may be slow or not ready until its connections are reset: a
-	// busy API server is slow, and one that ends in order completes its requests. Default: 5 s.
+	// Patience is how long a backend may be slow or not ready until its connections are reset, if
+	// another one is ready: a busy API server is slow, and one that ends in order completes its
+	// requests. Default: 5 s.
 	Patience time.Duration
 	// Changed is called when a backend has become ready, or is not any more. It must not call the Balancer.
 	Changed func()
@@ -187,7 +188,8 @@ func (b *Balancer) record(known *backend, p probe) {
 	next, lost := known.health.next(p, time.Now(), b.options.Patience)
 	known.health = next
 	var open []*pair
-	if lost {
+	// Nothing is gained by a reset if no other backend is ready: a slow answer is better than none.
+	if lost && (p == unreachable || b.isAnyReady()) {
 		open = known.takeOpen()
 	}
 	b.mu.Unlock()
@@ -195,6 +197,16 @@ func (b *Balancer) record(known *backend, p probe) {
 	if before != next.ready {
 		b.options.Changed()
 	}
+}
+
+// isAnyReady reports whether any backend is ready. The caller holds the lock.
+func (b *Balancer) isAnyReady() bool {
+	for _, known := range b.backends {
+		if known.health.ready {
+			return true
+		}
+	}
+	return false
 }
 
 // ask makes one request for /readyz, on a connection of its own: one that is kept does not show that its end is gone.

@@ -257,6 +257,31 @@ func TestABackendThatStaysNotReadyLosesItsConnections(t *testing.T) {
 	}
 }
 
+// TestTheOnlyBackendKeepsItsConnections: clients of a backend that is not ready are led to another
+// one only if there is one.
+func TestTheOnlyBackendKeepsItsConnections(t *testing.T) {
+	b := New(Options{Patience: time.Nanosecond})
+	slow, other := &backend{open: map[*pair]struct{}{}}, &backend{}
+	b.backends = map[string]*backend{"slow": slow, "other": other}
+	for _, step := range []struct {
+		otherReady bool
+		p          probe
+		want       int
+	}{
+		{false, answeredNotReady, 1}, {false, silent, 1}, {false, unreachable, 0},
+		{true, answeredNotReady, 0}, {true, silent, 0},
+	} {
+		client, server := net.Pipe()
+		slow.open = map[*pair]struct{}{{client: client, server: server}: {}}
+		other.health.ready = step.otherReady
+		b.record(slow, step.p)
+		if got := len(slow.open); got != step.want {
+			t.Errorf("%+v: %d connections are open", step, got)
+		}
+		slow.health.ready = true
+	}
+}
+
 func TestALostBackendsConnectionsAreReset(t *testing.T) {
 	tests := map[string]func(*world, *apiServer, *apiServer){
 		// The listener ends, and nothing tells the connections.

@@ -9,8 +9,8 @@ import (
 )
 
 // movesIn is how long a client may be without an answer when the API server of its connection loses
-// its etcd: twice what was measured.
-const movesIn = 15 * time.Second
+// its etcd: three times what was measured.
+const movesIn = 20 * time.Second
 
 // testFrozenEtcd stops the member of etcd on the machine whose API server a client is connected to.
 // That API server answers that it is not ready, or not in time. The client keeps its connection:
