@@ -31,8 +31,8 @@ func (w *world) reconcileInTime() error {
 	return err
 }
 
-// TestExtensionHangs: an extension that does not answer keeps a kept group neither from being scaled
-// nor from telling why it is blocked, and is asked again later only.
+// TestExtensionHangs: an extension that does not answer keeps a kept group neither from being
+// scaled nor from telling why it is blocked, and is asked again later only.
 func TestExtensionHangs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 // with Cluster API's controller.
 func TestUnadopted(t *testing.T) {
 	t.Parallel()
+	keep := pool.SetPolicy{Keep: true}
 	for name, tt := range map[string]struct {
 		policy pool.SetPolicy
 		// a and b are the replicas of two MachineSets, of which a has two Machines and an orphan.
@@ -24,9 +25,9 @@ func TestUnadopted(t *testing.T) {
 		machines int
 		failed   bool
 	}{
-		"kept":                       {policy: pool.SetPolicy{Keep: true}, a: 3, machines: 3, failed: true},
-		"kept, the other MachineSet": {policy: pool.SetPolicy{Keep: true}, a: 2, b: 1, machines: 3, failed: true},
-		"kept, one too many":         {policy: pool.SetPolicy{Keep: true}, a: 1, machines: 3, failed: true},
+		"kept":                       {policy: keep, a: 3, machines: 3, failed: true},
+		"kept, the other MachineSet": {policy: keep, a: 2, b: 1, machines: 3, failed: true},
+		"kept, one too many":         {policy: keep, a: 1, machines: 3, failed: true},
 		"replaced":                   {a: 3, machines: 4},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -41,7 +42,8 @@ func TestUnadopted(t *testing.T) {
 			edit(w, md, func(md *clusterv1.MachineDeployment) { md.Spec.Replicas = new(int32(3)) })
 			for name, replicas := range map[string]int32{"a": tt.a, "b": tt.b} {
 				edit(w, w.set(name), func(s *clusterv1.MachineSet) {
-					s.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(md, capi.MachineDeploymentKind)}
+					owner := *metav1.NewControllerRef(md, capi.MachineDeploymentKind)
+					s.OwnerReferences = []metav1.OwnerReference{owner}
 					s.Labels = with(s.Labels, clusterv1.MachineDeploymentNameLabel, "d")
 					*s.Spec.Replicas = replicas
 				})

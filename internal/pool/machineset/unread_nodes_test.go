@@ -10,7 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// TestUnreadNodes: if the workload cluster is not reachable, a run logs one line about all Machines.
+// TestUnreadNodes: if the workload cluster is not reachable, a run logs one line about all
+// Machines.
 func TestUnreadNodes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
