@@ -77,6 +77,9 @@ const (
 	ReasonNodeMissing Reason = "NodeMissing"
 	// ReasonMissing: fewer Machines exist than desired.
 	ReasonMissing Reason = "Missing"
+	// ReasonNotAdopted: a MachineSet that the MachineDeployment selects has Machines, and could not be
+	// adopted. Without them the group would seem to lack some.
+	ReasonNotAdopted Reason = "NotAdopted"
 	// ReasonSurplus: more Machines exist than desired.
 	ReasonSurplus Reason = "Surplus"
 )
@@ -85,8 +88,6 @@ const (
 type Decision struct {
 	// Machine is its name; empty for Machines that are created.
 	Machine string
-	// Created is how many Machines are created; 0 for a Machine that exists.
-	Created int32
 	// MachineSet is its owner, or the one that creates it.
 	MachineSet string
 	Action     Action
@@ -148,9 +149,9 @@ func (d *draft) decideNewest() []Decision {
 		}
 		all = append(all, next)
 	}
-	if missing := s.Target - int32(len(list)); missing > 0 { // #nosec G115 -- a number of Machines
+	if int(s.Target) > len(list) {
 		all = append(all, Decision{
-			MachineSet: set.Name, Action: Create, Reason: ReasonMissing, Created: missing,
+			MachineSet: set.Name, Action: Create, Reason: ReasonMissing,
 			Message: fmt.Sprintf("MachineSet %s has %d of %d Machines", set.Name, len(list), s.Target),
 		})
 	}

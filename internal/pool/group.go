@@ -105,7 +105,7 @@ type Plan struct {
 	// Acknowledged are the Machines whose move is counted for the first time, Updating are those
 	// being updated in place, both sorted. Stock logs them.
 	Acknowledged, Updating []string
-	// Decisions has one entry per Machine, sorted by name.
+	// Decisions has one entry per Machine, and one for all that are created, sorted by name.
 	Decisions []Decision
 	// Allowance is what the limits of the UpdatePolicy leave. Its Reason is empty if they hold no
 	// Machine back.

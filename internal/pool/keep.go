@@ -474,7 +474,7 @@ func (p Plan) Blocked() *Decision {
 // blocking are the reasons that need a person or an extension, in the order of their names.
 var blocking = []Reason{
 	ReasonCoverageUnknown, ReasonHandOverFailed, ReasonKubeletAhead, ReasonMachinePaused,
-	ReasonNodeMissing, ReasonNotCovered, ReasonRecreateRequested,
+	ReasonNodeMissing, ReasonNotAdopted, ReasonNotCovered, ReasonRecreateRequested,
 }
 
 // BlocksKept reports whether a Machine of a kept group waits for this reason until a person or an

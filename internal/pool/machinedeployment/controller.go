@@ -136,7 +136,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if r.StatusInterval > 0 {
 		// Cluster API's builder leaves a second. Runs are cheap, and each of them may be the next step
 		// of a Machine; writes of the status have their own limit.
-		after := objects.BetweenReconciles(md.Spec.Replicas, md.Status.Replicas)
+		// The first steps after a change follow at once.
+		after := objects.Between
+		if md.Generation == md.Status.ObservedGeneration {
+			after = objects.BetweenReconciles(md.Spec.Replicas, md.Status.Replicas)
+		}
 		r.controller.DeferNextReconcile(request, r.Now().Add(after))
 	}
 	ctx = ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithValues("Cluster", client.ObjectKey{

@@ -28,11 +28,14 @@ const (
 	// about once a second, so nine of ten calls are saved. A person who edits an UpdatePolicy or
 	// installs an updater waits at most this long.
 	answerLifetime = 10 * time.Second
-	// askingTime bounds how long a run of a kept group waits for answers. Cluster API's builder ends a
-	// run after a minute, and the run has to scale the group until then.
-	askingTime = 15 * time.Second
-	// leastAskingTime is Cluster API's default limit for a call of an extension.
+	// askingTime bounds how long a run of a kept group waits for answers: it is the longest limit that
+	// an extension may announce for a call. Cluster API's builder ends a run after a minute, and the
+	// run has to scale the group until then.
+	askingTime = 30 * time.Second
+	// leastAskingTime is Cluster API's default limit for a call. A question for which less is left is
+	// asked in the next run, which begins after nextQuestion.
 	leastAskingTime = 10 * time.Second
+	nextQuestion    = time.Second
 	// maxAnswers bounds the memory for answers. An answer has about 200 bytes, and at most 2 KiB.
 	maxAnswers = 4096
 	// maxMessage bounds, in bytes, what is repeated of an extension's message.
@@ -46,38 +49,45 @@ type answer struct {
 	covered bool
 	reason  string
 	refused *cover.NotCoveredError
+	// failed is why there is no answer.
+	failed error
 }
 
 // get returns the answer, or the error that stands for it.
 func (a answer) get() (answer, error) {
-	if a.refused != nil {
+	switch {
+	case a.failed != nil:
+		return answer{}, a.failed
+	case a.refused != nil:
 		return answer{}, a.refused
 	}
 	return a, nil
 }
+
+// errNotAsked is why a question has no answer so far.
+var errNotAsked = errors.New("not asked so far, because other questions took long")
 
 // coverage asks the CanUpdateMachineSet extension. It is safe for concurrent use.
 type coverage struct {
 	reader  client.Reader
 	runtime runtimeclient.Client
 	now     func() time.Time
-	// answers are by question; see questionKey.
+	// answers are by question; see questionKey. Those that failed are of groups whose Machines are
+	// kept.
 	answers keyed.Memory[string, answer]
-	// failures are questions that ended with an error, for groups whose Machines are kept.
-	failures keyed.Memory[string, error]
 }
 
-// failureLifetime returns how long a call that failed is not repeated. A question that hangs takes
-// at most a quarter of the time of a worker.
-func failureLifetime(took time.Duration) time.Duration { return max(answerLifetime, 3*took) }
+// lifetime returns how long the answer of a call that took so long is used again, or its failure.
+// A question that hangs takes at most a quarter of the time of a worker. Answers live as long, so
+// that each of several slow questions has its turn.
+func lifetime(took time.Duration) time.Duration { return max(answerLifetime, 3*took) }
 
 func newCoverage(
 	reader client.Reader, extensions runtimeclient.Client, now func() time.Time,
 ) *coverage {
 	return &coverage{
 		reader: reader, runtime: extensions, now: now,
-		answers:  keyed.Memory[string, answer]{Most: maxAnswers},
-		failures: keyed.Memory[string, error]{Most: maxAnswers},
+		answers: keyed.Memory[string, answer]{Most: maxAnswers},
 	}
 }
 
@@ -85,9 +95,10 @@ func newCoverage(
 // another one, which need not exist yet. It returns an error where nobody can tell: a template
 // cannot be read, or the extension failed. The error is a *cover.NotCoveredError where the
 // extension certainly does not cover the change and keeps the Machines, whatever the caller's
-// policy is. With keep, a call that failed is not repeated for its failureLifetime.
+// policy is. left is how long the caller waits, which asks for a group whose Machines are kept: a
+// call that failed is not repeated during its lifetime. 0 means that it waits for any time.
 func (c *coverage) ask(
-	ctx context.Context, from, to *clusterv1.MachineSet, keep bool,
+	ctx context.Context, from, to *clusterv1.MachineSet, left time.Duration,
 ) (answer, error) {
 	request, refusal, err := c.question(ctx, from, to)
 	if err != nil {
@@ -110,21 +121,26 @@ func (c *coverage) ask(
 	if err != nil {
 		return answer{}, err
 	}
-	if known, ok := c.answers.Get(key, c.now()); ok {
+	if known, ok := c.answers.Get(key, c.now()); ok && (left != 0 || known.failed == nil) {
 		return known.get()
 	}
-	if failed, ok := c.failures.Get(key, c.now()); ok && keep {
-		return answer{}, failed
+	if left != 0 {
+		if left < leastAskingTime {
+			return answer{}, errNotAsked
+		}
+		limited, cancel := context.WithTimeoutCause(ctx, left, fmt.Errorf(
+			"no answer within %s. Fix: see the log of the extension", left))
+		defer cancel()
+		ctx = limited
 	}
 	began := c.now()
 	got, err := c.call(ctx, handlers[0], from, request)
 	if err != nil {
-		if keep {
-			c.failures.Put(key, err, c.now(), failureLifetime(c.now().Sub(began)))
-		}
-		return answer{}, err
+		got = answer{failed: err}
 	}
-	c.answers.Put(key, got, c.now(), answerLifetime)
+	if left != 0 || err == nil {
+		c.answers.Put(key, got, c.now(), lifetime(c.now().Sub(began)))
+	}
 	return got.get()
 }
 

@@ -272,12 +272,15 @@ func (r *run) askOnce(
 	if known, ok := r.takers.answers.Get(key, r.Now()); ok {
 		return known, nil
 	}
-	began, lifetime := r.Now(), answerLifetime
+	began, reuse := r.Now(), answerLifetime
 	answer, err := r.HandOvers.HandOver(ctx, request, budget)
 	if err != nil {
-		answer, lifetime = r.failed(err), failureLifetime(r.Now().Sub(began))
+		answer = r.failed(err)
 	}
-	r.takers.answers.Put(key, answer, r.Now(), lifetime)
+	if answer.Answer == pool.AnswerUnknown {
+		reuse = lifetime(r.Now().Sub(began))
+	}
+	r.takers.answers.Put(key, answer, r.Now(), reuse)
 	ctrl.LoggerFrom(ctx).V(4).Info("Asked who takes the Machines over",
 		"MachineSet", request.Current.MachineSet.Name, "updater", answer.Updater, "reason", answer.Reason)
 	return answer, nil

@@ -342,7 +342,7 @@ func TestCoverage(t *testing.T) {
 			if tt.change != nil {
 				tt.change(from, to)
 			}
-			got, err := w.r.coverage.ask(t.Context(), from, to, false)
+			got, err := w.r.coverage.ask(t.Context(), from, to, 0)
 			if tt.fails != "" {
 				if err == nil || !strings.Contains(err.Error(), tt.fails) {
 					t.Errorf("the error is %v, want one with %q", err, tt.fails)
@@ -384,7 +384,7 @@ func TestAnswers(t *testing.T) {
 		{"another template", func() { to.Spec.Template.Spec.InfrastructureRef.Name = "large" }, 4},
 	} {
 		step.change()
-		if _, err := w.r.coverage.ask(t.Context(), from, to, false); err != nil {
+		if _, err := w.r.coverage.ask(t.Context(), from, to, 0); err != nil {
 			t.Fatal(err)
 		}
 		if w.questions != step.want {

@@ -8,6 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windlass-dev/windlass/internal/pool"
 )
 
 // TestUnadopted: a MachineSet that cannot be adopted is not absent. In a group whose Machines are
@@ -50,15 +52,45 @@ func TestUnadopted(t *testing.T) {
 				}
 				w.playSets()
 			}
+			if held := w.blocked() == string(pool.ReasonNotAdopted); held != (tt.created == 0) {
+				t.Errorf("blocked by %q", w.blocked())
+			}
 			if got, want := [...]int{w.created, w.deleted}, [...]int{tt.created, 0}; got != want {
 				t.Errorf("created and deleted are %v, want %v:\n%s", got, want, w.picture())
 			}
 			w.Fail = nil
 			w.settle()
-			if n := len(w.machines()); n != 3 || w.created != tt.created {
+			if n := len(w.machines()); n != 3 || w.created != tt.created || w.blocked() != "" {
 				t.Errorf("%d Machines exist, %d were created:\n%s", n, w.created, w.picture())
 			}
 		})
+	}
+}
+
+// TestUnadoptedWithoutMachines: a MachineSet without Machines that cannot be adopted keeps nobody
+// from scaling a kept group.
+func TestUnadoptedWithoutMachines(t *testing.T) {
+	t.Parallel()
+	w := scenario{begin: kept(nothing), change: nothing}.run(t)
+	empty := w.sets()[0].DeepCopy()
+	empty.Name, empty.UID, empty.ResourceVersion, empty.OwnerReferences = "empty", "empty", "", nil
+	empty.Spec.Replicas = new(int32)
+	if err := w.Inner.Create(t.Context(), empty); err != nil {
+		t.Fatal(err)
+	}
+	w.Fail = func(verb, kind string) (error, bool) {
+		if verb == "patch" && kind == "MachineSet" && w.LastName == empty.Name {
+			return errors.New("denied"), false
+		}
+		return nil, false
+	}
+	scale(4)(w)
+	for range 3 {
+		w.mustReconcile()
+		w.playSets()
+	}
+	if n := len(w.machines()); n != 4 || w.blocked() != "" {
+		t.Errorf("%d Machines, blocked by %q:\n%s", n, w.blocked(), w.picture())
 	}
 }
 

@@ -39,8 +39,9 @@ type run struct {
 	machines []*clusterv1.Machine
 	sets     []*clusterv1.MachineSet
 	setsRead bool
-	// unadopted says which MachineSets md selects and could not adopt; nil if there are none.
-	unadopted error
+	// unadopted are the MachineSets that md selects and could not adopt, and unadoptedErr says why.
+	unadopted    []*clusterv1.MachineSet
+	unadoptedErr error
 
 	templates templates
 	// suffix is that of the name of a MachineSet that this run creates.
@@ -49,6 +50,10 @@ type run struct {
 	policy Policy
 	// refusals are the messages of extensions that keep the Machines of a MachineSet, by its name.
 	refusals map[string]string
+	// notAsked says that the next run has to ask a question for which this one had no time.
+	notAsked bool
+	// held is why the run ended before it could decide on Machines; nil for other reasons.
+	held *pool.Decision
 	// executed is what was written; nil if the run ended before.
 	executed *executed
 }
@@ -199,9 +204,8 @@ func (r *run) askCoverage(ctx context.Context, group pool.Group) (map[string]poo
 	}
 	coverage := make(map[string]pool.Coverage, len(questions))
 	began := r.Now()
-	for i, q := range questions {
-		left := askingTime - r.Now().Sub(began)
-		answer, err := r.askFor(ctx, timeFor(left, len(questions)-i), q)
+	for _, q := range questions {
+		answer, err := r.askFor(ctx, q, askingTime-r.Now().Sub(began))
 		switch {
 		case err != nil && r.policy.Keep:
 			coverage[q.Old.Name] = r.failed(err)
@@ -219,24 +223,17 @@ func (r *run) askCoverage(ctx context.Context, group pool.Group) (map[string]poo
 	return coverage, nil
 }
 
-// timeFor returns how long the next of some questions may take. What earlier ones have left is
-// divided, so that one that hangs does not keep the others from being asked. Each has time enough
-// for an extension that is slow; a question for which nothing is left has its turn in a later run,
-// in which those that failed are not repeated.
-func timeFor(left time.Duration, questions int) time.Duration {
-	return min(left, max(left/time.Duration(questions), leastAskingTime))
-}
-
-// askFor asks one question. It waits no longer than limit in a group whose Machines are kept.
+// askFor asks one question. If the Machines of the group are kept it waits for no longer than left,
+// and leaves the question to the next run if that is not enough.
 func (r *run) askFor(
-	ctx context.Context, limit time.Duration, q pool.Question,
+	ctx context.Context, q pool.Question, left time.Duration,
 ) (answer, error) {
-	if r.policy.Keep {
-		limited, cancel := context.WithTimeout(ctx, limit)
-		defer cancel()
-		ctx = limited
+	if !r.policy.Keep {
+		return r.coverage.ask(ctx, q.Old, q.New, 0)
 	}
-	return r.coverage.ask(ctx, q.Old, q.New, r.policy.Keep)
+	got, err := r.coverage.ask(ctx, q.Old, q.New, max(left, 1))
+	r.notAsked = r.notAsked || errors.Is(err, errNotAsked)
+	return got, err
 }
 
 // failed is the answer to a question that ended with an error. Only in a group whose Machines are
@@ -262,6 +259,9 @@ func (r *run) requeueAfter() time.Duration {
 	blocked := r.executed != nil && r.executed.Blocked() != nil
 	if r.policy.Keep && (blocked || r.waitsForTaker() || !r.paused() && !r.templates.complete()) {
 		after = sooner(after, answerLifetime)
+	}
+	if r.notAsked {
+		after = sooner(after, nextQuestion)
 	}
 	if r.executed != nil && !r.executed.Wake.IsZero() {
 		after = sooner(after, max(r.executed.Wake.Sub(r.Now()), time.Millisecond))

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/internal/capi"
+	"github.com/windlass-dev/windlass/internal/pool"
 	"github.com/windlass-dev/windlass/internal/pool/objects"
 )
 
@@ -56,7 +57,7 @@ func (r *run) readMachines(ctx context.Context) error {
 
 // readSets reads the MachineSets of the MachineDeployment, and adopts those that it selects and
 // that have no controller. One that selects a MachineSet of another MachineDeployment leaves it
-// alone. A MachineSet that cannot be adopted is left out; unadopted is the error.
+// alone. A MachineSet that cannot be adopted is left out, and is in unadopted.
 func (r *run) readSets(ctx context.Context) error {
 	selector, err := selectorOf(r.md)
 	if err != nil {
@@ -76,7 +77,8 @@ func (r *run) readSets(ctx context.Context) error {
 		set = set.DeepCopy() // The list has the cache's own.
 		if orphan {
 			if err := r.adopt(ctx, set); err != nil {
-				r.unadopted = errors.Join(r.unadopted, err)
+				r.unadopted = append(r.unadopted, set)
+				r.unadoptedErr = errors.Join(r.unadoptedErr, err)
 				continue
 			}
 		}
@@ -103,24 +105,34 @@ func (r *run) adopt(ctx context.Context, set *clusterv1.MachineSet) error {
 	return nil
 }
 
-// requireSets returns an error if a MachineSet could not be adopted and the Machines of the group
-// are kept or handed over: without its Machines the group would seem to lack some. Others continue,
-// as with Cluster API's controller. The policy is the API server's: this is rare.
+// requireSets returns an error if a MachineSet that has Machines could not be adopted and the
+// Machines of the group are kept or handed over: the group would seem to lack some. Others
+// continue, as with Cluster API's controller. The policy is the API server's: this is rare.
 func (r *run) requireSets(ctx context.Context) error {
 	policyOf := r.Keeps
 	if r.KeepsNow != nil {
 		policyOf = r.KeepsNow
 	}
-	if r.unadopted == nil || policyOf == nil {
+	hasMachines := slices.ContainsFunc(r.machines, func(m *clusterv1.Machine) bool {
+		return slices.ContainsFunc(r.unadopted, func(set *clusterv1.MachineSet) bool {
+			return metav1.IsControlledBy(m, set)
+		})
+	})
+	if !hasMachines || policyOf == nil {
 		return nil
 	}
 	if err := r.readPolicy(ctx, policyOf); err != nil {
-		return errors.Join(r.unadopted, err)
+		return errors.Join(r.unadoptedErr, err)
 	}
-	if r.policy.Keep || r.policy.HandOver {
-		return r.unadopted
+	if !r.policy.Keep && !r.policy.HandOver {
+		return nil
 	}
-	return nil
+	r.held = &pool.Decision{
+		Action: pool.Wait, Reason: pool.ReasonNotAdopted,
+		Message: fmt.Sprintf("%v. Fix: remove what refuses the change of its owner, or change its "+
+			"labels so that the MachineDeployment does not select it", r.unadoptedErr),
+	}
+	return r.unadoptedErr
 }
 
 // nameSets sets the label that names the MachineDeployment on MachineSets that lack it: those that

@@ -109,10 +109,13 @@ func (r *run) setLegacyStatus() {
 // setBlocked says on the MachineDeployment why its Machines are neither updated nor replaced. The
 // engine of updates in place sets the same condition when it refuses to answer; its words stay.
 func (r *run) setBlocked() {
-	if r.executed == nil {
+	why := r.held
+	switch {
+	case why == nil && r.executed == nil:
 		return
+	case why == nil:
+		why = r.blockedBy(r.executed.Plan)
 	}
-	why := r.blockedBy(r.executed.Plan)
 	present := conditions.Get(r.md, v1alpha1.UpdateBlockedCondition)
 	switch {
 	case why == nil && present != nil && pool.Reason(present.Reason).Blocks():
@@ -176,8 +179,7 @@ func (r *run) isOwn(c *metav1.Condition) bool {
 	if reason := pool.Reason(c.Reason); reason != pool.ReasonNotCovered {
 		return reason.Blocks()
 	}
-	unknown := slices.ContainsFunc(r.executed.Decisions, func(d pool.Decision) bool {
-		return d.Reason == pool.ReasonCoverageUnknown
-	})
+	isUnknown := func(d pool.Decision) bool { return d.Reason == pool.ReasonCoverageUnknown }
+	unknown := r.executed == nil || slices.ContainsFunc(r.executed.Decisions, isUnknown)
 	return !unknown && !slices.Contains(slices.Collect(maps.Values(r.refusals)), c.Message)
 }

@@ -343,24 +343,35 @@ func TestInvalidGroupIsNamed(t *testing.T) {
 	}
 }
 
-// TestNextRun: a run costs more if there are more Machines, so the next one follows later.
+// TestNextRun: a run costs more if there are more Machines, so the next one follows later, but for
+// the first ones after a change.
 func TestNextRun(t *testing.T) {
 	t.Parallel()
-	for replicas, want := range map[int32]time.Duration{
-		5: 102 * time.Millisecond, 1000: 500 * time.Millisecond, 30_000: time.Second,
+	for _, tt := range []struct {
+		replicas int32
+		changed  bool
+		want     time.Duration
+	}{
+		{replicas: 5, want: 102 * time.Millisecond},
+		{replicas: 1000, want: 500 * time.Millisecond},
+		{replicas: 1000, changed: true, want: 100 * time.Millisecond},
+		{replicas: 30_000, want: time.Second},
 	} {
 		w := scenario{begin: nothing, change: nothing}.run(t)
 		waits := capicontroller.NewFakeController()
 		w.r.controller, w.r.StatusInterval = waits, 5*time.Second
 		md := w.md()
-		md.Status.Replicas = &replicas
+		md.Status.Replicas = &tt.replicas
+		if tt.changed {
+			md.Status.ObservedGeneration = md.Generation - 1
+		}
 		if err := w.Inner.Status().Update(t.Context(), md); err != nil {
 			t.Fatal(err)
 		}
 		w.mustReconcile()
 		got := waits.Deferrals[ctrl.Request{NamespacedName: key}].Sub(w.now)
-		if got != want {
-			t.Errorf("%d Machines: the next run follows after %s, want %s", replicas, got, want)
+		if got != tt.want {
+			t.Errorf("%+v: the next run follows after %s", tt, got)
 		}
 	}
 }

@@ -49,8 +49,9 @@ type world struct {
 	// extension answers CanUpdateMachineSet; nil means that there is none.
 	extension func(*setRequest, *setResponse) error
 	questions int
-	// hangs says that the extension does not answer.
+	// hangs says that the extension does not answer; otherwise it takes as long as slow.
 	hangs bool
+	slow  time.Duration
 	// handlers are the names of the extensions; nil means one.
 	handlers []string
 
@@ -131,8 +132,10 @@ func (e *extension) CallExtension(
 	_ ...runtimeclient.CallExtensionOption,
 ) error {
 	e.w.questions++
-	if e.w.hangs {
-		return e.w.hang(ctx)
+	if e.w.hangs || e.w.slow > 0 {
+		if err := e.w.wait(ctx); err != nil {
+			return err
+		}
 	}
 	in, isRequest := request.(*runtimehooksv1.CanUpdateMachineSetRequest)
 	out, isResponse := response.(*runtimehooksv1.CanUpdateMachineSetResponse)

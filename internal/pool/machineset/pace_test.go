@@ -1,6 +1,7 @@
 package machineset
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -111,6 +112,7 @@ func TestHasten(t *testing.T) {
 		"a few Machines move":     {sends, 5, 102 * time.Millisecond},
 		"many Machines move":      {sends, 1000, 500 * time.Millisecond},
 		"Machines are replaced":   {nil, 50, 600 * time.Millisecond},
+		"many Machines begin to":  {sends, 1000, 100 * time.Millisecond},
 		"very many Machines move": {sends, 30_000, time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -121,7 +123,11 @@ func TestHasten(t *testing.T) {
 			w.r.controller = waits
 			s := set("a", "a", 1)
 			s.Annotations, s.Status.Replicas = tt.annotations, &tt.replicas
-			(&Run{Reconciler: w.r, Set: s, Deployment: &clusterv1.MachineDeployment{}}).hasten()
+			md := &clusterv1.MachineDeployment{}
+			if strings.Contains(name, "begin") {
+				md.Generation++
+			}
+			(&Run{Reconciler: w.r, Set: s, Deployment: md}).hasten()
 			next := waits.Deferrals[ctrl.Request{NamespacedName: client.ObjectKeyFromObject(s)}]
 			if got := next.Sub(w.now); got != tt.want {
 				t.Errorf("the next run follows after %s, want %s", got, tt.want)

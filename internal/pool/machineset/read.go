@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -223,10 +222,15 @@ func (r *Run) readGroup(ctx context.Context) ([]*clusterv1.Machine, error) {
 		if owner != nil && ours[owner.UID] {
 			group = append(group, m)
 		}
-		adopts := func(set *clusterv1.MachineSet) bool { return selects(set, m.Labels) }
-		if owner == nil && slices.ContainsFunc(sets, adopts) {
-			return nil, fmt.Errorf("counting the Machines of MachineDeployment %s: Machine %s has no "+
-				"controller so far", r.Deployment.Name, m.Name)
+		if owner != nil {
+			continue
+		}
+		for _, set := range sets {
+			if selects(set, m.Labels) {
+				return nil, fmt.Errorf("counting the Machines of MachineDeployment %s: MachineSet %s has "+
+					"not adopted Machine %s so far. Fix: end the pause of the MachineSet, or remove what "+
+					"refuses the change of the Machine's owner", r.Deployment.Name, set.Name, m.Name)
+			}
 		}
 	}
 	return group, nil

@@ -30,8 +30,8 @@ import (
 
 // Delays before a reconcile that no event causes.
 const (
-	// machinesPerStep is how many Machines lengthen the time between two runs of a MachineSet whose
-	// Machines are replaced by [objects.Between].
+	// machinesPerStep: if Machines are replaced, so many of them lengthen the time between two runs of
+	// their MachineSet by objects.Between.
 	machinesPerStep = 10
 	// conflictRetry gives the cache time to show what another writer has written.
 	conflictRetry = time.Second
@@ -240,11 +240,14 @@ func (r *Run) hasten() {
 		return
 	}
 	begins := r.Deployment.Generation != r.Deployment.Status.ObservedGeneration
-	after := objects.BetweenReconciles(r.Set.Spec.Replicas, r.Set.Status.Replicas)
-	if !begins && !pool.Receives(r.Set) && !pool.Sends(r.Set) {
-		if !pool.IsRolling(r.Set, r.isCurrent()) {
-			return
-		}
+	after := objects.Between
+	switch moves := pool.Receives(r.Set) || pool.Sends(r.Set); {
+	case begins:
+	case moves:
+		after = objects.BetweenReconciles(r.Set.Spec.Replicas, r.Set.Status.Replicas)
+	case !pool.IsRolling(r.Set, r.isCurrent()):
+		return
+	default:
 		n := max(orZero(r.Set.Spec.Replicas), orZero(r.Set.Status.Replicas))
 		after = min(objects.Between*time.Duration(1+n/machinesPerStep), time.Second)
 	}
