@@ -11,17 +11,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// How much garbage, in percent of the live heap, causes a collection. A collection costs CPU in
-// proportion to the live heap, which is large where thousands of Machines are cached. There the
-// memory that is saved by collecting at once is not worth it: see docs/performance.md. Where the
-// live heap is small, garbage is most of the memory, and a collection is cheap.
+// How much garbage, in percent of the live heap, causes a collection. Where the live heap is small,
+// garbage is most of the memory, and a collection is cheap: its CPU is in proportion to the live
+// heap. See docs/performance.md.
 const (
-	smallHeapPercent  = 50
-	middleHeapPercent = 100
-	largeHeapPercent  = 200
+	smallHeapPercent = 50
+	largeHeapPercent = 100 // Go's own
 
-	middleHeap = 24 << 20
-	largeHeap  = 48 << 20
+	largeHeap = 24 << 20
 )
 
 // weighPeriod is how often the live heap is looked at. It follows the number of Machines.
@@ -49,7 +46,7 @@ func (*collector) NeedLeaderElection() bool { return false }
 
 // Start looks at the live heap until ctx ends.
 func (c *collector) Start(ctx context.Context) error {
-	percent := middleHeapPercent // Go's own
+	percent := largeHeapPercent
 	wait.UntilWithContext(ctx, func(context.Context) {
 		if next := computePercent(c.live()); next != percent {
 			percent = next
@@ -60,11 +57,8 @@ func (c *collector) Start(ctx context.Context) error {
 }
 
 func computePercent(live uint64) int {
-	switch {
-	case live > largeHeap:
+	if live > largeHeap {
 		return largeHeapPercent
-	case live > middleHeap:
-		return middleHeapPercent
 	}
 	return smallHeapPercent
 }

@@ -25,13 +25,13 @@ func TestCollector(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() { _ = c.Start(ctx) }()
-		for _, heap := range []uint64{10 << 20, 24 << 20, 49 << 20, 90 << 20, 48 << 20} {
+		for _, heap := range []uint64{10 << 20, 24 << 20, 25 << 20, 90 << 20, 24 << 20} {
 			live.Store(heap)
 			<-time.After(weighPeriod)
 			synctest.Wait()
 		}
 		cancel()
-		want := []int{smallHeapPercent, largeHeapPercent, middleHeapPercent}
+		want := []int{smallHeapPercent, largeHeapPercent, smallHeapPercent}
 		if diff := cmp.Diff(want, set); diff != "" {
 			t.Errorf("percents (-want +got):\n%s", diff)
 		}
