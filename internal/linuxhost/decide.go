@@ -337,8 +337,7 @@ func decideStep(g Goal, step Step, s Seen) Progress {
 	return p
 }
 
-// decideRun starts a step, unless this attempt has run it. A snapshot that has become too old is
-// taken again.
+// decideRun starts a step, unless this attempt has run it.
 func decideRun(g Goal, step Step, run Run, s Seen) Progress {
 	if step.Name == KubeadmUpgrade && s.Facts.ControlPlane && s.Facts.Verb == "" && s.Facts.Cluster.IsZero() {
 		return Progress{Step: step.Name, Message: describeUnread(s.Facts)}
@@ -352,9 +351,6 @@ func decideRun(g Goal, step Step, run Run, s Seen) Progress {
 	}
 	if job.ExitCode != 0 {
 		return fails(FailureOf(job))
-	}
-	if step.Name == EtcdSnapshot && isOld(job.Ended, s.Facts) {
-		return Progress{Step: step.Name, Begin: run}
 	}
 	return fails(newFailure(StepHadNoEffect, step.Name, "it ended well, but the step is not done: %s",
 		lastLines(Mask(job.Output+"\n"+s.Checks[step.Name].Output), 3)))

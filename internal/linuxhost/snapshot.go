@@ -11,11 +11,12 @@ import (
 const maxSnapshotAge = time.Hour
 
 // ExpireSnapshot returns the checks, in which the snapshot of etcd is not done if it is too old: an
-// earlier attempt saved it, or the drain after it took long, and nothing was changed since. The age
-// of the last job's snapshot counts from the end of the job. The check prints no time of one that
-// kubeadm has changed the host after.
+// earlier attempt saved it, or the drain took long, and nothing was changed since. The snapshot of
+// the job that has just ended counts, however long the drain after it takes. The check prints no
+// time of one that kubeadm has changed the host after.
 func ExpireSnapshot(g Goal, s Seen) Checks {
-	isLatest := ranInAttempt(g, EtcdSnapshot, s) && !isOld(s.Facts.Job.Ended, s.Facts)
+	job := s.Facts.Job
+	isLatest := job.Step == EtcdSnapshot && job.Attempt == s.Attempt && job.Operation == g.Operation()
 	firstChange := Name(InstallPrefix + string(g.Distribution))
 	if g.Distribution == Kubeadm {
 		firstChange = KubeadmUpgrade
@@ -24,13 +25,10 @@ func ExpireSnapshot(g Goal, s Seen) Checks {
 		return s.Checks
 	}
 	saved, err := strconv.ParseInt(s.Checks[EtcdSnapshot].Output, 10, 64)
-	if err != nil || !isOld(time.Unix(saved, 0), s.Facts) {
+	if err != nil || s.Facts.Now.Sub(time.Unix(saved, 0)) <= maxSnapshotAge {
 		return s.Checks
 	}
 	checks := maps.Clone(s.Checks)
 	checks[EtcdSnapshot] = CheckResult{}
 	return checks
 }
-
-// isOld reports whether a snapshot of a time is too old.
-func isOld(saved time.Time, f Facts) bool { return f.Now.Sub(saved) > maxSnapshotAge }

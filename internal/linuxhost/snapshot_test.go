@@ -2,7 +2,6 @@ package linuxhost_test
 
 import (
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -19,33 +18,28 @@ func TestOldSnapshot(t *testing.T) {
 			s.Checks[name] = linuxhost.CheckResult{Done: true}
 		}
 	}
-	const old = time.Hour + time.Second
-	type edit = func(*linuxhost.Goal, *linuxhost.Seen)
-	ended := func(ago time.Duration, attempt string, step linuxhost.Name) edit {
+	ended := func(attempt string, step linuxhost.Name) func(*linuxhost.Goal, *linuxhost.Seen) {
 		return func(g *linuxhost.Goal, s *linuxhost.Seen) {
 			s.Facts.Job = linuxhost.Job{
 				Operation: g.Operation(), Step: step, Attempt: attempt, State: linuxhost.JobEnded,
-				Manifest: g.Manifest(), Ended: s.Facts.Now.Add(-ago),
 			}
 		}
 	}
+	const old = time.Hour + time.Second
 	for name, test := range map[string]struct {
 		age  time.Duration
 		edit func(*linuxhost.Goal, *linuxhost.Seen)
 		want bool
 	}{
-		"fresh":             {age: time.Hour, want: true},
-		"old":               {age: old},
-		"of the future":     {age: -old, want: true},
-		"of RKE2":           {age: old, edit: rke2},
-		"kubeadm has run":   {age: old, edit: done(linuxhost.KubeadmUpgrade), want: true},
-		"commands have run": {age: old, edit: done(linuxhost.BeforeCommands)},
-		"saved by this attempt": {
-			age: old, edit: ended(time.Hour, "a1", linuxhost.EtcdSnapshot), want: true,
-		},
-		"the drain took long":          {age: old, edit: ended(old, "a1", linuxhost.EtcdSnapshot)},
-		"saved by another attempt":     {age: old, edit: ended(0, "a0", linuxhost.EtcdSnapshot)},
-		"this attempt has gone beyond": {age: old, edit: ended(0, "a1", linuxhost.BeforeCommands)},
+		"fresh":                        {age: time.Hour, want: true},
+		"old":                          {age: old},
+		"of the future":                {age: -old, want: true},
+		"of RKE2":                      {age: old, edit: rke2},
+		"kubeadm has run":              {age: old, edit: done(linuxhost.KubeadmUpgrade), want: true},
+		"commands have run":            {age: old, edit: done(linuxhost.BeforeCommands)},
+		"saved by this attempt":        {age: old, edit: ended("a1", linuxhost.EtcdSnapshot), want: true},
+		"saved by another attempt":     {age: old, edit: ended("a0", linuxhost.EtcdSnapshot)},
+		"this attempt has gone beyond": {age: old, edit: ended("a1", linuxhost.BeforeCommands)},
 		"counts at any age": {want: true, edit: func(_ *linuxhost.Goal, s *linuxhost.Seen) {
 			s.Checks[linuxhost.EtcdSnapshot] = linuxhost.CheckResult{Done: true}
 		}},
@@ -75,34 +69,5 @@ func TestOldSnapshot(t *testing.T) {
 				t.Error("the checks were changed")
 			}
 		})
-	}
-}
-
-// TestSnapshotDuringADrain: a snapshot that has become too old while a drain is held is taken again
-// by the same attempt. One that ended without a snapshot is not.
-func TestSnapshotDuringADrain(t *testing.T) {
-	t.Parallel()
-	for _, test := range []struct {
-		ago  time.Duration
-		want string
-	}{
-		{time.Hour, "fail: StepHadNoEffect: step etcd-snapshot: "},
-		{2 * time.Hour, "start etcd-snapshot"},
-	} {
-		g, _, seen := situation(t, "install-kubeadm")
-		g.Distribution, g.Snapshot = linuxhost.RKE2, true
-		seen.Facts.Member, seen.Facts.Service = true, "rke2-server"
-		seen.Checks["fetch-rke2"] = linuxhost.CheckResult{Done: true}
-		seen.Facts.Job = linuxhost.Job{
-			Operation: g.Operation(), Step: linuxhost.EtcdSnapshot, Attempt: seen.Attempt,
-			Manifest: g.Manifest(), State: linuxhost.JobEnded, Ended: clock.Add(-test.ago),
-		}
-		steps, refused := linuxhost.ComputeSteps(g, seen.Facts)
-		if refused != nil {
-			t.Fatal(refused)
-		}
-		if got := wordNext(linuxhost.Decide(g, steps, seen)); !strings.HasPrefix(got, test.want) {
-			t.Errorf("%s ago: %s, want %s", test.ago, got, test.want)
-		}
 	}
 }
