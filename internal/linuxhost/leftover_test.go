@@ -1,43 +1,114 @@
 package linuxhost
 
 import (
+	"os"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/windlass-dev/windlass/internal/inplace"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
 // TestLeftOver: an upgrade that nobody saw to its end leaves records. The next one takes a
-// snapshot of its own, and keeps the copies of etcd of the one before.
+// snapshot of its own, and one to the next minor keeps the copies of etcd of the one before. Within
+// a day, another version of the same minor may be the same upgrade, with another goal.
 func TestLeftOver(t *testing.T) {
 	t.Parallel()
-	for next, copies := range map[string][]string{
-		"v1.36.4": {"2"}, // It may be the same upgrade, with another goal.
-		"v1.37.0": {"1", "2"},
+	for name, test := range map[string]struct {
+		next   string
+		old    bool
+		down   bool
+		copies []string
+		saved  int
+	}{
+		"another goal":          {next: "v1.36.4", copies: []string{"2"}, saved: 1},
+		"another upgrade":       {next: "v1.36.4", old: true, copies: []string{"2"}, saved: 2},
+		"etcd cannot be saved":  {next: "v1.36.4", old: true, down: true, copies: []string{"1", "2"}, saved: 1},
+		"the next minor":        {next: "v1.37.0", copies: []string{"1", "2"}, saved: 2},
+		"the next minor, later": {next: "v1.37.0", old: true, copies: []string{"1", "2"}, saved: 2},
 	} {
-		t.Run(next, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newSandbox(t)
 			s.write(t, "/var/lib/etcd/member/wal/0.wal", "x")
 			s.write(t, "/kubeadm.does", copiesEtcd+kubeadmSucceeds)
-			s.mustReach(t, s.goal(t, "v1.36.3"), "first")
+			first, g := s.goal(t, "v1.36.3"), s.goal(t, test.next)
+			s.mustReach(t, first, "first")
 			s.write(t, "/cluster", "v1.36.3\n")
-			g := s.goal(t, next)
-			s.mustReach(t, g, "second")
-			if got := s.copies(t); !slices.Equal(got, copies) {
-				t.Errorf("there are the copies %v, want %v", got, copies)
+			if test.old {
+				s.age(t, first, 25*time.Hour)
 			}
-			own := "/" + g.Operation() + ".db\n"
-			for _, record := range []string{
-				kept + "/etcd-snapshot", StateFolder + "/op/" + g.Operation() + "/etcd-snapshot",
-			} {
-				if got := s.read(record); !strings.HasSuffix(got, own) {
-					t.Errorf("%s has %q, want %q", record, got, own)
-				}
+			if test.down {
+				s.write(t, "/etcd.down", "")
+			}
+			s.mustReach(t, g, "second")
+			if got := s.copies(t); !slices.Equal(got, test.copies) {
+				t.Errorf("there are the copies %v, want %v", got, test.copies)
+			}
+			if got := strings.Count(s.read("/etcdctl.log"), "x"); got != test.saved {
+				t.Errorf("etcd was saved %d times, want %d", got, test.saved)
+			}
+			counts := "/" + first.Operation() + ".db\n"
+			if test.saved == 2 {
+				counts = "/" + g.Operation() + ".db\n"
+			}
+			if got := s.read(kept + "/etcd-snapshot"); !strings.HasSuffix(got, counts) {
+				t.Errorf("what is kept has %q, want %q", got, counts)
+			}
+			if printed, code := s.run(t, g.script("clean")); code != 0 {
+				t.Fatal(printed)
+			}
+			record := StateFolder + "/op/" + g.Operation() + "/etcd-snapshot"
+			if got := s.read(record); !strings.HasSuffix(got, counts) {
+				t.Errorf("the upgrade's record has %q, want %q", got, counts)
 			}
 		})
+	}
+}
+
+// age makes the snapshot of a goal older.
+func (s *sandbox) age(t *testing.T, g Goal, age time.Duration) {
+	t.Helper()
+	saved := time.Now().Add(-age)
+	if err := os.Chtimes(s.root+snapshotsFolder+"/"+g.Operation()+".db", saved, saved); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestBackToTheFirstGoal: a goal that changes to another patch release and back keeps the snapshot
+// from before kubeadm's first change. It stays, too, where it is too old to count.
+func TestBackToTheFirstGoal(t *testing.T) {
+	t.Parallel()
+	s := newSandbox(t)
+	g := s.goal(t, "v1.36.3")
+	s.mustCut(t, g, "first")
+	file := snapshotsFolder + "/" + g.Operation() + ".db"
+	s.write(t, file, "1\n") // As large as the stand-in's.
+	s.write(t, "/cluster", "v1.36.3\n")
+	forget := func() { // The start of a job forgets other goals.
+		t.Helper()
+		if err := os.RemoveAll(s.root + StateFolder + "/op"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	forget()
+	s.mustCut(t, s.goal(t, "v1.36.4"), "second")
+	forget()
+	s.mustCut(t, g, "third")
+	if saved := s.read("/etcdctl.log"); saved != "x\n" {
+		t.Errorf("etcd was saved: %q", saved)
+	}
+	forget()
+	s.age(t, g, 25*time.Hour)
+	s.write(t, "/kubeadm.does", kubeadmSucceeds)
+	s.mustReach(t, g, "fourth")
+	other := strings.TrimSuffix(file, ".db") + "-1.db"
+	for name, want := range map[string]string{file: "1\n", other: "x\n"} {
+		if got := s.read(name); got != want {
+			t.Errorf("%s has %q, want %q", name, got, want)
+		}
 	}
 }
 

@@ -2,5 +2,10 @@
 # room as these. What is kept of kubeadm's runs is of this upgrade only: the next one, also to the
 # same version, has not begun. Records that the upgrade is done, so that nobody waits for it.
 source lib-job.sh
+source lib-keep.sh
+# After a change of the goal, the snapshot from before kubeadm began is that of the new one.
+[ -f "$OP/etcd-snapshot" ] || [ ! -f "$KEEP/etcd-snapshot" ] || ! has_begun ||
+  mark etcd-snapshot "$(<"$KEEP/etcd-snapshot")
+"
 rm -rf "$STATE/binaries" "$KEEP"/before-kubeadm* "$KEEP/kubeadm" "$KEEP/etcd-snapshot"
 mark "done" yes

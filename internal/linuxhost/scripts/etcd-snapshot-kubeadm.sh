@@ -16,6 +16,9 @@ for disk in "$data" "$folder"; do
     fail DiskFull "$disk has no room for a snapshot of etcd of about $((need / 1024)) MiB"
 done
 
+# A snapshot replaces that of its own operation only.
+own=$(cut -d ' ' -f 3- "$OP/etcd-snapshot" 2>/dev/null) || true
+while [ -e "$FILE" ] && [ "$FILE" != "$own" ]; do FILE=${FILE%.db}-1.db; done
 has_client ||
   fail ToolMissing "the host has neither etcdctl nor crictl to save etcd with any more"
 saved="$FILE.new"

@@ -11,16 +11,12 @@ source lib-etcd.sh
 # record writes the version and the verb before kubeadm runs: apply changes the version in the
 # cluster's configuration, from which a second look would conclude that another machine was the
 # first. The record ends with the upgrade, also if the goal changes to another version of the minor.
-# Until then the last snapshot of etcd from before a change by kubeadm is the one that counts.
+# Until then the snapshot of etcd from before kubeadm's first change is the one that counts.
 record() {
   has_begun || rm -f "$KEEP/etcd-snapshot"
-  if [ ! -f "$OP/etcd-snapshot" ]; then
-    [ ! -f "$KEEP/etcd-snapshot" ] || mark etcd-snapshot "$(<"$KEEP/etcd-snapshot")
-"
-  elif ! has_changed; then
+  [ ! -f "$OP/etcd-snapshot" ] || has_changed ||
     write "$KEEP/etcd-snapshot" "$(<"$OP/etcd-snapshot")
 "
-  fi
   [ "$(cat "$KEEP/kubeadm" 2>/dev/null)" = "$VERSION $VERB" ] ||
     write "$KEEP/kubeadm" "$VERSION $VERB
 "

@@ -40,11 +40,12 @@ old_copies() {
 }
 
 # has_changed reports whether the manifests of static pods, or their folder, have changed since the
-# snapshot was recorded, for the operation and in KEEP. kubeadm changes nothing of etcd before them.
-# A change is missed if the clock was set back between the two.
+# snapshot was recorded, in KEEP and, if it is there, for the operation. kubeadm changes nothing of
+# etcd before them. A change is missed if the clock was set back between the two.
 has_changed() {
-  [ -n "$(find -H /etc/kubernetes/manifests -newer "$OP/etcd-snapshot" \
-    -newer "$KEEP/etcd-snapshot" 2>/dev/null)" ]
+  local since=(-newer "$KEEP/etcd-snapshot")
+  [ ! -f "$OP/etcd-snapshot" ] || since+=(-newer "$OP/etcd-snapshot")
+  [ -n "$(find -H /etc/kubernetes/manifests "${since[@]}" 2>/dev/null)" ]
 }
 
 # is_healthy reports whether the member answers.
