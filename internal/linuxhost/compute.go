@@ -1,8 +1,6 @@
 package linuxhost
 
 import (
-	"cmp"
-	"path"
 	"slices"
 	"strings"
 
@@ -32,9 +30,6 @@ func computeSteps(g Goal, f Facts) ([]Step, *Failure) {
 	return rancherSteps(g, f)
 }
 
-// certificatesDir is where kubeadm keeps certificates unless configured otherwise.
-const certificatesDir = "/etc/kubernetes/pki"
-
 // refuse looks at what must hold before anything is done. Source of the rules: Kubernetes' version skew policy; kubeadm refuses to skip
 // minors, and RKE2 and K3s do not support it.
 func refuse(g Goal, f Facts) *Failure {
@@ -51,11 +46,11 @@ func refuse(g Goal, f Facts) *Failure {
 	if lag, ok := from.Minor().Lag(to.Minor()); !ok || lag > 1 {
 		return refused(VersionRefused, "the host is at %s; %s is more than one minor on, and a host goes through each", from, to)
 	}
-	if dir := cmp.Or(f.CertificatesDir, certificatesDir); path.Clean(dir) != certificatesDir {
+	if f.CertificatesDir != "" {
 		return refused(ConfigUnsupported, "the certificates of the cluster are in %s (certificatesDir); "+
-			"Windlass knows them in %s only, to ask etcd and to put them back if kubeadm fails. Nothing "+
-			"was changed. Fix: upgrade this control plane in another way", text.Bound(dir, maxName),
-			certificatesDir)
+			"Windlass knows them in /etc/kubernetes/pki only, to ask etcd and to put them back if kubeadm "+
+			"fails. Nothing was changed. Fix: upgrade this control plane in another way",
+			text.Bound(f.CertificatesDir, maxName))
 	}
 	return refuseSkew(f, to, refused)
 }

@@ -1,6 +1,7 @@
 package linuxhost
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -31,28 +32,37 @@ func TestEtcdUnknown(t *testing.T) {
 }
 
 // TestOtherCertificates: a cluster whose certificates are elsewhere is refused before anything is
-// done, because no step would find them.
+// done, because no step would find them. A link is no other place.
 func TestOtherCertificates(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
-		dir  string
+		dir  string // %s is the host's folder /etc/kubernetes.
 		want Reason
 	}{
 		{"/srv/pki", ConfigUnsupported},
-		{"/etc/kubernetes/pki/other", ConfigUnsupported},
-		{"/etc/kubernetes/pki", ""},
-		{`"/etc/kubernetes/pki/"`, ""},
+		{"%s/pki/other", ConfigUnsupported},
+		{"%s/pki", ""},
+		{`"%s/pki/"`, ""},
+		{"%s/ssl", ""}, // As kubespray has it.
 	} {
 		s := newSandbox(t)
-		s.write(t, "/cluster", "v1.35.4\ncertificatesDir: "+test.dir+"\n")
-		s.write(t, "/kubeadm.does", kubeadmSucceeds)
-		p := s.attempt(t, s.goal(t, "v1.36.3"), "first")
+		folder := s.root + "/etc/kubernetes"
+		err := errors.Join(
+			os.Mkdir(folder+"/pki/other", 0o700), os.Rename(folder+"/pki", folder+"/ssl"),
+			os.Symlink("ssl", folder+"/pki"),
+		)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir := strings.ReplaceAll(test.dir, "%s", folder)
+		s.write(t, "/cluster", "v1.35.4\ncertificatesDir: "+dir+"\n")
 		if test.want == "" {
-			if p.Failure != nil {
-				t.Errorf("%s: %+v", test.dir, p)
-			}
+			s.mustCut(t, s.goal(t, "v1.36.3"), "first")
+			s.write(t, "/kubeadm.does", kubeadmSucceeds)
+			s.mustReach(t, s.goal(t, "v1.36.3"), "second")
 			continue
 		}
+		p := s.attempt(t, s.goal(t, "v1.36.3"), "first")
 		if p.Failure == nil || p.Failure.Reason != test.want || s.job != (Job{}) {
 			t.Errorf("%s: %+v, after %+v", test.dir, p, s.job)
 		}

@@ -41,7 +41,8 @@ if [ -f $apiserver ] || [ -f $kubernetes/pki/apiserver.crt ]; then
     told=$(kube admin --namespace kube-system get configmap kubeadm-config \
       --output 'jsonpath={.data.ClusterConfiguration}' 2>&1) ||
       fact cluster-problem "$(tail -n 1 <<<"$told")"
-    fact certificates-dir "$(sed -n 's/^certificatesDir: *//p' <<<"$told" | tr -d "\"'")"
+    dir=$(sed -n 's/^certificatesDir: *//p' <<<"$told" | tr -d "\"'")
+    [ -n "$dir" ] && ! [ "$dir" -ef $kubernetes/pki ] && fact certificates-dir "$dir"
     fact cluster "$(sed -n 's/^kubernetesVersion: *//p' <<<"$told")"
   fi
 fi
