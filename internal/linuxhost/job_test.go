@@ -42,7 +42,7 @@ func TestStartAfterAnUnknownEnd(t *testing.T) {
 }
 
 // TestJobsPrintEnglish: FailureOf knows messages of the system in English, whatever the locale of the
-// host is.
+// host is. The user's commands do not get that locale.
 func TestJobsPrintEnglish(t *testing.T) {
 	t.Parallel()
 	h := newFolderHost(t, map[string]string{
@@ -54,5 +54,9 @@ func TestJobsPrintEnglish(t *testing.T) {
 	}
 	if out, err := os.ReadFile(h.root + StateFolder + "/job/out"); string(out) != "C\n" {
 		t.Errorf("%v; the locale of a job is %q", err, out)
+	}
+	action, _ := commandsStep(h.goal, BeforeCommands, []string{`echo "${LC_ALL-none}"`}).Action.(Run)
+	if out, exit := h.run(t, "export LC_ALL=C\n"+action.Script); exit != 0 || out != "none\n" {
+		t.Errorf("a command exits with %d, and prints %q", exit, out)
 	}
 }
