@@ -4,7 +4,6 @@ import (
 	"encoding/base64"
 	"regexp"
 	"strings"
-	"unicode"
 
 	"sigs.k8s.io/yaml"
 
@@ -48,8 +47,8 @@ func computeProxies(f Facts) (string, *Failure) {
 			if !strings.HasSuffix(strings.ToLower(env.Name), "_proxy") || env.Value == "" {
 				continue
 			}
-			if !variableName.MatchString(env.Name) || strings.ContainsFunc(env.Value, unicode.IsControl) {
-				return refused("the name or value of %q has characters that no variable may have",
+			if !variableName.MatchString(env.Name) {
+				return refused("the name %q has characters that no variable may have",
 					text.Bound(env.Name, maxName))
 			}
 			variable := env.Name + "=" + env.Value
