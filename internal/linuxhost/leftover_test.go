@@ -23,9 +23,11 @@ func TestLeftOver(t *testing.T) {
 		copies []string
 		saved  int
 	}{
-		"another goal":          {next: "v1.36.4", copies: []string{"2"}, saved: 1},
-		"another upgrade":       {next: "v1.36.4", old: true, copies: []string{"2"}, saved: 2},
-		"etcd cannot be saved":  {next: "v1.36.4", old: true, down: true, copies: []string{"1", "2"}, saved: 1},
+		"another goal":    {next: "v1.36.4", copies: []string{"2"}, saved: 1},
+		"another upgrade": {next: "v1.36.4", old: true, copies: []string{"2"}, saved: 2},
+		"etcd cannot be saved": {
+			next: "v1.36.4", old: true, down: true, copies: []string{"1", "2"}, saved: 1,
+		},
 		"the next minor":        {next: "v1.37.0", copies: []string{"1", "2"}, saved: 2},
 		"the next minor, later": {next: "v1.37.0", old: true, copies: []string{"1", "2"}, saved: 2},
 	} {

@@ -265,7 +265,8 @@ func (d *runDriver) answered() {
 
 func (d *runDriver) done(ctx context.Context) error {
 	message := fmt.Sprintf("host %s is at %s", d.address, d.upgrade.Goal.Version)
-	if cordon := d.describeCordon(ctx, "it was so before"); cordon != "" {
+	const why = "it was so before; an earlier upgrade may have cordoned it. Fix: kubectl uncordon"
+	if cordon := d.describeCordon(ctx, why); cordon != "" {
 		message += "; " + cordon
 	}
 	return d.printer.finished(message, d.clock.Now())
