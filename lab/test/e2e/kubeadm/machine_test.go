@@ -80,8 +80,8 @@ const (
 func (m *machine) initialize(ctx context.Context, t *testing.T, flags ...string) *cluster {
 	t.Helper()
 	m.run(ctx, t, fmt.Sprintf(
-		"NO_PROXY=\"%s\" kubeadm init --kubernetes-version %s --control-plane-endpoint %s:6443 --token %s "+
-			"--upload-certs --certificate-key %s %s",
+		"NO_PROXY=\"%s\" kubeadm init --kubernetes-version %s --control-plane-endpoint %s:6443 "+
+			"--token %s --upload-certs --certificate-key %s %s",
 		noProxy, m.world.from.Version, m.Address(), token, certificateKey, strings.Join(flags, " ")))
 	return m.connect(t)
 }
@@ -108,8 +108,8 @@ func (m *machine) connect(t *testing.T) *cluster {
 func (m *machine) join(ctx context.Context, t *testing.T, first *machine) {
 	t.Helper()
 	m.run(ctx, t, fmt.Sprintf(
-		"NO_PROXY=\"%s\" kubeadm join %s:6443 --token %s --discovery-token-unsafe-skip-ca-verification "+
-			"--control-plane --certificate-key %s",
+		"NO_PROXY=\"%s\" kubeadm join %s:6443 --token %s "+
+			"--discovery-token-unsafe-skip-ca-verification --control-plane --certificate-key %s",
 		noProxy, first.Address(), token, certificateKey))
 }
 

@@ -145,7 +145,8 @@ func (p *plane) testMachine(ctx context.Context, t *testing.T, namespace string)
 	}
 	p.checkFaults(ctx, t, m)
 	// The host answers before the unit has ended that counts boots.
-	counts := "until [ $(wc -l </var/lib/boots) -ge 2 ]; do sleep 0.05; done; cat /var/lib/boots /var/lib/runs"
+	counts := "until [ $(wc -l </var/lib/boots) -ge 2 ]; do sleep 0.05; done; " +
+		"cat /var/lib/boots /var/lib/runs"
 	if got, want := p.run(ctx, t, m, counts), "boot\nboot\nrun\n"; got != want {
 		t.Errorf("after a power cut: %q, want %q", got, want)
 	}
