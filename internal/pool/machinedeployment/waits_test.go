@@ -352,8 +352,8 @@ func TestNextRun(t *testing.T) {
 		changed  bool
 		want     time.Duration
 	}{
-		{replicas: 5, want: 102 * time.Millisecond},
-		{replicas: 1000, want: 500 * time.Millisecond},
+		{replicas: 5, want: 100500 * time.Microsecond},
+		{replicas: 1000, want: 200 * time.Millisecond},
 		{replicas: 1000, changed: true, want: 100 * time.Millisecond},
 		{replicas: 30_000, want: time.Second},
 	} {

@@ -109,8 +109,8 @@ func TestHasten(t *testing.T) {
 		replicas    int32
 		want        time.Duration
 	}{
-		"a few Machines move":     {sends, 5, 102 * time.Millisecond},
-		"many Machines move":      {sends, 1000, 500 * time.Millisecond},
+		"a few Machines move":     {sends, 5, 100500 * time.Microsecond},
+		"many Machines move":      {sends, 1000, 200 * time.Millisecond},
 		"Machines are replaced":   {nil, 50, 600 * time.Millisecond},
 		"many Machines begin to":  {sends, 1000, 100 * time.Millisecond},
 		"very many Machines move": {sends, 30_000, time.Second},

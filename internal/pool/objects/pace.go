@@ -59,7 +59,7 @@ const Between = 100 * time.Millisecond
 
 // betweenPerMachine is how much each Machine of a group lengthens that time: a reconcile reads all
 // of them.
-const betweenPerMachine = 400 * time.Microsecond
+const betweenPerMachine = 100 * time.Microsecond
 
 // BetweenReconciles returns the least time between two reconciles of a group whose Machines move:
 // Between and a bit for each Machine, at most the second that Cluster API leaves. The largest of

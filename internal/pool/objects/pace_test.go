@@ -69,8 +69,8 @@ func TestBetweenReconciles(t *testing.T) {
 	}{
 		{nil, 100 * time.Millisecond},
 		{[]*int32{nil, ptr.To[int32](0)}, 100 * time.Millisecond},
-		{[]*int32{ptr.To[int32](100), nil}, 140 * time.Millisecond},
-		{[]*int32{ptr.To[int32](5), ptr.To[int32](1000)}, 500 * time.Millisecond},
+		{[]*int32{ptr.To[int32](100), nil}, 110 * time.Millisecond},
+		{[]*int32{ptr.To[int32](5), ptr.To[int32](1000)}, 200 * time.Millisecond},
 		{[]*int32{ptr.To[int32](math.MaxInt32)}, time.Second},
 		{[]*int32{ptr.To[int32](-1)}, 100 * time.Millisecond},
 	} {
