@@ -72,8 +72,8 @@ type coverage struct {
 	reader  client.Reader
 	runtime runtimeclient.Client
 	now     func() time.Time
-	// answers are by question; see questionKey. Those that failed are of groups whose Machines are
-	// kept.
+	// answers are by question; see questionKey. Those that failed count for groups whose Machines
+	// are kept.
 	answers keyed.Memory[string, answer]
 }
 
@@ -124,24 +124,30 @@ func (c *coverage) ask(
 	if known, ok := c.answers.Get(key, c.now()); ok && (left != 0 || known.failed == nil) {
 		return known.get()
 	}
-	if left != 0 {
-		if left < leastAskingTime {
-			return answer{}, errNotAsked
-		}
-		limited, cancel := context.WithTimeoutCause(ctx, left, fmt.Errorf(
-			"no answer within %s. Fix: see the log of the extension", left))
-		defer cancel()
-		ctx = limited
+	if left == 0 {
+		return c.callNow(ctx, key, handlers[0], from, request).get()
 	}
+	if left < leastAskingTime {
+		return answer{}, errNotAsked
+	}
+	limited, cancel := context.WithTimeoutCause(ctx, left,
+		fmt.Errorf("no answer within %s. Fix: see the log of the extension", left))
+	defer cancel()
+	return c.callNow(limited, key, handlers[0], from, request).get()
+}
+
+// callNow asks one extension, and remembers the answer or the failure for its lifetime.
+func (c *coverage) callNow(
+	ctx context.Context, key, handler string, from *clusterv1.MachineSet,
+	request *runtimehooksv1.CanUpdateMachineSetRequest,
+) answer {
 	began := c.now()
-	got, err := c.call(ctx, handlers[0], from, request)
+	got, err := c.call(ctx, handler, from, request)
 	if err != nil {
 		got = answer{failed: err}
 	}
-	if left != 0 || err == nil {
-		c.answers.Put(key, got, c.now(), lifetime(c.now().Sub(began)))
-	}
-	return got.get()
+	c.answers.Put(key, got, c.now(), lifetime(c.now().Sub(began)))
+	return got
 }
 
 // call asks one extension and compares what it covers with what differs.
