@@ -5,8 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/utils/ptr"
-
 	"github.com/windlass-dev/windlass/internal/pool/objects"
 )
 
@@ -68,11 +66,11 @@ func TestBetweenReconciles(t *testing.T) {
 		want     time.Duration
 	}{
 		{nil, 100 * time.Millisecond},
-		{[]*int32{nil, ptr.To[int32](0)}, 100 * time.Millisecond},
-		{[]*int32{ptr.To[int32](100), nil}, 110 * time.Millisecond},
-		{[]*int32{ptr.To[int32](5), ptr.To[int32](1000)}, 200 * time.Millisecond},
-		{[]*int32{ptr.To[int32](math.MaxInt32)}, time.Second},
-		{[]*int32{ptr.To[int32](-1)}, 100 * time.Millisecond},
+		{[]*int32{nil, new(int32(0))}, 100 * time.Millisecond},
+		{[]*int32{new(int32(100)), nil}, 110 * time.Millisecond},
+		{[]*int32{new(int32(5)), new(int32(1000))}, 200 * time.Millisecond},
+		{[]*int32{new(int32(math.MaxInt32))}, time.Second},
+		{[]*int32{new(int32(-1))}, 100 * time.Millisecond},
 	} {
 		if got := objects.BetweenReconciles(tt.replicas...); got != tt.want {
 			t.Errorf("%v: got %s, want %s", tt.replicas, got, tt.want)
