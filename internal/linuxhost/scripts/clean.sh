@@ -3,9 +3,10 @@
 # same version, has not begun. Records that the upgrade is done, so that nobody waits for it.
 source lib-job.sh
 source lib-keep.sh
+rm -rf "$STATE/binaries" # first: the disk may be full
 # After a change of the goal, the snapshot from before kubeadm began is that of the new one.
 [ -f "$OP/etcd-snapshot" ] || [ ! -f "$KEEP/etcd-snapshot" ] || ! has_begun ||
   mark etcd-snapshot "$(<"$KEEP/etcd-snapshot")
 "
-rm -rf "$STATE/binaries" "$KEEP"/before-kubeadm* "$KEEP/kubeadm" "$KEEP/etcd-snapshot"
+rm -rf "$KEEP"/before-kubeadm* "$KEEP/kubeadm" "$KEEP/etcd-snapshot"
 mark "done" yes

@@ -11,7 +11,8 @@ source lib-etcd.sh
 # record writes the version and the verb before kubeadm runs: apply changes the version in the
 # cluster's configuration, from which a second look would conclude that another machine was the
 # first. The record ends with the upgrade, also if the goal changes to another version of the minor.
-# Until then the snapshot of etcd from before kubeadm's first change is the one that counts.
+# Until then the snapshot of etcd from before kubeadm's first change is the one that counts, for a
+# day.
 record() {
   has_begun || rm -f "$KEEP/etcd-snapshot"
   [ ! -f "$OP/etcd-snapshot" ] || has_changed ||

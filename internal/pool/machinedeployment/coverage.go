@@ -24,9 +24,9 @@ import (
 )
 
 const (
-	// answerLifetime bounds how long an answer of an extension is used again. A rollout reconciles
-	// about once a second, so nine of ten calls are saved. A person who edits an UpdatePolicy or
-	// installs an updater waits at most this long.
+	// answerLifetime is how long an answer of an extension is used again, unless it took long. A
+	// rollout reconciles about once a second, so nine of ten calls are saved. A person who edits an
+	// UpdatePolicy or installs an updater waits for this long.
 	answerLifetime = 10 * time.Second
 	// askingTime bounds how long a run of a kept group waits for answers: it is the longest limit that
 	// an extension may announce for a call. Cluster API's builder ends a run after a minute, and the
@@ -79,7 +79,7 @@ type coverage struct {
 
 // lifetime returns how long the answer of a call that took so long is used again, or its failure.
 // A question that hangs takes at most a quarter of the time of a worker. Answers live as long, so
-// that each of several slow questions has its turn.
+// that each of up to four slow questions has its turn before the first one is asked again.
 func lifetime(took time.Duration) time.Duration { return max(answerLifetime, 3*took) }
 
 func newCoverage(
@@ -131,7 +131,7 @@ func (c *coverage) ask(
 		return answer{}, errNotAsked
 	}
 	limited, cancel := context.WithTimeoutCause(ctx, left,
-		fmt.Errorf("no answer within %s. Fix: see the log of the extension", left))
+		fmt.Errorf("no answer within %s. Fix: see the log of the extension", left.Round(time.Second)))
 	defer cancel()
 	return c.callNow(limited, key, handlers[0], from, request).get()
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -23,8 +24,11 @@ func TestUnadopted(t *testing.T) {
 		// now is the policy that the cache does not show yet.
 		now     *Policy
 		created int
+		// alone says that the Machines have no controller either.
+		alone bool
 	}{
 		"kept":                      {policy: keep},
+		"kept, Machines alone":      {policy: keep, alone: true},
 		"kept, says the API server": {now: &keep},
 		"handed over":               {policy: Policy{HandOver: true, Name: "p"}},
 		"replaced":                  {policy: Policy{Name: "p"}, created: 3},
@@ -39,6 +43,18 @@ func TestUnadopted(t *testing.T) {
 			if err := w.Inner.Update(t.Context(), orphan); err != nil {
 				t.Fatal(err)
 			}
+			own := func(owners []metav1.OwnerReference) {
+				for _, m := range w.machines() {
+					m.OwnerReferences, m.Labels = owners, orphan.Spec.Selector.MatchLabels
+					if err := w.Inner.Update(t.Context(), m); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			owners := w.machines()[0].OwnerReferences
+			if tt.alone {
+				own(nil)
+			}
 			denied := errors.New("denied")
 			w.Fail = func(verb, kind string) (error, bool) {
 				if verb == "patch" && kind == "MachineSet" && w.LastName == orphan.Name {
@@ -50,7 +66,9 @@ func TestUnadopted(t *testing.T) {
 				if _, err := w.reconcile(); errors.Is(err, denied) != (tt.created == 0) {
 					t.Errorf("the error is %v", err)
 				}
-				w.playSets()
+				if !tt.alone { // The model of MachineSets adopts no Machine.
+					w.playSets()
+				}
 			}
 			if held := w.blocked() == string(pool.ReasonNotAdopted); held != (tt.created == 0) {
 				t.Errorf("blocked by %q", w.blocked())
@@ -59,6 +77,9 @@ func TestUnadopted(t *testing.T) {
 				t.Errorf("created and deleted are %v, want %v:\n%s", got, want, w.picture())
 			}
 			w.Fail = nil
+			if tt.alone {
+				own(owners) // The controller of MachineSets adopts them.
+			}
 			w.settle()
 			if n := len(w.machines()); n != 3 || w.created != tt.created || w.blocked() != "" {
 				t.Errorf("%d Machines exist, %d were created:\n%s", n, w.created, w.picture())

@@ -113,12 +113,7 @@ func (r *run) requireSets(ctx context.Context) error {
 	if r.KeepsNow != nil {
 		policyOf = r.KeepsNow
 	}
-	hasMachines := slices.ContainsFunc(r.machines, func(m *clusterv1.Machine) bool {
-		return slices.ContainsFunc(r.unadopted, func(set *clusterv1.MachineSet) bool {
-			return metav1.IsControlledBy(m, set)
-		})
-	})
-	if !hasMachines || policyOf == nil {
+	if !slices.ContainsFunc(r.unadopted, r.hasMachines) || policyOf == nil {
 		return nil
 	}
 	if err := r.readPolicy(ctx, policyOf); err != nil {
@@ -133,6 +128,16 @@ func (r *run) requireSets(ctx context.Context) error {
 			"labels so that the MachineDeployment does not select it", r.unadoptedErr),
 	}
 	return r.unadoptedErr
+}
+
+// hasMachines reports whether a MachineSet controls a Machine of the group, or would adopt one.
+func (r *run) hasMachines(set *clusterv1.MachineSet) bool {
+	selector, err := metav1.LabelSelectorAsSelector(&set.Spec.Selector)
+	return slices.ContainsFunc(r.machines, func(m *clusterv1.Machine) bool {
+		adopts := err == nil && metav1.GetControllerOfNoCopy(m) == nil &&
+			selector.Matches(labels.Set(m.Labels))
+		return adopts || metav1.IsControlledBy(m, set)
+	})
 }
 
 // nameSets sets the label that names the MachineDeployment on MachineSets that lack it: those that
