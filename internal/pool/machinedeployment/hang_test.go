@@ -39,16 +39,24 @@ func (w *world) reconcileInTime() error {
 	return err
 }
 
+// withTwoQuestions returns a kept group that has Machines in two MachineSets. After another change
+// both are asked about.
+func withTwoQuestions(t *testing.T) *world {
+	t.Helper()
+	w := scenario{begin: kept(nothing), change: (*world).upgrade}.run(t)
+	w.extension = refuse("not now")
+	w.settle()
+	scale(4)(w)
+	w.settle()
+	return w
+}
+
 // TestExtensionHangs: an extension that does not answer keeps a kept group neither from being
 // scaled nor from telling why it is blocked, and is asked again later only.
 func TestExtensionHangs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := scenario{begin: kept(nothing), change: (*world).upgrade}.run(t)
-		w.extension = refuse("not now")
-		w.settle()
-		scale(4)(w)
-		w.settle()
+		w := withTwoQuestions(t)
 		w.extension, w.hangs, w.questions = coverAll, true, 0
 		w.edit(func(md *clusterv1.MachineDeployment) { md.Spec.Template.Spec.Version = "v1.35.0" })
 		scale(5)(w)
@@ -105,11 +113,7 @@ func TestExtensionIsSlow(t *testing.T) {
 	t.Parallel()
 	for _, slow := range []time.Duration{9 * time.Second, 25 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
-			w := scenario{begin: kept(nothing), change: (*world).upgrade}.run(t)
-			w.extension = refuse("not now")
-			w.settle()
-			scale(4)(w)
-			w.settle()
+			w := withTwoQuestions(t)
 			w.extension, w.slow, w.questions = coverAll, slow, 0
 			w.edit(func(md *clusterv1.MachineDeployment) { md.Spec.Template.Spec.Version = "v1.35.0" })
 			for range 2 {
