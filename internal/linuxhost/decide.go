@@ -306,8 +306,8 @@ func lacksEtcd(g Goal, steps []Step, s Seen) *Failure {
 	return nil
 }
 
-// refuseEtcd tells a member that is not healthy from etcd that nobody could ask: then no member must
-// be removed.
+// refuseEtcd tells a member that is not healthy from etcd that nobody could ask: then no member
+// must be removed.
 func refuseEtcd(problem string) *Failure {
 	if strings.Contains(problem, "is unhealthy") {
 		return newFailure(EtcdUnhealthy, KubeadmUpgrade, "not all members of etcd are healthy: %s. "+

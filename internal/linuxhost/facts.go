@@ -33,8 +33,8 @@ type Facts struct {
 	// ClusterProblem says why it cannot be read; empty if unknown.
 	Cluster        version.Version
 	ClusterProblem string
-	// CertificatesDir is the folder of certificates in the same ConfigMap; empty where Cluster is zero,
-	// and for /etc/kubernetes/pki and links between the two.
+	// CertificatesDir is the folder of certificates in the same ConfigMap; empty where Cluster is
+	// zero, and for /etc/kubernetes/pki and links between the two.
 	CertificatesDir string
 	// OwnAPIServer is the version in the manifest of the host's API server; zero if unknown.
 	OwnAPIServer version.Version

@@ -41,8 +41,8 @@ func TestStartAfterAnUnknownEnd(t *testing.T) {
 	}
 }
 
-// TestJobsPrintEnglish: FailureOf knows messages of the system in English, whatever the locale of the
-// host is. The user's commands do not get that locale.
+// TestJobsPrintEnglish: FailureOf knows messages of the system in English, whatever the locale of
+// the host is. The user's commands do not get that locale.
 func TestJobsPrintEnglish(t *testing.T) {
 	t.Parallel()
 	h := newFolderHost(t, map[string]string{

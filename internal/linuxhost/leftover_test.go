@@ -133,13 +133,14 @@ func TestLeftOverSnapshot(t *testing.T) {
 	}
 }
 
-// TestLeftOverCordon: a record that an upgrade cordoned the node counts for no next minor: by then a
-// person may have cordoned it.
+// TestLeftOverCordon: a record that an upgrade cordoned the node counts for no next minor: by then
+// a person may have cordoned it.
 func TestLeftOverCordon(t *testing.T) {
 	t.Parallel()
 	node := &inplace.Node{Exists: true, Ready: true, Unschedulable: true}
 	for next, want := range map[string]bool{
-		"v1.36.3": false, "v1.36.4": false, "v1.37.0": true, // Whether the upgrade leaves the node cordoned.
+		// Whether the upgrade leaves the node cordoned.
+		"v1.36.3": false, "v1.36.4": false, "v1.37.0": true,
 	} {
 		h := newFolderHost(t, nil, map[string]string{"systemctl": "echo 0\n"})
 		if printed, exit := h.run(t, h.goal.script("cordoned")); exit != 0 {

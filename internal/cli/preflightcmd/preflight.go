@@ -220,8 +220,7 @@ func (o *options) prepare(
 	return probe.PreflightOptions{
 		Remote: remote, Requested: requested(facts, key), Upgrade: preflight.Upgrade{From: from, To: to},
 		Version: asked, Machines: objects.Machines, Pools: poolsOf(objects, policies),
-		EtcdProblem: etcd,
-		Stored:      stored, StoredUnread: unread,
+		EtcdProblem: etcd, Stored: stored, StoredUnread: unread,
 		Timeout: o.timeout, CertificateDays: o.certificateDays, Now: time.Now(),
 	}, nil
 }

@@ -13,6 +13,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/inplace/cover"
 )
 
 // wait waits as long as an extension does, or until a request is over. It needs the clock of
@@ -92,19 +93,25 @@ func TestExtensionHangs(t *testing.T) {
 	})
 }
 
-// TestTakerHangs: the longer a hand-over takes to fail, the longer it is not tried again.
+// TestTakerHangs: the longer a hand-over takes to fail, the longer it is not tried again. A refusal
+// is an answer, however long it took.
 func TestTakerHangs(t *testing.T) {
 	t.Parallel()
-	w := newHandedWorld(t, true)
-	w.taker.fails, w.taker.takes = context.DeadlineExceeded, 20*time.Second
-	var asked []int
-	for _, after := range []time.Duration{0, 50 * time.Second, 10 * time.Second} {
-		w.now = w.now.Add(after)
-		w.mustReconcile()
-		asked = append(asked, w.taker.asked)
-	}
-	if want := []int{1, 1, 2}; !slices.Equal(asked, want) {
-		t.Errorf("asked %v times, want %v", asked, want)
+	for fails, want := range map[error][]int{
+		context.DeadlineExceeded:                   {1, 1, 2},
+		&cover.NotCoveredError{Message: "refused"}: {1, 2, 3},
+	} {
+		w := newHandedWorld(t, true)
+		w.taker.fails, w.taker.takes = fails, 20*time.Second
+		var asked []int
+		for _, after := range []time.Duration{0, 50 * time.Second, 10 * time.Second} {
+			w.now = w.now.Add(after)
+			w.mustReconcile()
+			asked = append(asked, w.taker.asked)
+		}
+		if !slices.Equal(asked, want) {
+			t.Errorf("%v: asked %v times, want %v", fails, asked, want)
+		}
 	}
 }
 

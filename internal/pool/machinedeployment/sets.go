@@ -132,11 +132,9 @@ func (r *run) requireSets(ctx context.Context) error {
 
 // hasMachines reports whether a MachineSet controls a Machine of the group, or would adopt one.
 func (r *run) hasMachines(set *clusterv1.MachineSet) bool {
-	selector, err := metav1.LabelSelectorAsSelector(&set.Spec.Selector)
 	return slices.ContainsFunc(r.machines, func(m *clusterv1.Machine) bool {
-		adopts := err == nil && metav1.GetControllerOfNoCopy(m) == nil &&
-			selector.Matches(labels.Set(m.Labels))
-		return adopts || metav1.IsControlledBy(m, set)
+		return metav1.IsControlledBy(m, set) ||
+			metav1.GetControllerOfNoCopy(m) == nil && objects.Selects(set, m.Labels)
 	})
 }
 

@@ -109,11 +109,11 @@ func (r *run) setLegacyStatus() {
 // setBlocked says on the MachineDeployment why its Machines are neither updated nor replaced. The
 // engine of updates in place sets the same condition when it refuses to answer; its words stay.
 func (r *run) setBlocked() {
-	why := r.held
-	switch {
-	case why == nil && r.executed == nil:
+	if r.held == nil && r.executed == nil {
 		return
-	case why == nil:
+	}
+	why := r.held
+	if why == nil {
 		why = r.blockedBy(r.executed.Plan)
 	}
 	present := conditions.Get(r.md, v1alpha1.UpdateBlockedCondition)

@@ -89,6 +89,13 @@ func isStep(e event.UpdateEvent) bool {
 	return !pool.IsMovePending(before) && pool.IsMovePending(after) ||
 		pool.HasFailedUpdate(before) != pool.HasFailedUpdate(after) ||
 		!pool.IsUpdating(after) && writtenBy(before) != writtenBy(after) ||
+		isRelabeled(before, after)
+}
+
+// isRelabeled reports whether other labels of a Machine have changed than those that change when it
+// moves. Few changes of a Machine change labels, so few need copies.
+func isRelabeled(before, after *clusterv1.Machine) bool {
+	return !maps.Equal(before.Labels, after.Labels) &&
 		!maps.Equal(ownLabels(before), ownLabels(after))
 }
 

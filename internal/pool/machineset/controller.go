@@ -190,7 +190,7 @@ func (r *Reconciler) SetsOfOrphan(ctx context.Context, object client.Object) []c
 	}
 	var requests []ctrl.Request
 	for i := range all.Items {
-		if set := &all.Items[i]; selects(set, object.GetLabels()) {
+		if set := &all.Items[i]; objects.Selects(set, object.GetLabels()) {
 			requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(set)})
 		}
 	}

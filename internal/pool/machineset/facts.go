@@ -2,7 +2,6 @@ package machineset
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -55,11 +54,4 @@ func machineFacts(o client.Object) any {
 	}
 	state.Legacy = legacyConditions(m)
 	return state
-}
-
-// selects reports whether the selector of a MachineSet matches labels. An empty or broken selector
-// matches nothing.
-func selects(set *clusterv1.MachineSet, of map[string]string) bool {
-	selector, err := metav1.LabelSelectorAsSelector(&set.Spec.Selector)
-	return err == nil && !selector.Empty() && selector.Matches(labels.Set(of))
 }

@@ -219,14 +219,14 @@ func (r *Run) readGroup(ctx context.Context) ([]*clusterv1.Machine, error) {
 	for i := range machines {
 		m := &machines[i]
 		owner := metav1.GetControllerOfNoCopy(m)
-		if owner != nil && ours[owner.UID] {
-			group = append(group, m)
-		}
 		if owner != nil {
+			if ours[owner.UID] {
+				group = append(group, m)
+			}
 			continue
 		}
 		for _, set := range sets {
-			if selects(set, m.Labels) {
+			if objects.Selects(set, m.Labels) {
 				return nil, fmt.Errorf("counting the Machines of MachineDeployment %s: MachineSet %s has "+
 					"not adopted Machine %s so far. Fix: end the pause of the MachineSet, or remove what "+
 					"refuses the change of the Machine's owner", r.Deployment.Name, set.Name, m.Name)

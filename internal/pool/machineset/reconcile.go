@@ -234,7 +234,8 @@ func (r *Run) reconcile(ctx context.Context) (ctrl.Result, error) {
 // first move.
 //
 // In a rollout that replaces Machines, the next step waits for this MachineSet. Fewer steps follow
-// one another there, and each takes longer, so the time between two runs grows faster with Machines.
+// one another there, and each takes longer, so the time between two runs grows faster with the
+// number of Machines.
 func (r *Run) hasten() {
 	if r.StatusInterval <= 0 || r.Deployment == nil {
 		return

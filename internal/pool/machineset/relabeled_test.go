@@ -9,6 +9,7 @@ import (
 
 	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/pool"
+	"github.com/windlass-dev/windlass/internal/pool/objects"
 )
 
 // TestRelabeled: Machines of a kept group stay Machines of their MachineSet if somebody changes the labels by which it
@@ -58,7 +59,7 @@ func TestRelabeled(t *testing.T) {
 			}
 			s := w.set("a")
 			for _, m := range w.machines() {
-				if !selects(s, m.Labels) {
+				if !objects.Selects(s, m.Labels) {
 					t.Errorf("Machine %s has the labels %v", m.Name, m.Labels)
 				}
 			}

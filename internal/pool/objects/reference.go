@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/external"
 	"sigs.k8s.io/cluster-api/util"
@@ -93,6 +94,13 @@ func ClusterOwner(cluster *clusterv1.Cluster) metav1.OwnerReference {
 		APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster",
 		Name: cluster.Name, UID: cluster.UID,
 	}
+}
+
+// Selects reports whether the selector of a MachineSet matches labels. An empty or broken selector
+// matches nothing.
+func Selects(set *clusterv1.MachineSet, of map[string]string) bool {
+	selector, err := metav1.LabelSelectorAsSelector(&set.Spec.Selector)
+	return err == nil && !selector.Empty() && selector.Matches(labels.Set(of))
 }
 
 // Adopt makes owner the controller of an object that has none. Afterwards orphan is the object as

@@ -96,7 +96,8 @@ func (o Options) Host() hosts.Options {
 	const units = "/etc/systemd/system/"
 	runtime := fmt.Appendf(nil, runtimeUnit, o.Runtime, o.Store.Images())
 	return hosts.Options{
-		Name: o.Name, Size: diskSize, Routed: true, Enable: []string{runtimeService, "kubelet"}, Links: links,
+		Name: o.Name, Size: diskSize, Routed: true, Links: links,
+		Enable: []string{runtimeService, "kubelet"},
 		Files: map[string][]byte{
 			bootScript:                                  boot,
 			"/etc/crictl.yaml":                          []byte("runtime-endpoint: unix://" + socket + "\n"),

@@ -23,8 +23,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// TestNodesReachEachOther has a network of its own, which begins as one that forwards nothing. Nodes
-// reach each other there, also after a boot. The machine is no router afterwards.
+// TestNodesReachEachOther has a network of its own, which begins as one that forwards nothing.
+// Nodes reach each other there, also after a boot. The machine is no router afterwards.
 func TestNodesReachEachOther(t *testing.T) {
 	t.Parallel()
 	hosts.Require(t)

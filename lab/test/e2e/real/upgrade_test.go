@@ -57,9 +57,9 @@ func (u *upgrade) testSingle(t *testing.T) {
 const keptGroup = "kept"
 
 // testSeveral has stock Cluster API create 3 control plane machines, two workers and a MachinePool.
-// It freezes a member of etcd for a moment. Cluster API removes two of the machines. Then the engine
-// upgrades all that is left: it updates one worker in place, replaces the other one at the same
-// time, and replaces the pool last, while the control plane is scaled to 3 machines again. A
+// It freezes a member of etcd for a moment. Cluster API removes two of the machines. Then the
+// engine upgrades all that is left: it updates one worker in place, replaces the other one at the
+// same time, and replaces the pool last, while the control plane is scaled to 3 machines again. A
 // PodDisruptionBudget holds the drains of both workers until it permits evictions.
 func (u *upgrade) testSeveral(t *testing.T) {
 	t.Helper()
