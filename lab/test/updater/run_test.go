@@ -294,6 +294,17 @@ func TestRunOnAHost(t *testing.T) {
 	if strings.Contains(out.String(), `"state":"to do"`) || !strings.Contains(out.String(), `"state":"done","message":"host `+r.Address()+` is at v1.36.3"}`) {
 		t.Errorf("it prints %s", out.String())
 	}
+
+	t.Log("a node that is cordoned already")
+	api.node.Spec.Unschedulable = true
+	out.Reset()
+	if err := run(t.Context(), &out); err != nil {
+		t.Fatal(err)
+	}
+	if stays := "Node worker-1 is cordoned, and stays so: it was so before; an earlier upgrade may have " +
+		"cordoned it. Fix: kubectl uncordon\n"; !strings.Contains(out.String(), stays) {
+		t.Errorf("without %q:\n%s", stays, out.String())
+	}
 }
 
 func TestRunOnAHostWhoseConnectionsDrop(t *testing.T) {
