@@ -243,7 +243,12 @@ func lacks(g Goal, steps []Step, s Seen) *Failure {
 	room := f.NeedKB * 6 / 5 / max(left.all, 1)
 	switch {
 	case left.install > 0 && !f.Writable:
-		return newFailure(FolderReadOnly, left.firstInstall, "no file can be made in %s: %s. Nothing was changed", g.folder(), cmp.Or(f.Why, "unknown why"))
+		changed := ". Nothing was changed"
+		if f.Begun {
+			changed = ""
+		}
+		return newFailure(FolderReadOnly, left.firstInstall, "no file can be made in %s: %s%s",
+			g.folder(), cmp.Or(f.Why, "unknown why"), changed)
 	case left.install > 0 && f.FreeKB < room:
 		return newFailure(DiskFull, left.firstInstall, "%s has %d MiB left, but a binary needs %d MiB beside the old one",
 			g.folder(), f.FreeKB>>10, room>>10)
@@ -321,6 +326,13 @@ func refuseEtcd(problem string) *Failure {
 func decideStep(g Goal, step Step, s Seen) Progress {
 	p := Progress{Step: step.Name}
 	switch action := step.Action.(type) {
+	case DrainNode:
+		// Nobody would know whether the upgrade is to make the node schedulable again.
+		if s.Node != nil && !s.Node.Exists && s.Node.Unknown != "" {
+			p.Message = "the node is not drained before it can be looked at: " + s.Node.Unknown
+			return p
+		}
+		p.Begin = DrainNode{Record: !s.Facts.Cordoned && s.Node != nil && s.Node.Exists && !s.Node.Unschedulable}
 	case Run:
 		return decideRun(g, step, action, s)
 	case Send:
@@ -328,8 +340,6 @@ func decideStep(g Goal, step Step, s Seen) Progress {
 			action.Offset = 0
 		}
 		p.Begin = action
-	case DrainNode:
-		p.Begin = DrainNode{Record: !s.Facts.Cordoned && s.Node != nil && s.Node.Exists && !s.Node.Unschedulable}
 	case UncordonNode:
 		p.Begin = action
 	case AwaitControlPlane, AwaitNode:

@@ -64,6 +64,11 @@ func TestDecide(t *testing.T) {
 			}, "drain, recording that it was schedulable",
 		},
 		"drains before the first change": {"install-kubeadm", nil, "drain, recording that it was schedulable"},
+		"does not drain a node of which it does not know whether it is schedulable": {
+			"install-kubeadm", func(_ linuxhost.Goal, s *linuxhost.Seen) {
+				*s.Node = inplace.Node{Unknown: "no answer"}
+			}, "wait: the node is not drained before it can be looked at: no answer",
+		},
 		"does not record a cordon of somebody else": {
 			"install-kubeadm", func(_ linuxhost.Goal, s *linuxhost.Seen) { s.Node.Unschedulable = true }, "drain",
 		},

@@ -130,7 +130,7 @@ const (
 func FactsScript(g Goal) string {
 	if g.Distribution == Kubeadm {
 		return g.script("facts-kubeadm",
-			value{"PATCHES_FOLDER", g.PatchesFolder}, value{"SNAPSHOTS", snapshotsFolder})
+			value{"PATCHES_FOLDER", g.patchesToFind()}, value{"SNAPSHOTS", snapshotsFolder})
 	}
 	return g.script("facts-rancher")
 }

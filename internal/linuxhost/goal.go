@@ -53,6 +53,12 @@ type Goal struct {
 	// PatchesFolder is the folder whose files are patches for kubeadm; empty for none. Only those
 	// among Files count. kubeadm gets copies of them in a folder of the operation.
 	PatchesFolder string
+	// HostPatches is a folder on the host from which kubeadm takes patches as they are; empty for none.
+	// It counts only where PatchesFolder is empty.
+	HostPatches string
+	// RefusePatches refuses a host that has patches in the folder that kubeadm's documentation names,
+	// because nobody has said whether kubeadm is to take them.
+	RefusePatches bool
 	// IgnorePreflight are checks of kubeadm whose failure does not count, by kubeadm's names for them.
 	IgnorePreflight []string
 	// Snapshot asks for a snapshot of etcd before the first change of a machine that has a member of it.
@@ -100,6 +106,9 @@ func (g Goal) Operation() string {
 	sum := sha256.New()
 	write := func(parts ...string) { writeParts(sum, parts...) }
 	write(string(g.Distribution), g.Version.String(), g.PatchesFolder, g.folder())
+	if g.HostPatches != "" {
+		write("host patches", g.HostPatches)
+	}
 	for _, file := range g.sortedFiles() {
 		write("file", file.Path, file.Owner, file.Permissions, string(file.Content))
 	}

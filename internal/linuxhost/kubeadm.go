@@ -86,6 +86,7 @@ func upgradeStep(g Goal, f Facts, proxies string) Step {
 		Check: g.script("kubeadm-upgrade-check", value{"TAG", tag}),
 		Action: g.run(upgradeLimit, "kubeadm-upgrade",
 			value{"VERB", verb}, value{"PATCHES", g.patches()}, value{"OWN_PATCHES", g.ownPatches()},
+			value{"HOST_PATCHES", g.HostPatches},
 			value{"IGNORED", strings.Join(g.IgnorePreflight, ",")}, value{"PROXIES", proxies}),
 	}
 }
@@ -96,8 +97,11 @@ func describeUpgrade(g Goal, verb string) string {
 	if verb == verbApply {
 		command += " " + g.Version.String() + " --yes"
 	}
-	if g.patches() != "" {
-		command += " --patches '" + g.ownPatches() + "'"
+	if folder := g.HostPatches; g.patches() != "" || folder != "" {
+		if g.patches() != "" {
+			folder = g.ownPatches()
+		}
+		command += " --patches '" + folder + "'"
 	}
 	if len(g.IgnorePreflight) > 0 {
 		command += " --ignore-preflight-errors '" + strings.Join(g.IgnorePreflight, ",") + "'"

@@ -49,10 +49,28 @@ func (g Goal) patches() string {
 // another program, may have written anything to PatchesFolder.
 func (g Goal) ownPatches() string { return StateFolder + "/op/" + g.Operation() + "/patches" }
 
+// usualPatches is the folder of patches in kubeadm's documentation. kubeadm stores nowhere which
+// folder a machine was made with.
+const usualPatches = "/etc/kubernetes/patches"
+
+// patchesToFind is the folder of which the host lists the patches; empty for none.
+func (g Goal) patchesToFind() string {
+	if g.RefusePatches {
+		return usualPatches
+	}
+	return g.PatchesFolder
+}
+
 // refusePatches refuses a host with a patch that the goal does not have. Nobody has checked it, and
 // without it kubeadm would take back what it does.
 func refusePatches(g Goal, f Facts) *Failure {
 	for _, found := range f.Patches {
+		if g.RefusePatches && PatchTarget(path.Base(found)) != "" {
+			return newFailure(FileRefused, KubeadmUpgrade,
+				"%s on the host is a patch for kubeadm, which takes back what it does if it runs without "+
+					"it. Nothing was changed. Fix: run with --patches %s, or with --patches none",
+				text.Bound(found, maxPath), usualPatches)
+		}
 		known := slices.ContainsFunc(g.Files, func(own File) bool { return own.Path == found })
 		if known || !IsPatch(g.PatchesFolder, found) {
 			continue

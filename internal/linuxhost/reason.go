@@ -95,16 +95,21 @@ func FailureOf(job Job) *Failure {
 	switch {
 	case strings.Contains(output, "No space left on device"):
 		return newFailure(DiskFull, job.Step, "a disk of the host is full: %s", last)
-	case job.ExitCode == timedOut || job.ExitCode == killed:
+	case job.ExitCode == timedOut:
 		return newFailure(StepTimedOut, job.Step, "it was ended after %s: %s", job.Ended.Sub(job.Started), last)
+	case job.ExitCode == killed:
+		return newFailure(StepFailed, job.Step, "it was killed after %s: %s. Fix: see whether the host "+
+			"ran out of memory (dmesg)", job.Ended.Sub(job.Started), last)
 	}
 	return newFailure(StepFailed, job.Step, "exit code %d: %s", job.ExitCode, last)
 }
 
 const (
-	// timedOut and killed are the exit codes of a script that `timeout` ended.
+	// timedOut is the exit code of a script that took too long.
 	timedOut = 124
-	killed   = 137
+	// killed is that of a script of which something killed a process, such as the kernel for want of
+	// memory.
+	killed = 137
 )
 
 // lastLines gives the last lines that say something, as one line.

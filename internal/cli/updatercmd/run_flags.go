@@ -54,6 +54,9 @@ func (o *runOptions) parse() (runRequest, error) {
 // folderPattern is that of the Updater API: a folder's path is a part of scripts and summaries.
 var folderPattern = regexp.MustCompile(`^(/[A-Za-z0-9][A-Za-z0-9._-]*)+$`)
 
+// noPatches is the value of --patches for none.
+const noPatches = "none"
+
 func (o *runOptions) parseGoal(r *runRequest) error {
 	if o.host == "" {
 		return cli.InputErrorf("--host", "it is missing. Fix: give the address of the host's SSH server, such as 10.0.0.7 or 10.0.0.7:2222")
@@ -71,9 +74,16 @@ func (o *runOptions) parseGoal(r *runRequest) error {
 	if o.folder != "" && !folderPattern.MatchString(o.folder) {
 		return cli.InputErrorf("--folder", "%q is not the absolute path of a folder, without blanks", o.folder)
 	}
+	if o.patches != "" && o.patches != noPatches && !folderPattern.MatchString(o.patches) {
+		return cli.InputErrorf("--patches", "%q is neither the absolute path of a folder on the host, "+
+			"without blanks, nor none", o.patches)
+	}
 	r.goal = linuxhost.Goal{
 		Distribution: o.distribution, Version: to, Folder: o.folder, Snapshot: !o.skipSnapshot, Drain: !o.noDrain, ReadyWithin: o.nodeReadyTimeout,
-		IgnorePreflight: o.ignorePreflight,
+		IgnorePreflight: o.ignorePreflight, RefusePatches: o.distribution == linuxhost.Kubeadm && o.patches == "",
+	}
+	if o.patches != noPatches {
+		r.goal.HostPatches = o.patches
 	}
 	return nil
 }

@@ -30,5 +30,6 @@ client snapshot save "$saved" || fail SnapshotFailed "etcdctl snapshot save fail
 [ -s "$FILE.new" ] || fail SnapshotFailed "the snapshot of etcd is empty"
 sync "$FILE.new"
 mv "$FILE.new" "$FILE"
-ls -t "$folder"/*.db | tail -n +4 | while read -r old; do rm -f "$old"; done
+# If the clock was set back, older snapshots seem to be newer than this one.
+ls -t "$folder"/*.db | { grep -vxF -e "$FILE" || true; } | tail -n +3 | while read -r old; do rm -f "$old"; done
 record_snapshot "$FILE"

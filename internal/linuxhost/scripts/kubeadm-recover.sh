@@ -4,6 +4,10 @@ source lib-job.sh
 source lib-kubectl.sh
 source lib-kubeadm.sh
 
-put_all_back
+if has_moved_on; then
+  echo 'this host has another kubelet or authority since kubeadm was cut short; nothing is put back'
+else
+  put_all_back
+fi
 await_control_plane
 end_run

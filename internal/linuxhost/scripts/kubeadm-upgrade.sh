@@ -49,6 +49,7 @@ keep() {
     static_pods ''
     ls -d "${kubelet_files[@]}" || true
   } 2>/dev/null | (cd / && sed 's,^/,,' | xargs -d '\n' cp -p --parents --target-directory "$before.new")
+  digest "$BIN/kubelet" >"$before.new/kubelet.digest" || true
   sync -f "$before.new"
   mv -T "$before.new" "$before"
   sync "$KEEP"
@@ -86,6 +87,8 @@ command=("$BIN/kubeadm" upgrade "$VERB")
 if [ -n "$PATCHES" ]; then
   copy_patches
   command+=(--patches "$OWN_PATCHES")
+elif [ -n "$HOST_PATCHES" ]; then
+  command+=(--patches "$HOST_PATCHES")
 fi
 [ -z "$IGNORED" ] || command+=(--ignore-preflight-errors "$IGNORED")
 while read -r variable; do

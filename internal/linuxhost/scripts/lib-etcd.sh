@@ -2,6 +2,9 @@
 manifest=/etc/kubernetes/manifests/etcd.yaml
 endpoint=$(sed -n 's/^.*--listen-client-urls=\([^,]*\).*$/\1/p' $manifest 2>/dev/null |
   head -n 1) || true
+# A certificate is for addresses to which a client can connect.
+endpoint=${endpoint/'//0.0.0.0:'/'//127.0.0.1:'}
+endpoint=${endpoint/'//[::]:'/'//[::1]:'}
 data=$(sed -n 's/^.*--data-dir=//p' $manifest 2>/dev/null | head -n 1) || true
 data=${data:-/var/lib/etcd}
 

@@ -82,6 +82,18 @@ put_control_plane_back() {
   done < <(kept_secrets)
 }
 
+# has_moved_on tells whether the host is no longer what the copy was made of: somebody has ended the
+# upgrade by hand, or has made the host anew. The kubelet is replaced only when the copy is gone, and
+# kubeadm upgrade writes no authority.
+has_moved_on() {
+  local authority=/etc/kubernetes/pki/ca.crt
+  if [ -f "$before/kubelet.digest" ] &&
+    [ "$(<"$before/kubelet.digest")" != "$(digest "$BIN/kubelet")" ]; then
+    return
+  fi
+  [ -f "$before$authority" ] && ! cmp -s "$before$authority" "$authority"
+}
+
 # put_all_back undoes what a run of kubeadm that did not end well has done to files. Renewed
 # certificates stay: kubeadm's next run finds the manifests that it wants, and renews nothing. Once
 # it has begun to put them back, it continues after an interruption: half of that may look whole.

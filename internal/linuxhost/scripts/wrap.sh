@@ -14,9 +14,12 @@ umask 022
 # head would write only when it has 4 KiB.
 line=()
 command -v stdbuf >/dev/null && line=(stdbuf -oL)
+began=$SECONDS
 timeout --kill-after=30 "$LIMIT" bash "$job/run" </dev/null 2>&1 |
   { ${line[@]+"${line[@]}"} head -c 1048576 >"$job/out"; tail -c 65536 >"$job/out.last"; }
 status=${PIPESTATUS[0]}
+# It is 137, too, if something else has killed the job.
+[ "$status" != 137 ] || [ $((SECONDS - began)) -lt "$LIMIT" ] || status=124
 {
   printf -- '--- %s: exit %s\n' "$(cat "$job/id")" "$status"
   cat "$job/out" "$job/out.last" | tail -c 65536

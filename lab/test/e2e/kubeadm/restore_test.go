@@ -23,9 +23,9 @@ import (
 
 // restorePage has the commands of docs/etcd-restore.md, in order.
 type restorePage struct {
-	// save saves the authorities of a cluster, restore restores a snapshot on an empty host, and
-	// forget removes a Node of the old cluster.
-	save, restore, forget string
+	// save saves the authorities of a cluster, restore restores a snapshot on an empty host, forget
+	// removes a Node of the old cluster, and join prints how further control plane machines join.
+	save, restore, forget, join string
 }
 
 // readRestorePage reads the commands of the page, with values in the place of words in upper case.
@@ -36,8 +36,8 @@ func readRestorePage(t *testing.T, values map[string]string) restorePage {
 		t.Fatal(err)
 	}
 	blocks := regexp.MustCompile("(?s)\n```sh\n(.*?\n)```\n").FindAllStringSubmatch(string(page), -1)
-	if len(blocks) != 3 {
-		t.Fatalf("docs/etcd-restore.md has %d blocks of commands, want 3", len(blocks))
+	if len(blocks) != 4 {
+		t.Fatalf("docs/etcd-restore.md has %d blocks of commands, want 4", len(blocks))
 	}
 	for _, block := range blocks {
 		for word, value := range values {
@@ -45,7 +45,9 @@ func readRestorePage(t *testing.T, values map[string]string) restorePage {
 			block[1] = pattern.ReplaceAllLiteralString(block[1], value)
 		}
 	}
-	return restorePage{save: blocks[0][1], restore: blocks[1][1], forget: blocks[2][1]}
+	return restorePage{
+		save: blocks[0][1], restore: blocks[1][1], forget: blocks[2][1], join: blocks[3][1],
+	}
 }
 
 // TestRestorePage runs the first commands of the page on a folder, and looks at the others: all
@@ -53,7 +55,7 @@ func readRestorePage(t *testing.T, values map[string]string) restorePage {
 func TestRestorePage(t *testing.T) {
 	const pki = "/etc/kubernetes/pki"
 	values := map[string]string{
-		"NAME": "host", "ADDRESS": "10.0.0.1", "ENDPOINT": "10.0.0.1", "LOST": "lost",
+		"NAME": "host", "ADDRESS": "10.0.0.1", "ENDPOINT": "10.0.0.1:6443", "LOST": "lost",
 	}
 	page := readRestorePage(t, values)
 	dir := t.TempDir()
@@ -91,7 +93,7 @@ func TestRestorePage(t *testing.T) {
 			t.Errorf("kubeadm.yaml has no%s%v\n%s", want, err, config)
 		}
 	}
-	for _, commands := range []string{page.restore, page.forget} {
+	for _, commands := range []string{page.restore, page.forget, page.join} {
 		for _, word := range regexp.MustCompile(`\b[A-Z]{4,}\b`).FindAllString(commands, -1) {
 			if word != "KUBECONFIG" {
 				t.Errorf("%s has no value in\n%s", word, commands)
@@ -195,8 +197,8 @@ func (m *machine) testRestore(
 	t.Helper()
 	empty := m.world.newMachine(ctx, t, "restored")
 	page := readRestorePage(t, map[string]string{
-		"NAME": empty.name, "ADDRESS": empty.Address(), "ENDPOINT": empty.Address(), "LOST": m.name,
-		"v1.35.4": m.world.from.Version.String(),
+		"NAME": empty.name, "ADDRESS": empty.Address(), "ENDPOINT": empty.Address() + ":6443",
+		"LOST": m.name, "v1.35.4": m.world.from.Version.String(),
 	})
 	const folder, begin = "/root/", "set -eu\numask 022\ncd /root\n"
 	m.run(ctx, t, begin+page.save)
@@ -239,6 +241,10 @@ func (m *machine) testRestore(
 	lost := &corev1.Node{}
 	if err := c.client.Get(ctx, client.ObjectKey{Name: m.name}, lost); !apierrors.IsNotFound(err) {
 		t.Errorf("the Node of the lost machine: %v", err)
+	}
+	const asControlPlane = " --control-plane --certificate-key "
+	if join := empty.run(ctx, t, begin+page.join); !strings.Contains(join, asControlPlane) {
+		t.Errorf("further machines do not join as control planes: %s", join)
 	}
 	c.write(ctx, t, "restored")
 }
