@@ -312,8 +312,8 @@ func neverMessage(m *clusterv1.Machine, reason Reason) string {
 	}
 	if reason == ReasonKubeletAhead {
 		return "the kubelet of the Machine is newer than spec.template asks, and no kubelet goes " +
-			"back a version. Fix: set the version in spec.template to that of the kubelet, or " +
-			"delete the Machine"
+			"back a version. Fix: set the version in spec.template to that of the kubelet, or set " +
+			"the annotation " + v1alpha1.AllowReplacementAnnotation + " on the Machine and delete it"
 	}
 	if reason == ReasonNodeMissing {
 		return fmt.Sprintf("the Machine has no Node since its creation at %s, so it cannot be updated. "+
