@@ -116,6 +116,8 @@ func (e *explorer) trace(at int, end *scene, last ...string) string {
 // keeps the rollout from its end.
 func (e *explorer) fair(w scene) (trail []string, violation string) {
 	for _, stock := range []bool{false, true} {
+		// Stock's engine stalls in kept groups where the guard refuses what it wants: a move that was
+		// reverted, surge, a pause. People end that by hand, so nothing here tells whose fault it is.
 		if stock && e.keep {
 			continue
 		}
