@@ -20,6 +20,19 @@ import (
 // nothing watches their Machines.
 const othersRetry = 15 * time.Second
 
+// heldMessage begins the message of the condition OwnerRemediated of a Machine that IsRemediationHeld.
+const heldMessage = "Waiting because the Machine is being updated in place"
+
+// IsRemediationHeld reports whether the MachineSet of an unhealthy Machine waits for the end of its
+// update in place, as the condition OwnerRemediated shows it. So the update may begin, although a
+// MachineHealthCheck has asked for remediation. Cluster API's own controller never waits for that.
+func IsRemediationHeld(m *clusterv1.Machine) bool {
+	c := conditions.Get(m, clusterv1.MachineOwnerRemediatedCondition)
+	return c != nil && c.Status == metav1.ConditionFalse &&
+		c.Reason == clusterv1.MachineSetMachineRemediationDeferredReason &&
+		strings.HasPrefix(c.Message, heldMessage)
+}
+
 // Remediation is what happens to the Machines that a MachineHealthCheck found unhealthy. All lists
 // are in RemediationOrder, Deferred with those that are being updated first.
 type Remediation struct {
@@ -103,8 +116,7 @@ func (f SetFacts) deferral(m *clusterv1.Machine) (why Deferral, after time.Durat
 	case f.isHeld(m):
 		return Deferral{
 			Machine: m, Reason: clusterv1.MachineSetMachineRemediationDeferredReason,
-			Message: fmt.Sprintf("Waiting because the Machine is being updated in place (at most %s)",
-				f.holdLimit()),
+			Message: fmt.Sprintf("%s (at most %s)", heldMessage, f.holdLimit()),
 		}, f.holdLeft(m)
 	}
 	return Deferral{}, 0

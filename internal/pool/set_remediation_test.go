@@ -207,6 +207,16 @@ func TestRemediate(t *testing.T) {
 			deferred := map[string]string{}
 			for _, d := range got.Deferred {
 				deferred[d.Machine.Name] = d.Message
+				c := metav1.Condition{
+					Type: clusterv1.MachineOwnerRemediatedCondition, Status: metav1.ConditionFalse,
+					Reason: d.Reason, Message: d.Message,
+				}
+				marked := &clusterv1.Machine{}
+				conditions.Set(marked, c)
+				isHeld := strings.HasPrefix(d.Message, "Waiting because the Machine is being updated")
+				if got := pool.IsRemediationHeld(marked); got != isHeld {
+					t.Errorf("%s: the update may begin: %t, want %t", d.Machine.Name, got, isHeld)
+				}
 				wantReason := clusterv1.MachineSetMachineRemediationDeferredReason
 				if d.Message == outdated {
 					wantReason = clusterv1.MachineSetMachineCannotBeRemediatedReason

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/inplace"
+	"github.com/windlass-dev/windlass/internal/pool"
 )
 
 // remediationKeys are the annotations that ChangeRemediation depends on.
@@ -113,22 +115,29 @@ func (p patch) resume() {
 // whatever annotations the Machine has: its owner, or an external controller, acts on these
 // conditions.
 func RemediationHeld(m *clusterv1.Machine) string {
-	find := func(kind string) *metav1.Condition {
-		c := meta.FindStatusCondition(m.Status.Conditions, kind)
-		if c == nil || c.Status != metav1.ConditionFalse {
-			return nil
-		}
-		return c
-	}
-	if c := find(clusterv1.MachineOwnerRemediatedCondition); c != nil {
+	if c := falseCondition(m, clusterv1.MachineOwnerRemediatedCondition); c != nil {
 		return describeCondition(c, "its owner replaces it")
 	}
+	return remediatedExternally(m)
+}
+
+func remediatedExternally(m *clusterv1.Machine) string {
 	// Cluster API leaves this condition on a Machine that is healthy again.
-	unhealthy := find(clusterv1.MachineHealthCheckSucceededCondition) != nil
-	if c := find(clusterv1.MachineExternallyRemediatedCondition); c != nil && unhealthy {
-		return describeCondition(c, "an external controller remediates it")
+	unhealthy := falseCondition(m, clusterv1.MachineHealthCheckSucceededCondition) != nil
+	c := falseCondition(m, clusterv1.MachineExternallyRemediatedCondition)
+	if c == nil || !unhealthy {
+		return ""
 	}
-	return ""
+	return describeCondition(c, "an external controller remediates it")
+}
+
+// falseCondition returns a condition if its status is False, and else nil.
+func falseCondition(m *clusterv1.Machine, kind string) *metav1.Condition {
+	c := meta.FindStatusCondition(m.Status.Conditions, kind)
+	if c == nil || c.Status != metav1.ConditionFalse {
+		return nil
+	}
+	return c
 }
 
 func describeCondition(c *metav1.Condition, what string) string {
@@ -141,13 +150,27 @@ func describeCondition(c *metav1.Condition, what string) string {
 // skip-remediation. before is the recorded update: what its failure handed over can be taken back,
 // so it does not count.
 func RemediationAsked(m *clusterv1.Machine, before *inplace.Progress) string {
-	if why := RemediationHeld(m); why != "" {
+	if why := RemediationHeld(m); why != "" || before != nil {
 		return why
 	}
+	return askedByAnnotation(m)
+}
+
+func askedByAnnotation(m *clusterv1.Machine) string {
 	_, asked := m.Annotations[clusterv1.RemediateMachineAnnotation]
 	_, skipped := m.Annotations[clusterv1.MachineSkipRemediationAnnotation]
-	if asked && !skipped && before == nil {
+	if asked && !skipped {
 		return "it has the annotation " + clusterv1.RemediateMachineAnnotation
 	}
 	return ""
+}
+
+// RemediationPrecedes says which remediation keeps the update of a marked Machine from beginning; empty
+// for none. It is that of RemediationAsked. But a MachineSet that waits for the update, because the
+// update may repair the Machine, does not count.
+func RemediationPrecedes(m *clusterv1.Machine) string {
+	if pool.IsRemediationHeld(m) {
+		return cmp.Or(remediatedExternally(m), askedByAnnotation(m))
+	}
+	return RemediationAsked(m, nil)
 }

@@ -137,7 +137,7 @@ func (e *Engine) lockMarked(
 
 // Begin lets an update begin while no other machine of the same policy can.
 func (r *run) Begin(ctx context.Context, decide func(inplace.Others) (bool, error)) (*inplace.Reply, error) {
-	if why := RemediationAsked(r.Object, nil); why != "" {
+	if why := RemediationPrecedes(r.Object); why != "" {
 		return &inplace.Reply{RetryAfter: pollRemediation, Message: "not started: the machine is marked for remediation:  " + why}, nil
 	}
 	if !r.owner.group.ControlPlane {
