@@ -90,7 +90,7 @@ func (f SetFacts) precedes(other, m *clusterv1.Machine) bool {
 	switch {
 	case isDeleting(other):
 		return wasRemediated(other)
-	case !NeedsRemediation(other) || refused || f.isHeld(other):
+	case !NeedsRemediation(other) || refused || f.isHeld(other) || f.verdictLeft(other) > 0:
 		return false
 	}
 	owner := metav1.GetControllerOfNoCopy(other)

@@ -71,19 +71,27 @@ func changingSince(m *clusterv1.Machine) time.Time {
 		return time.Time{}
 	}
 	// The condition Available is False from the move on, and can be behind the end of the update.
-	var last struct {
-		Ended time.Time `json:"ended"`
-	}
 	began := m.CreationTimestamp.Time
-	text := m.Annotations[v1alpha1.LastUpdateAnnotation]
-	if json.Unmarshal([]byte(text), &last) == nil && last.Ended.After(began) {
-		began = last.Ended
+	if ended := updateEnded(m); ended.After(began) {
+		began = ended
 	}
 	since := conditions.GetLastTransitionTime(m, clusterv1.MachineAvailableCondition)
 	if since != nil && since.After(began) {
 		return since.Time
 	}
 	return began
+}
+
+// updateEnded is when the last update in place of a Machine ended; zero if it has no record of that.
+func updateEnded(m *clusterv1.Machine) time.Time {
+	var last struct {
+		Ended time.Time `json:"ended"`
+	}
+	text := m.Annotations[v1alpha1.LastUpdateAnnotation]
+	if json.Unmarshal([]byte(text), &last) != nil {
+		return time.Time{}
+	}
+	return last.Ended
 }
 
 // updatingSince is changingSince for a Machine that another engine than that of Windlass updates,

@@ -20,6 +20,10 @@ import (
 // nothing watches their Machines.
 const othersRetry = 15 * time.Second
 
+// verdictTime is how long the end of an update delays remediation. A MachineHealthCheck looks at each
+// Node once per second at most, and sees the end of the update later than the MachineSet does.
+const verdictTime = 30 * time.Second
+
 // heldMessage begins the message of the condition OwnerRemediated of a Machine that IsRemediationHeld.
 const heldMessage = "Waiting because the Machine is being updated in place"
 
@@ -61,7 +65,8 @@ type Deferral struct {
 //     the other MachineSets, and Group is required.
 //   - A Machine that is being updated waits if Policy.HoldUpdating, and takes no place in flight.
 //     The wait ends Policy.HoldLimit after the Machine became unhealthy and the update began, or at
-//     once if it has the annotation cluster.x-k8s.io/remediate-machine.
+//     once if it has the annotation cluster.x-k8s.io/remediate-machine. After the update, a Machine
+//     that was found unhealthy before its end waits for verdictTime more.
 //
 // It returns an error if maxInFlight is neither a number nor a percentage.
 func (f SetFacts) Remediate() (Remediation, error) {
@@ -118,6 +123,12 @@ func (f SetFacts) deferral(m *clusterv1.Machine) (why Deferral, after time.Durat
 			Machine: m, Reason: clusterv1.MachineSetMachineRemediationDeferredReason,
 			Message: fmt.Sprintf("%s (at most %s)", heldMessage, f.holdLimit()),
 		}, f.holdLeft(m)
+	case f.verdictLeft(m) > 0:
+		return Deferral{
+			Machine: m, Reason: clusterv1.MachineSetMachineRemediationDeferredReason,
+			Message: fmt.Sprintf("Waiting because the update in place has just ended, for a "+
+				"MachineHealthCheck to look again (at most %s)", verdictTime),
+		}, f.verdictLeft(m)
 	}
 	return Deferral{}, 0
 }
@@ -179,6 +190,18 @@ func (f SetFacts) isRolledOut(m *clusterv1.Machine) bool {
 func (f SetFacts) isHeld(m *clusterv1.Machine) bool {
 	return f.Policy.HoldUpdating && IsUpdating(m) && !annotations.HasRemediateMachine(m) &&
 		f.holdLeft(m) > 0
+}
+
+// verdictLeft is how long an unhealthy Machine may still wait because its update has ended after a
+// MachineHealthCheck found it unhealthy: the update may have repaired it. 0 means not at all.
+func (f SetFacts) verdictLeft(m *clusterv1.Machine) time.Duration {
+	ended := updateEnded(m)
+	c := conditions.Get(m, clusterv1.MachineHealthCheckSucceededCondition)
+	if !f.Policy.HoldUpdating || annotations.HasRemediateMachine(m) || IsUpdating(m) ||
+		ended.IsZero() || c == nil || c.LastTransitionTime.After(ended) {
+		return 0
+	}
+	return max(ended.Add(verdictTime).Sub(f.Now), 0)
 }
 
 func (f SetFacts) holdLimit() time.Duration {

@@ -73,6 +73,15 @@ func TestRemediate(t *testing.T) {
 			since(clusterv1.MachineHealthCheckSucceededCondition, unhealthy),
 		}, options...)...)
 	}
+	// updated returns a Machine whose update ended, and that was found unhealthy, so long ago.
+	updated := func(name string, ended, unhealthy time.Duration,
+		options ...machineOption) *clusterv1.Machine {
+		at := msNow.Add(-ended).Format(time.RFC3339)
+		return msMachine(name, append([]machineOption{
+			toRemediate, machineMark(v1alpha1.LastUpdateAnnotation, `{"ended":"`+at+`"}`),
+			since(clusterv1.MachineHealthCheckSucceededCondition, unhealthy),
+		}, options...)...)
+	}
 	const held = "Waiting because the Machine is being updated in place (at most 1h30m0s)"
 	hold := pool.SetPolicy{HoldUpdating: true}
 	for name, test := range map[string]struct {
@@ -154,6 +163,21 @@ func TestRemediate(t *testing.T) {
 				HoldLimit: 3 * time.Hour},
 			machines: []*clusterv1.Machine{hung("a", 2*time.Hour, 2*time.Hour)}, after: time.Hour,
 			deferred: map[string]string{"a": "Waiting because the Machine is being updated in place (at most 3h0m0s)"},
+		},
+		"updated since, and the verdict is older": {
+			set: current, deployment: msDeployment(nil), policy: hold,
+			machines: []*clusterv1.Machine{
+				updated("a", 10*time.Second, time.Minute), updated("b", 40*time.Second, time.Minute),
+				updated("c", 10*time.Second, 5*time.Second),
+				updated("d", 10*time.Second, time.Minute, machineMark(clusterv1.RemediateMachineAnnotation, "")),
+			},
+			deleted: []string{"d", "b", "c"}, after: 20 * time.Second,
+			deferred: map[string]string{"a": "Waiting because the update in place has just ended, " +
+				"for a MachineHealthCheck to look again (at most 30s)"},
+		},
+		"updated since, without a policy that holds": {
+			set: current, deployment: msDeployment(nil), deleted: []string{"a"},
+			machines: []*clusterv1.Machine{updated("a", 10*time.Second, time.Minute)},
 		},
 		"held, and a person asks": {
 			set: current, deployment: msDeployment(nil), policy: hold, deleted: []string{"a"}, machines: []*clusterv1.Machine{
