@@ -141,7 +141,10 @@ func selectPolicy(
 	}
 	selected, err := updatepolicy.Select(policies.Items, snapshot.MachineDeploymentGroup(cluster, md))
 	if err != nil {
-		mayKeep := func(p v1alpha1.UpdatePolicy) bool { return updatepolicy.MayGuard(&p) }
+		mayKeep := func(p v1alpha1.UpdatePolicy) bool {
+			return updatepolicy.MayGuard(&p) ||
+				p.Spec.OnDelete == v1alpha1.OnDeleteInPlace && pool.IsOnDelete(md)
+		}
 		selected = updatepolicy.Default()
 		selected.Guarded = slices.ContainsFunc(policies.Items, mayKeep)
 		selected.Limits = pool.Limits{Unknown: err.Error()}

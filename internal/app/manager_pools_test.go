@@ -112,6 +112,13 @@ func TestKeptBy(t *testing.T) {
 			policies: []client.Object{made("a", replaces), made("b", nil)},
 			want:     machinedeployment.Policy{Keep: true}, sets: kept(90 * time.Minute), held: true,
 		},
+		"two, one of which might update where people delete": {
+			policies: []client.Object{made("a", replaces), made("b", updatesOnDelete)}, onDelete: true,
+			want: machinedeployment.Policy{Keep: true}, sets: kept(90 * time.Minute), held: true,
+		},
+		"two such policies and the other strategy": {
+			policies: []client.Object{made("a", replaces), made("b", updatesOnDelete)}, held: true,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

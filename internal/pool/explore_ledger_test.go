@@ -64,7 +64,7 @@ func (s scenario) mostExtra() int8 {
 
 // needed is how many Machines must be available.
 func (e *explorer) needed(w *scene) int8 {
-	if e.onDelete {
+	if e.onDelete || e.keep && !e.keeps(&w.view) {
 		return 0
 	}
 	unavailable := e.unavailable

@@ -165,6 +165,27 @@ func faulty() map[string]struct {
 			}),
 			scenario{replicas: 2, unavailable: 1, covered: upwards}, "has marks",
 		},
+		"drops the mark to receive with the policy": {
+			edited(nil, func(g pool.Group, p *pool.Plan) {
+				if !g.Keep {
+					delete(p.New.Desired.Annotations, clusterv1.MachineSetReceiveMachinesFromMachineSetsAnnotation)
+				}
+			}),
+			scenario{replicas: 3, unavailable: 2, keep: true, updatesOnDelete: true, covered: upwards,
+				bounds: bounds{maxInFlight: 2}, faults: faults{flips: 1, races: 1, lags: 1}},
+			"and the policy keeps Machines",
+		},
+		"lets Machines be deleted that were to move": {
+			edited(nil, func(g pool.Group, p *pool.Plan) {
+				for _, old := range p.Old {
+					if !g.Keep {
+						*old.Desired.Spec.Replicas = *old.Current.Spec.Replicas
+					}
+				}
+			}),
+			scenario{replicas: 2, unavailable: 1, keep: true, updatesOnDelete: true, covered: upwards,
+				faults: faults{flips: 1}}, "the rollout deletes m00, and the policy keeps Machines",
+		},
 		"breaks deadlocks too early": {
 			edited(nil, func(_ pool.Group, p *pool.Plan) {
 				for _, old := range p.Old {

@@ -14,8 +14,9 @@ func (e *explorer) byRules(v view, id uint8) ([]operation, error) {
 	g := e.group(v)
 	f := pool.SetFacts{Deployment: g.MachineDeployment, MachinesRead: true, Group: g.Machines}
 	f.Now, f.Decided = g.Now, true
-	f.Policy = pool.SetPolicy{Keep: e.keep, RepairByUpdate: e.keep, HoldUpdating: e.keep}
-	if e.keep {
+	keeps := e.keeps(&v)
+	f.Policy = pool.SetPolicy{Keep: keeps, RepairByUpdate: keeps, HoldUpdating: keeps}
+	if keeps {
 		f.Policy.Limits = g.Limits // Stock records nothing, so others are not compared with it.
 	}
 	for _, set := range g.MachineSets {

@@ -246,12 +246,18 @@ var explorations = map[string]scenario{
 	"limits, hangs, retry":   {replicas: 3, unavailable: 2, keep: true, covered: upwards, bounds: bounds{canary: 1, batch: 1}, faults: faults{hangs: 2, retries: 1, crashes: 1}},
 	"limits, hangs, changes": {replicas: 2, unavailable: 1, keep: true, covered: upwards, bounds: bounds{canary: 1}, faults: faults{hangs: 2, changes: 1, reverts: 1}},
 	"limits, swaps":          {replicas: 3, surge: 1, unavailable: 1, covered: upwards, bounds: bounds{canary: 1, partition: 1}, faults: faults{swaps: 2}},
+	"keep on delete, flips":  {replicas: 2, unavailable: 1, keep: true, updatesOnDelete: true, covered: upwards, faults: faults{flips: 2, crashes: 1}},
+	"keep on delete, races":  {replicas: 2, unavailable: 1, keep: true, updatesOnDelete: true, covered: upwards, faults: faults{flips: 2, races: 1}},
+	"keep on delete, lag":    {replicas: 2, unavailable: 1, keep: true, updatesOnDelete: true, covered: upwards, faults: faults{flips: 2, lags: 1}},
+	"keep on delete, change": {replicas: 2, unavailable: 1, keep: true, updatesOnDelete: true, covered: upwards, faults: faults{flips: 1, changes: 1, reverts: 1}},
+	"keep on delete, pause":  {replicas: 2, unavailable: 1, keep: true, updatesOnDelete: true, covered: upwards, faults: faults{flips: 1, pauses: 1, crashes: 1}},
+	"keep on delete, two":    {replicas: 3, unavailable: 2, keep: true, updatesOnDelete: true, covered: upwards, bounds: bounds{maxInFlight: 2}, faults: faults{flips: 1, races: 1, lags: 1}},
 	"keep, changes":          {replicas: 2, surge: 1, keep: true, covered: upwards, faults: faults{changes: 1, reverts: 1, pauses: 1}},
 }
 
 // exhausted are the explorations in which a run without WINDLASS_LONG visits all that can happen.
 var exhausted = sets.New(
-	"fails, in place", "fails, scale", "fails, swaps", "in place, old counters",
+	"fails, in place", "fails, scale", "fails, swaps", "in place, old counters", "keep on delete, flips",
 	"in place, surge", "in place, swaps", "in place, unavailable", "keep, blocked, breaks",
 	"keep, not covered", "limits, canary", "limits, canary, down", "limits, fails",
 	"limits, in flight", "limits, in flight, lag", "limits, part, in place",

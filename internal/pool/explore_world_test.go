@@ -155,6 +155,9 @@ type scene struct {
 type scenario struct {
 	replicas, surge, unavailable int8
 	onDelete, keep, gateOff      bool
+	// updatesOnDelete says that the strategy is OnDelete, and that the UpdatePolicy has Machines updated
+	// in place. It goes with keep, and Machines are kept while the policy counts.
+	updatesOnDelete bool
 	// covered[from][to] says which templates an update in place can bridge.
 	covered [maxTemplates][maxTemplates]bool
 	// scales are the values that people set spec.replicas to.
@@ -168,6 +171,9 @@ type scenario struct {
 	faults faults
 	bounds
 }
+
+// keeps reports whether Machines are kept now.
+func (s scenario) keeps(v *view) bool { return s.keep && !(s.updatesOnDelete && v.md.open) }
 
 // upwards covers all changes to a higher template.
 var upwards = [maxTemplates][maxTemplates]bool{{false, true, true}, {false, false, true}}
@@ -278,7 +284,8 @@ func has[T uint8 | uint16](bits T, i int) bool { return bits>>i&1 == 1 }
 func (s scenario) group(v view) pool.Group {
 	g := pool.Group{
 		MachineDeployment: s.deployment(v), Now: noon, Suffix: suffix(v.md.template),
-		TemplatesExist: true, InPlaceUpdates: !s.gateOff, Keep: s.keep,
+		TemplatesExist: true, InPlaceUpdates: !s.gateOff,
+		Keep: s.keeps(&v), UpdateOnDelete: s.updatesOnDelete && s.keeps(&v),
 	}
 	if !v.md.open {
 		g.Limits = s.limits()
@@ -306,7 +313,7 @@ func (s scenario) deployment(v view) *clusterv1.MachineDeployment {
 	md.Status.Replicas = new(int32(v.reported().machines))
 	md.Spec.Template.Spec.Version = versionOf(d.template)
 	md.Spec.Paused = new(d.paused)
-	if s.onDelete {
+	if s.onDelete || s.updatesOnDelete {
 		md.Spec.Rollout.Strategy.Type = clusterv1.OnDeleteMachineDeploymentStrategyType
 		return md
 	}

@@ -167,6 +167,7 @@ func Decide(g Group, coverage map[string]Coverage) (Plan, error) {
 	}
 	if d.paused() {
 		d.scaleProportionally()
+		d.receiveLate()
 		return d.plan(coverage), nil
 	}
 	covered := map[string]bool{}
@@ -180,6 +181,7 @@ func Decide(g Group, coverage map[string]Coverage) (Plan, error) {
 	}
 	if d.rollout.OnDelete {
 		d.rollout = d.rollout.DeleteOnly()
+		d.receiveLate()
 	} else {
 		d.rollout = d.rollout.RollingUpdate(covered)
 		d.limit()
@@ -279,6 +281,7 @@ func (d *draft) desireOld(a Assignment) error {
 			return err
 		}
 		d.countMoves(set, desired)
+		d.keepDeparting(set, desired)
 		d.old[set.Name] = &SetPlan{Current: set, Desired: desired, Counts: d.group.count(set)}
 		d.rollout.Old = append(d.rollout.Old, d.sizes(d.old[set.Name], a.Eligible[set.Name]))
 	}
@@ -364,8 +367,9 @@ func (d *draft) desireNewest(a Assignment) error {
 	} else {
 		p.Desired, err = DesiredSet(md, a.New)
 		p.Counts = d.group.count(a.New)
-		if err == nil && d.paused() {
+		if err == nil && (d.paused() || d.rollout.OnDelete) {
 			d.countMoves(a.New, p.Desired)
+			d.keepDeparting(a.New, p.Desired)
 		}
 	}
 	if err != nil {
@@ -388,22 +392,6 @@ func (d *draft) sizes(p *SetPlan, eligible bool) Sizes {
 	return Sizes{
 		Name: p.Desired.Name, Created: p.Desired.CreationTimestamp.Time, Replicas: n, Target: n,
 		Counts: p.Counts, Eligible: eligible, Acknowledged: d.stillPending(p.Current),
-	}
-}
-
-// countMoves adds to the replicas of a MachineSet that receives no Machines now those that moved
-// there before and are not counted yet. Stock never counts them: the MachineSet controller then
-// moves or deletes as many others, which may be available.
-func (d *draft) countMoves(current, desired *clusterv1.MachineSet) {
-	if !d.group.InPlaceUpdates || d.group.Keep {
-		return
-	}
-	counted := AcknowledgedMoves(current)
-	for _, name := range PendingMoves(current, d.group.Machines) {
-		if !slices.Contains(counted, name) {
-			d.counted = append(d.counted, name)
-			*desired.Spec.Replicas++
-		}
 	}
 }
 

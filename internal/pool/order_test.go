@@ -206,3 +206,36 @@ func TestUpdateOnDelete(t *testing.T) {
 		}
 	}
 }
+
+// TestUpdateOnDeleteEnds: if the policy goes at any time while it has Machines of a group with the
+// strategy OnDelete updated in place, none is created or deleted.
+func TestUpdateOnDeleteEnds(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		w := newWorld(4, 0, 0)
+		w.settle(t)
+		before := w.names()
+		w.md.Spec.Rollout.Strategy = clusterv1.MachineDeploymentRolloutStrategy{
+			Type: clusterv1.OnDeleteMachineDeploymentStrategyType,
+		}
+		w.keep, w.onDelete, w.limits = true, true, &pool.Limits{MaxInFlight: 2}
+		w.md.Spec.Template.Spec.Version = "v1.31.0"
+		w.covered["v1.31.0"], w.covered["v1.32.0"] = pool.AnswerYes, pool.AnswerYes
+		for range rapid.IntRange(0, 40).Draw(t, "steps before") {
+			w.random(t)
+		}
+		// Nobody can tell which of several policies counts, or there is none.
+		w.keep = rapid.Bool().Draw(t, "the policy is ambiguous")
+		w.onDelete, w.limits = false, nil
+		if rapid.Bool().Draw(t, "and the template changes") {
+			w.md.Spec.Template.Spec.Version = rapid.SampledFrom([]string{"v1.30.0", "v1.32.0"}).Draw(t, "to")
+		}
+		for range rapid.IntRange(0, 40).Draw(t, "steps after") {
+			w.random(t)
+		}
+		w.settle(t)
+		if diff := cmp.Diff(before, w.names()); diff != "" {
+			t.Fatalf("Machines were created or deleted (-before +after):\n%s\n%s", diff, w)
+		}
+	})
+}

@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
 )
 
 // Reasons for the scaling of a MachineSet, and for what happens to a Machine in a move.
@@ -205,10 +207,11 @@ type Departure struct {
 //   - A Machine that is being updated, or that has no Node, does not count and stays. With a strict
 //     order of the UpdatePolicy, so do those of the next places.
 //
-// With Policy.RepairByUpdate it chooses in the order of MoveOrder, as the plan does: a Machine
-// whose kubelet is ahead stays, and none is deleted. It returns the error of OrderOf.
+// With Policy.RepairByUpdate, or if the plan names Machines that return, it chooses in the order of
+// MoveOrder, as the plan does: a Machine whose kubelet is ahead stays, and none is deleted. It
+// returns the error of OrderOf.
 func (f SetFacts) Departures(count int) ([]Departure, error) {
-	if f.Policy.RepairByUpdate && f.Deployment != nil {
+	if f.movesKept() {
 		return f.keptDepartures(count), nil
 	}
 	order, err := f.DeletionOrder()
@@ -238,10 +241,18 @@ func (f SetFacts) Departures(count int) ([]Departure, error) {
 // true for groups whose Machines are not kept. The Machines of a kept group move only there: the
 // plan that chose another target compared their kubelets with an earlier template.
 func (f SetFacts) FollowsTemplate(target *clusterv1.MachineSet) bool {
-	if !f.Policy.RepairByUpdate || f.Deployment == nil {
+	if !f.movesKept() {
 		return true
 	}
 	return len(Differences(&target.Spec.Template, &f.Deployment.Spec.Template).Fields) == 0
+}
+
+// movesKept reports whether Machines move by the rules for kept groups. A plan that names Machines
+// which return is one of such a group. If the policy goes meanwhile, no Machine whose kubelet is
+// ahead may go in their place.
+func (f SetFacts) movesKept() bool {
+	_, returns := f.MachineSet.Annotations[v1alpha1.ReturnMachinesAnnotation]
+	return f.Deployment != nil && (f.Policy.RepairByUpdate || returns)
 }
 
 // inTurn omits the candidates that a strict order keeps from moving now. A Machine that is being
