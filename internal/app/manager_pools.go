@@ -95,15 +95,15 @@ func policyOf(reader client.Reader, exist func() (bool, error)) machinedeploymen
 		policy := machinedeployment.Policy{
 			Keep: selected.Keeps(md), Name: selected.Name,
 			UpdateOnDelete: selected.UpdateOnDelete && pool.IsOnDelete(md), HandOver: selected.HandOver,
-			Limits: limitsOf(selected),
+			Limits: limitsOf(selected, md),
 		}
 		return policy, err
 	}
 }
 
-// limitsOf returns the limits of the selected UpdatePolicy; nil if none is selected.
-func limitsOf(selected updatepolicy.Selected) *pool.Limits {
-	if selected.Name == "" && selected.Limits.Unknown == "" {
+// limitsOf returns the limits of the selected UpdatePolicy for a group; nil if none count.
+func limitsOf(selected updatepolicy.Selected, md *clusterv1.MachineDeployment) *pool.Limits {
+	if !selected.Limited(md) && selected.Limits.Unknown == "" {
 		return nil
 	}
 	return &selected.Limits
@@ -116,7 +116,7 @@ func setPolicies(reader client.Reader, exist func() (bool, error)) machineset.Po
 		ctx context.Context, cluster *clusterv1.Cluster, md *clusterv1.MachineDeployment,
 	) (pool.SetPolicy, error) {
 		selected, err := selectPolicy(ctx, reader, exist, cluster, md)
-		policy := pool.SetPolicy{Order: selected.Limits.Order, Limits: limitsOf(selected)}
+		policy := pool.SetPolicy{Order: selected.Limits.Order, Limits: limitsOf(selected, md)}
 		if err != nil || !selected.Keeps(md) && !selected.HandOver {
 			return policy, err
 		}

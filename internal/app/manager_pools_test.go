@@ -87,6 +87,14 @@ func TestKeptBy(t *testing.T) {
 			want: machinedeployment.Policy{Keep: true, UpdateOnDelete: true, Name: "a"},
 			sets: kept(90 * time.Minute), limited: true,
 		},
+		"a policy that keeps, and people delete": {
+			policies: []client.Object{made("a", nil)}, onDelete: true,
+			want: machinedeployment.Policy{Keep: true, Name: "a"}, sets: kept(90 * time.Minute),
+		},
+		"a policy that replaces, and people delete": {
+			policies: []client.Object{made("a", replaces)}, onDelete: true,
+			want: machinedeployment.Policy{Name: "a"},
+		},
 		"such a policy and the other strategy": {
 			policies: []client.Object{made("a", updatesOnDelete)},
 			want:     machinedeployment.Policy{Name: "a"}, limited: true,
