@@ -425,6 +425,7 @@ func decideFailed(f Facts) Verdict {
 	if !f.Retry {
 		return refuse(f.Progress, ReasonFailed, "%s. Fix: set the annotation windlass.dev/update-retry on the Machine to try again; to give up, change its owner's spec and then set windlass.dev/update-abandon", p.LastError)
 	}
+	p.Retried = new(f.Now)
 	if len(p.Steps) == 0 {
 		p.Phase, p.Started, p.LastError, p.Verified = Soaking, f.Now, "", nil
 		return Decide(withProgress(f, &p))

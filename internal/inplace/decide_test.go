@@ -46,6 +46,22 @@ func outcome(v inplace.Verdict) string {
 	return "something else"
 }
 
+// TestRetryIsRecorded: a retry keeps when the update began, and records when a person asked for it.
+func TestRetryIsRecorded(t *testing.T) {
+	t.Parallel()
+	for name, remaining := range map[string][]inplace.Step{
+		"with a step": steps("kubelet"), "all updaters are done": nil,
+	} {
+		f := underWay(inplace.Failed)
+		f.Progress.Steps = remaining
+		f.Retry, f.Now = true, epoch.Add(time.Hour)
+		p := inplace.Decide(f).Progress
+		if p == nil || p.Retried == nil || !p.Retried.Equal(f.Now) || !p.Began.Equal(epoch) {
+			t.Errorf("%s: the progress is %+v", name, p)
+		}
+	}
+}
+
 // TestCompleteOnce holds which updates count as the one that ended last.
 func TestCompleteOnce(t *testing.T) {
 	t.Parallel()

@@ -99,6 +99,8 @@ type Progress struct {
 	Began     time.Time `json:"began"`
 	StepBegan time.Time `json:"stepBegan"`
 	Started   time.Time `json:"started"`
+	// Retried is when a person last asked for a retry, after the update had failed finally.
+	Retried *time.Time `json:"retried,omitempty"`
 	// NotBefore is when the next attempt may start.
 	NotBefore *time.Time `json:"notBefore,omitempty"`
 	// Verified is since when the node has been Ready at the desired version.

@@ -5,7 +5,10 @@ import (
 	"slices"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
@@ -15,8 +18,9 @@ import (
 // in Windlass writes it when the update begins. Cluster API's condition Updating is True from the
 // move of the Machine on, also while the Machine waits for its turn.
 type updateRecord struct {
-	Phase string    `json:"phase"`
-	Began time.Time `json:"began"`
+	Phase   string    `json:"phase"`
+	Began   time.Time `json:"began"`
+	Retried time.Time `json:"retried"`
 }
 
 // phaseSoaking is the phase in which all updaters are done. The engine bounds it.
@@ -62,24 +66,44 @@ func (f SetFacts) hasBegunUpdate(m *clusterv1.Machine) bool {
 
 // changingSince is since when a new Machine is being created or updated; zero if its update has not
 // begun, and while it soaks. For one that has become unavailable after its creation or update, it
-// is since then.
+// is since then. A retry of the update, or the end of a pause, begins it anew.
 func changingSince(m *clusterv1.Machine) time.Time {
 	if IsUpdating(m) {
 		if r := recordOf(m); r.Phase != phaseSoaking {
-			return r.Began
+			return afterPause(m, later(r.Began, r.Retried))
 		}
 		return time.Time{}
 	}
 	// The condition Available is False from the move on, and can be behind the end of the update.
-	began := m.CreationTimestamp.Time
-	if ended := updateEnded(m); ended.After(began) {
-		began = ended
-	}
+	began := later(m.CreationTimestamp.Time, updateEnded(m))
 	since := conditions.GetLastTransitionTime(m, clusterv1.MachineAvailableCondition)
-	if since != nil && since.After(began) {
-		return since.Time
+	if since != nil {
+		began = later(began, since.Time)
 	}
-	return began
+	return afterPause(m, began)
+}
+
+// afterPause is since when a change counts: a pause of the Cluster, or of the Machine, that ended
+// later begins it anew. Zero is none, also while the Machine is known to be paused without an
+// annotation of its own: the pause of the Cluster may have ended just now.
+func afterPause(m *clusterv1.Machine, since time.Time) time.Time {
+	paused := conditions.Get(m, clusterv1.PausedCondition)
+	switch {
+	case since.IsZero() || paused == nil:
+		return since
+	case paused.Status == metav1.ConditionFalse:
+		return later(since, paused.LastTransitionTime.Time)
+	case paused.Status == metav1.ConditionTrue && !annotations.HasPaused(m):
+		return time.Time{}
+	}
+	return since
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
 }
 
 // updateEnded is when the last update in place of a Machine ended; zero if it has no record of that.
@@ -101,7 +125,7 @@ func updatingSince(m *clusterv1.Machine) time.Time {
 	if since == nil || !conditions.IsTrue(m, clusterv1.MachineUpdatingCondition) {
 		return time.Time{}
 	}
-	return since.Time
+	return afterPause(m, since.Time)
 }
 
 // Decided reports whether the engine of updates in Windlass has decided about updates of a group,

@@ -144,6 +144,24 @@ func TestDeadlineOfUpdate(t *testing.T) {
 		return mark(v1alpha1.UpdateProgressAnnotation,
 			fmt.Sprintf(`{"phase":%q,"began":%q}`, phase, at(d)))
 	}
+	retried := func(d time.Duration) func(*group, *clusterv1.Machine) {
+		return mark(v1alpha1.UpdateProgressAnnotation, fmt.Sprintf(
+			`{"phase":"Updating","began":%q,"retried":%q}`, at(9*time.Hour), at(d)))
+	}
+	paused := func(status metav1.ConditionStatus, d time.Duration,
+		before func(*group, *clusterv1.Machine)) func(*group, *clusterv1.Machine) {
+		return func(g *group, m *clusterv1.Machine) {
+			before(g, m)
+			conditions.Set(m, metav1.Condition{
+				Type: clusterv1.PausedCondition, Status: status, Reason: "R",
+				LastTransitionTime: metav1.NewTime(epoch.Add(-d)),
+			})
+		}
+	}
+	annotated := func(g *group, m *clusterv1.Machine) {
+		record("Updating", hours)(g, m)
+		m.Annotations[clusterv1.PausedAnnotation] = ""
+	}
 	otherEngine := func(g *group, _ *clusterv1.Machine) {
 		for _, set := range g.MachineSets {
 			delete(set.Annotations, v1alpha1.UpdateDecisionsAnnotation)
@@ -167,6 +185,15 @@ func TestDeadlineOfUpdate(t *testing.T) {
 		"it soaks":                 {machine: record("Soaking", hours)},
 		"the record is unreadable": {machine: mark(v1alpha1.UpdateProgressAnnotation, "?")},
 		"another engine":           {machine: otherEngine, overdue: true},
+		"it was retried":           {machine: retried(30 * time.Minute)},
+		"it was retried long ago":  {machine: retried(hours), overdue: true},
+		"a pause has ended":        {machine: paused(metav1.ConditionFalse, time.Minute, record("Updating", hours))},
+		"a pause ended long ago":   {machine: paused(metav1.ConditionFalse, hours, record("Updating", hours)), overdue: true},
+		"a pause ends now":         {machine: paused(metav1.ConditionTrue, 9*time.Hour, record("Updating", hours))},
+		"a person paused it alone": {machine: paused(metav1.ConditionTrue, time.Minute, annotated), overdue: true},
+		"it waits after a pause":   {machine: paused(metav1.ConditionFalse, hours, func(*group, *clusterv1.Machine) {})},
+		"another engine, a pause":  {machine: paused(metav1.ConditionFalse, time.Minute, otherEngine)},
+		"ended, a pause":           {machine: paused(metav1.ConditionFalse, time.Minute, ended(hours))},
 		"it has just ended":        {machine: ended(time.Minute)},
 		"it ended long ago":        {machine: ended(hours), overdue: true},
 	} {

@@ -41,6 +41,7 @@ func formProgress() *inplace.Progress {
 		Steps:  formSteps, Done: formDone, Phase: inplace.BackingOff,
 		Attempt: 1, Operations: 3, Operation: "u1-3",
 		Began: formTime, StepBegan: formTime.Add(time.Minute), Started: formTime.Add(time.Hour),
+		Retried:   new(formTime.Add(30 * time.Minute)),
 		NotBefore: new(formTime.Add(2 * time.Hour)), Verified: new(formTime.Add(3 * time.Hour)),
 		LastError: "it failed", Unanswered: true, Unended: true, Drained: true, CanBegin: "u1-3",
 		Cordoned: true, Dirty: formDirty,
