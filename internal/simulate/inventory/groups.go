@@ -82,6 +82,12 @@ func (r *reader) keepSurge(c Cluster, g snapshot.UpdateGroup, into *scenario.Poo
 	if into.Policy == "" {
 		return
 	}
+	if updatesOnDelete(c, g) {
+		// Such a group has no maxUnavailable. The maxInFlight of its policy takes the place.
+		most := min(r.policies[into.Policy].selected.Policy.MaxInFlight, into.Replicas)
+		into.MaxSurge, into.MaxUnavailable = new(intstr.FromInt32(0)), new(intstr.FromInt(most))
+		return
+	}
 	if g.MachineDeployment != nil || g.InClass != nil || g.InTopology.Rollout.Strategy.Type != "" {
 		into.MaxSurge, into.MaxUnavailable = cmp.Or(into.MaxSurge, new(intstr.FromInt32(1))), cmp.Or(into.MaxUnavailable, new(intstr.FromInt32(0)))
 	}
@@ -140,25 +146,24 @@ func (r *reader) deployment(c Cluster, g snapshot.UpdateGroup) scenario.Pool {
 	machines := machinesOf(c.Objects.Machines, clusterv1.ClusterTopologyMachineDeploymentNameLabel, &g.Topology)
 	into.FailureDomains = domains(machines)
 	surge, unavailable := g.InTopology.Rollout.Strategy.RollingUpdate.MaxSurge, g.InTopology.Rollout.Strategy.RollingUpdate.MaxUnavailable
-	kind, domain := g.InTopology.Rollout.Strategy.Type, g.InTopology.FailureDomain
+	domain := g.InTopology.FailureDomain
 	if class := g.InClass; class != nil {
 		rolling := class.Rollout.Strategy.RollingUpdate
 		surge, unavailable, domain = cmp.Or(surge, rolling.MaxSurge), cmp.Or(unavailable, rolling.MaxUnavailable), cmp.Or(domain, class.FailureDomain)
-		kind = cmp.Or(kind, class.Rollout.Strategy.Type)
 	}
 	if md := g.MachineDeployment; md != nil {
 		if md.Spec.Replicas != nil {
 			into.Replicas = int(*md.Spec.Replicas)
 		}
 		strategy := md.Spec.Rollout.Strategy
-		surge, unavailable, kind, domain = strategy.RollingUpdate.MaxSurge, strategy.RollingUpdate.MaxUnavailable, strategy.Type, md.Spec.Template.Spec.FailureDomain
+		surge, unavailable, domain = strategy.RollingUpdate.MaxSurge, strategy.RollingUpdate.MaxUnavailable, md.Spec.Template.Spec.FailureDomain
 		setLagging(&into, md.Spec.Template.Spec.Version, group.Version, machines, md.Status.Versions)
 	}
 	into.MaxSurge, into.MaxUnavailable = surge, unavailable
 	if len(into.FailureDomains) == 0 && domain != "" {
 		into.FailureDomains = []string{domain}
 	}
-	if kind == clusterv1.OnDeleteMachineDeploymentStrategyType {
+	if isOnDelete(g) && !updatesOnDelete(c, g) {
 		r.note("%s has the strategy OnDelete, so that its machines wait for a person; it is simulated as if it were RollingUpdate", subject(c, g))
 	}
 	return into

@@ -212,6 +212,13 @@ func (r *reader) update(c Cluster, g snapshot.UpdateGroup, u cover.Update) (name
 		r.blocked = append(r.blocked, fmt.Sprintf("%s: %s", subject(c, g), cmp.Or(u.Message, fmt.Sprint(err))))
 		return "", nil
 	}
+	if updatesOnDelete(c, g) {
+		if u.Outcome == cover.Replace {
+			r.block(c, g, u.Message)
+			return "", nil
+		}
+		selected = keptOnDelete(selected)
+	}
 	if !selected.InPlace {
 		return r.replaced(c, g, selected), nil
 	}
