@@ -199,6 +199,8 @@ func (d *draft) decideOld(s Sizes, c Coverage) []Decision {
 		case IsUpdating(m):
 			action, reason = Update, ReasonUpdating
 			message = "the Machine is being updated in place"
+		case d.group.Keep && d.hasTemplate(s):
+			action, reason, message = Keep, ReasonUpToDate, "the Machine matches the template"
 		default:
 			action = Wait
 			reason, message = d.whyWait(s, c, m)
@@ -206,6 +208,17 @@ func (d *draft) decideOld(s Sizes, c Coverage) []Decision {
 		all = append(all, decide(m, set, action, reason, message))
 	}
 	return all
+}
+
+// hasTemplate reports whether an old MachineSet equals the template, and rollout.after asks for no new
+// Machines in its place. One remains beside the new one if rollout.after is removed after a kept
+// group has been scaled.
+func (d *draft) hasTemplate(s Sizes) bool {
+	md, set := d.group.MachineDeployment, d.old[s.Name].Current
+	after := md.Spec.Rollout.After.Time
+	expired := !after.IsZero() && !d.group.Now.Before(after)
+	return !s.Eligible && !(expired && set.CreationTimestamp.Time.Before(after)) &&
+		len(Differences(&set.Spec.Template, &md.Spec.Template).Fields) == 0
 }
 
 // goFirst sorts the Machines of an old MachineSet in the order in which they leave it.

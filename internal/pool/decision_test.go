@@ -367,3 +367,33 @@ func TestPausedMachine(t *testing.T) {
 		t.Errorf("%d Machines are up to date after the pause, want 3:\n%s", got, w)
 	}
 }
+
+// TestRolloutAfterRemoved: a kept group that spec.rollout.after blocks and that is scaled gets Machines
+// of a second MachineSet of its template. When rollout.after is removed nothing blocks the group.
+func TestRolloutAfterRemoved(t *testing.T) {
+	t.Parallel()
+	w := newWorld(2, 0, 1)
+	w.keep = true
+	w.settle(t)
+	w.md.Spec.Rollout.After = metav1.NewTime(w.group().Now.Add(time.Second))
+	w.clock += 2
+	*w.md.Spec.Replicas = 5
+	w.settle(t)
+	if b := w.plan.Blocked(); b == nil || b.Reason != pool.ReasonRecreateRequested || len(w.sets) != 2 {
+		t.Fatalf("the group is blocked by %+v:\n%s", b, w)
+	}
+	before := w.names()
+	w.md.Spec.Rollout.After = metav1.Time{}
+	w.settle(t)
+	if b := w.plan.Blocked(); b != nil {
+		t.Errorf("the group is still blocked: %+v:\n%s", b, w)
+	}
+	for _, d := range w.plan.Decisions {
+		if d.Action != pool.Keep || d.Reason != pool.ReasonUpToDate {
+			t.Errorf("Machine %s: %s, %s", d.Machine, d.Action, d.Reason)
+		}
+	}
+	if diff := gocmp.Diff(before, w.names()); diff != "" {
+		t.Errorf("Machines were created or deleted (-before +after):\n%s", diff)
+	}
+}
