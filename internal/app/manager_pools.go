@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/pool"
 	"github.com/windlass-dev/windlass/internal/pool/machinedeployment"
 	"github.com/windlass-dev/windlass/internal/pool/machineset"
@@ -43,7 +44,7 @@ func (b *builder) deploymentOptions() machinedeployment.Options {
 		Client: b.mgr.GetClient(), Runtime: b.runtimeClient, Now: time.Now,
 		InPlace: feature.Gates.Enabled(feature.InPlaceUpdates), WatchFilter: b.WatchFilter,
 		Keeps:          policyOf(b.mgr.GetClient(), crds.check),
-		KeepsNow:       policyOf(b.mgr.GetAPIReader(), crds.look),
+		KeepsNow:       policyNow(b.mgr.GetAPIReader(), crds.look),
 		PoliciesExist:  crds.check,
 		StatusInterval: statusInterval,
 		//nolint:staticcheck // Events of the old API, as Cluster API's controller records them.
@@ -98,6 +99,27 @@ func policyOf(reader client.Reader, exist func() (bool, error)) machinedeploymen
 			Limits: limitsOf(selected, md),
 		}
 		return policy, err
+	}
+}
+
+// policyNow is policyOf by what the API server has. A policy may select groups by the labels of their
+// Cluster, which the cache may show late, too.
+func policyNow(reader client.Reader, exist func() (bool, error)) machinedeployment.PolicyOf {
+	of := policyOf(reader, func() (bool, error) { return true, nil })
+	return func(
+		ctx context.Context, cluster *clusterv1.Cluster, md *clusterv1.MachineDeployment,
+	) (machinedeployment.Policy, error) {
+		if installed, err := exist(); err != nil || !installed {
+			return machinedeployment.Policy{}, err
+		}
+		live := capi.MetadataOf(clusterv1.GroupVersion.WithKind("Cluster"))
+		key := client.ObjectKeyFromObject(cluster)
+		if err := reader.Get(ctx, key, live); err != nil {
+			return machinedeployment.Policy{}, fmt.Errorf("reading Cluster %s: %w", key, err)
+		}
+		labeled := *cluster
+		labeled.Labels = live.Labels
+		return of(ctx, &labeled, md)
 	}
 }
 

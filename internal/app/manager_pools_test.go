@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/record"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -183,8 +184,10 @@ func withPolicies() *installation { return &installation{found: true} }
 func policyScheme(t *testing.T) *runtime.Scheme {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
+	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, clusterv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return scheme
 }
@@ -210,26 +213,51 @@ func (m laggingManager) GetEventRecorderFor(string) record.EventRecorder {
 }
 
 // TestReplacementAsksAPIServer checks that the controller of MachineDeployments has a way to find a
-// policy that the cache does not show yet.
+// policy that the cache does not show yet, or not select the group by yet.
 func TestReplacementAsksAPIServer(t *testing.T) {
 	t.Parallel()
 	built := func(objects ...client.Object) client.Client {
 		return fake.NewClientBuilder().WithScheme(policyScheme(t)).WithObjects(objects...).Build()
 	}
+	staged := made("staged", func(p *v1alpha1.UpdatePolicy) {
+		p.Spec.Targets = []v1alpha1.UpdateTarget{{
+			ClusterSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"stage": "prod"}},
+		}}
+	})
 	cluster, md := groupOfPolicies()
-	mgr := laggingManager{cached: built(), live: built(made("a", nil))}
-	b := &builder{crds: withPolicies(), mgr: mgr}
-	options := b.deploymentOptions()
-	for what, ask := range map[string]struct {
-		policy machinedeployment.PolicyOf
-		keep   bool
-	}{"the cache": {options.Keeps, false}, "the API server": {options.KeepsNow, true}} {
-		got, err := ask.policy(t.Context(), cluster, md)
-		if err != nil {
-			t.Fatal(err)
+	labeled := cluster.DeepCopy()
+	labeled.Labels = map[string]string{"stage": "prod"}
+	for name, tt := range map[string]struct{ cached, live []client.Object }{
+		"a new policy":             {live: []client.Object{cluster, made("a", nil)}},
+		"a new label of a Cluster": {cached: []client.Object{staged}, live: []client.Object{labeled, staged}},
+	} {
+		mgr := laggingManager{cached: built(tt.cached...), live: built(tt.live...)}
+		b := &builder{crds: withPolicies(), mgr: mgr}
+		options := b.deploymentOptions()
+		for what, ask := range map[string]struct {
+			policy machinedeployment.PolicyOf
+			keep   bool
+		}{"the cache": {options.Keeps, false}, "the API server": {options.KeepsNow, true}} {
+			got, err := ask.policy(t.Context(), cluster, md)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.Keep != ask.keep {
+				t.Errorf("%s: by %s the group is kept: %t", name, what, got.Keep)
+			}
 		}
-		if got.Keep != ask.keep {
-			t.Errorf("by %s the group is kept: %t", what, got.Keep)
-		}
+	}
+}
+
+// TestNoReplacementWithoutCluster: if the Cluster cannot be read, nothing may be decided.
+func TestNoReplacementWithoutCluster(t *testing.T) {
+	t.Parallel()
+	reader := fake.NewClientBuilder().WithScheme(policyScheme(t)).Build()
+	cluster, md := groupOfPolicies()
+	if _, err := policyNow(reader, withPolicies().check)(t.Context(), cluster, md); err == nil {
+		t.Error("there is no error")
+	}
+	if _, err := policyNow(reader, noPolicies)(t.Context(), cluster, md); err != nil {
+		t.Errorf("without policies the Cluster is read: %v", err)
 	}
 }
