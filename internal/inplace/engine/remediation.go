@@ -124,11 +124,10 @@ func RemediationHeld(m *clusterv1.Machine) string {
 func remediatedExternally(m *clusterv1.Machine) string {
 	// Cluster API leaves this condition on a Machine that is healthy again.
 	unhealthy := falseCondition(m, clusterv1.MachineHealthCheckSucceededCondition) != nil
-	c := falseCondition(m, clusterv1.MachineExternallyRemediatedCondition)
-	if c == nil || !unhealthy {
-		return ""
+	if c := falseCondition(m, clusterv1.MachineExternallyRemediatedCondition); c != nil && unhealthy {
+		return describeCondition(c, "an external controller remediates it")
 	}
-	return describeCondition(c, "an external controller remediates it")
+	return ""
 }
 
 // falseCondition returns a condition if its status is False, and else nil.
