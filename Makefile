@@ -150,10 +150,10 @@ after = $(filter $(1),$(MAKECMDGOALS))
 # with nothing beside them but what takes idle processors.
 e2e-chain e2e-inplace kubelets: $(call after,$(LINT_JOBS))
 unit-root: $(call after,kubelets $(LINT_JOBS))
-# What needs processors, one job after another. What other jobs wait for comes first: with empty caches,
-# kubelets and unit-root take long, and only idle processors.
+# What needs processors, one job after another. Nothing waits for unit-root: with empty caches, kubelets
+# and unit-root take long, and only idle processors.
 trust: $(call after,e2e-chain e2e-inplace $(LINT_JOBS))
-unit-lab: $(call after,e2e-chain e2e-inplace unit-root trust $(LINT_JOBS))
+unit-lab: $(call after,e2e-chain e2e-inplace trust $(LINT_JOBS))
 unit-parts unit-house unit-release unit-rules differential upstream: $(call after,unit-lab)
 # Then two planes at a time. Those of devplane, hosts, real and trust/guard may take the same ports
 # of this machine.
