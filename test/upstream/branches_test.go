@@ -5,6 +5,8 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"iter"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -12,14 +14,14 @@ import (
 )
 
 // TestAdaptersOnlyConvert: each branch of an adapter is listed with the reason why it decides
-// nothing. The list is pinned by the number of branches in each function.
+// nothing. The list is pinned by the number of branches in each function or variable.
 func TestAdaptersOnlyConvert(t *testing.T) {
 	t.Parallel()
 	var listed []string
 	err := eachLine(filepath.Join("testdata", "branches.txt"), func(line string) error {
 		counted, reason, ok := strings.Cut(line, " | ")
 		if !ok || reason == "" {
-			return fmt.Errorf("want FILE FUNCTION NUMBER | REASON")
+			return fmt.Errorf("want FILE NAME NUMBER | REASON")
 		}
 		listed = append(listed, counted)
 		return nil
@@ -48,7 +50,8 @@ func TestAdaptersOnlyConvert(t *testing.T) {
 	}
 }
 
-// listBranches returns "FILE FUNCTION NUMBER" for each function of an adapter that has branches.
+// listBranches returns "FILE NAME NUMBER" for each function, variable or constant of an adapter
+// that has branches.
 func listBranches(name string) (found []string, err error) {
 	file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
 	if err != nil {
@@ -56,27 +59,43 @@ func listBranches(name string) (found []string, err error) {
 	}
 	pkg, base := filepath.Base(filepath.Dir(name)), filepath.Base(name)
 	for _, d := range file.Decls {
-		f, ok := d.(*ast.FuncDecl)
-		if !ok {
-			continue
-		}
-		if n := countBranches(f); n > 0 {
-			found = append(found, fmt.Sprintf("%s/%s %s %d", pkg, base, f.Name.Name, n))
+		for declared, node := range declarations(d) {
+			if n := countBranches(node); n > 0 {
+				found = append(found, fmt.Sprintf("%s/%s %s %d", pkg, base, declared, n))
+			}
 		}
 	}
 	return found, nil
 }
 
-// countBranches counts the if and switch statements, and the operators && and ||. Those that only
-// return an error do not count.
-func countBranches(f *ast.FuncDecl) (n int) {
-	ast.Inspect(f, func(node ast.Node) bool {
+// declarations iterates over a function, or over the variables and constants that are declared
+// together. Variables can contain functions.
+func declarations(d ast.Decl) iter.Seq2[string, ast.Node] {
+	return func(yield func(string, ast.Node) bool) {
+		switch d := d.(type) {
+		case *ast.FuncDecl:
+			yield(d.Name.Name, d)
+		case *ast.GenDecl:
+			for _, spec := range d.Specs {
+				values, ok := spec.(*ast.ValueSpec)
+				if ok && !yield(values.Names[0].Name, values) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// countBranches counts the if, switch and select statements, the loops without range, and the
+// operators && and ||. Statements that only pass an error on do not count.
+func countBranches(in ast.Node) (n int) {
+	ast.Inspect(in, func(node ast.Node) bool {
 		switch node := node.(type) {
 		case *ast.IfStmt:
-			if !returnsError(node) {
+			if !passesErrorOn(node) {
 				n++
 			}
-		case *ast.SwitchStmt, *ast.TypeSwitchStmt, *ast.SelectStmt:
+		case *ast.SwitchStmt, *ast.TypeSwitchStmt, *ast.SelectStmt, *ast.ForStmt:
 			n++
 		case *ast.BinaryExpr:
 			if node.Op == token.LAND || node.Op == token.LOR {
@@ -88,12 +107,77 @@ func countBranches(f *ast.FuncDecl) (n int) {
 	return n
 }
 
-// returnsError reports whether a statement is "if err != nil" without else.
-func returnsError(s *ast.IfStmt) bool {
+// passesErrorOn reports whether a statement is "if err != nil" without else, and its body passes
+// err on.
+func passesErrorOn(s *ast.IfStmt) bool {
 	condition, ok := s.Cond.(*ast.BinaryExpr)
-	if !ok || condition.Op != token.NEQ || s.Else != nil {
+	return ok && condition.Op == token.NEQ && isNamed(condition.X, "err") &&
+		isNamed(condition.Y, "nil") && s.Else == nil && endsWithError(s.Body.List)
+}
+
+// endsWithError reports whether statements are "panic(err)" alone, or only return err after zero
+// values.
+func endsWithError(body []ast.Stmt) bool {
+	if len(body) != 1 {
 		return false
 	}
-	x, isName := condition.X.(*ast.Ident)
-	return isName && x.Name == "err"
+	switch s := body[0].(type) {
+	case *ast.ReturnStmt:
+		last := len(s.Results) - 1
+		return last >= 0 && isNamed(s.Results[last], "err") &&
+			!slices.ContainsFunc(s.Results[:last], func(e ast.Expr) bool { return !isZero(e) })
+	case *ast.ExprStmt:
+		call, ok := s.X.(*ast.CallExpr)
+		return ok && isNamed(call.Fun, "panic") && len(call.Args) == 1 && isNamed(call.Args[0], "err")
+	}
+	return false
+}
+
+// isZero reports whether an expression is nil, or a literal without elements.
+func isZero(e ast.Expr) bool {
+	literal, ok := e.(*ast.CompositeLit)
+	return isNamed(e, "nil") || ok && len(literal.Elts) == 0
+}
+
+func isNamed(e ast.Expr, name string) bool {
+	is, ok := e.(*ast.Ident)
+	return ok && is.Name == name
+}
+
+// TestCountBranches: each text is an adapter of its own.
+func TestCountBranches(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"func f() error { if err != nil { return err }; return nil }":                       "",
+		"func f() (*T, T, error) { if err := g(); err != nil { return nil, T{}, err } }":    "",
+		"func f() { if err != nil { panic(err) } }":                                         "",
+		"func f() { for _, v := range list { use(v) } }":                                    "",
+		"func f() { if err != nil { decide() } }":                                           "f 1",
+		"func f() error { if err != nil { decide(); return err }; return nil }":             "f 1",
+		"func f() (int, error) { if err != nil { return decide(), err }; return 0, nil }":   "f 1",
+		"func f() (T, error) { if err != nil { return T{Replicas: 1}, err }; return g() }":  "f 1",
+		"func f() error { if err != nil { return nil }; return g() }":                       "f 1",
+		"func f() { if err != nil { return }; decide() }":                                   "f 1",
+		"func f() error { if err != nil { return err } else { decide() } }":                 "f 1",
+		"func f() error { if err != other { return err }; return nil }":                     "f 1",
+		"func f() error { if err != nil { if p { decide() }; return err }; return nil }":    "f 2",
+		"func f() { for p { decide(); break } }":                                            "f 1",
+		"func f() { run(func() { if p { decide() } }) }":                                    "f 1",
+		"var v = func() { switch p { case q: decide() } }":                                  "v 1",
+		"var (\n u = f\n v = map[string]func() bool{`a`: func() bool { return p && q }}\n)": "v 1",
+		"func (T) f() bool { return p || q && r }":                                          "f 2",
+	} {
+		name := filepath.Join(t.TempDir(), "adapter.go")
+		if err := os.WriteFile(name, []byte("package a\n"+text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		found, err := listBranches(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, got, _ := strings.Cut(strings.Join(found, "; "), " ")
+		if got != want {
+			t.Errorf("%s\nhas the branches %q, want %q", text, got, want)
+		}
+	}
 }
