@@ -212,9 +212,9 @@ plane: build
 
 # Tests need little memory. With the lab's default, the API server spends a third of its CPU time on
 # garbage (GOGC).
-# -v with one package at a time streams.
+# -v with one package at a time streams. The long form of a package takes up to 2 hours.
 E2E := env WINDLASS_E2E=1 WINDLASS_PROGRAMS=$(CURDIR)/bin GOGC=200 \
-	go -C lab test -count=1 -vet=off -timeout 30m
+	go -C lab test -count=1 -vet=off -timeout $(if $(filter 1,$(WINDLASS_LONG)),6h,30m)
 e2e-chain:
 	@$(JOB) $(E2E) -v ./test/e2e/chain
 e2e-inplace:
