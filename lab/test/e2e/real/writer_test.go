@@ -7,7 +7,6 @@ import (
 	"crypto/x509"
 	"net/http"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -36,7 +35,7 @@ type writer struct {
 
 func (c *realCluster) startWriter(ctx context.Context, t *testing.T) *writer {
 	t.Helper()
-	w := &writer{cluster: c, journal: liveJournal{changed: make(chan struct{})}}
+	w := &writer{cluster: c}
 	config := c.config(ctx, t)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return noting{next, w} })
 	api, err := recorder.NewAPI(ctx, config)
@@ -87,7 +86,7 @@ func (w *writer) check(ctx context.Context, t *testing.T, took time.Duration) {
 	if err := w.recorder.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	attempts, err := w.journal.attempts()
+	attempts, err := w.journal.Attempts()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,49 +117,14 @@ func (w *writer) check(ctx context.Context, t *testing.T, took time.Duration) {
 var operations = []journal.Operation{journal.Write, journal.Read}
 
 // liveJournal is a journal that can be read while it is written.
-type liveJournal struct {
-	mu      sync.Mutex
-	content []byte
-	// changed is closed at the next attempt.
-	changed chan struct{}
-}
-
-// Write implements io.Writer.
-func (j *liveJournal) Write(line []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.content = append(j.content, line...)
-	close(j.changed)
-	j.changed = make(chan struct{})
-	return len(line), nil
-}
-
-// attempts returns all attempts until now.
-func (j *liveJournal) attempts() ([]journal.Attempt, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return journal.Parse(j.content)
-}
+type liveJournal struct{ journal.Live }
 
 // awaitAnswers waits until the last attempt of each operation began after a time, and succeeded. It
 // reports false if that takes too long.
 func (j *liveJournal) awaitAnswers(ctx context.Context, since time.Time, limit time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	for {
-		j.mu.Lock()
-		changed := j.changed
-		j.mu.Unlock()
-		attempts, err := j.attempts()
-		if err == nil && answers(attempts, since) {
-			return true
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return false
-		}
-	}
+	return j.Await(ctx, func(attempts []journal.Attempt) bool { return answers(attempts, since) })
 }
 
 // answers reports whether the last attempt of each operation began after a time, and succeeded.
@@ -184,7 +148,7 @@ func answers(attempts []journal.Attempt, since time.Time) bool {
 func TestLiveJournal(t *testing.T) {
 	t.Parallel()
 	since := time.Now()
-	j := &liveJournal{changed: make(chan struct{})}
+	j := &liveJournal{}
 	record := func(operation journal.Operation, after time.Duration, failure string) {
 		t.Helper()
 		began := since.Add(after)
