@@ -28,7 +28,7 @@ func (w *world) testPowerCut(ctx context.Context, t *testing.T, pod, key string)
 	before := c.write(ctx, t, "before")
 	update := m.newUpdate(ctx, t)
 
-	update.cut(ctx, t, pod, key, "upgrade apply")
+	update.cut(ctx, t, pod, key, "upgrade apply", func() {})
 	update.run(ctx, t, 0)
 	m.checkUpgraded(ctx, t, c, 1)
 	c.check(ctx, t, before)
@@ -37,35 +37,47 @@ func (w *world) testPowerCut(ctx context.Context, t *testing.T, pod, key string)
 	}
 }
 
-// testPowerCuts cuts the power of two machines of a control plane, one after the other: of the
-// first one in "kubeadm upgrade apply", while etcd restarts, and of the second one in "kubeadm
-// upgrade node", while the API server restarts. Each cut takes the quorum of etcd. After each boot
-// the same command continues, and nothing is lost.
+// testPowerCuts cuts the power of two of three machines of a control plane, one after the other: of
+// the first one in "kubeadm upgrade apply", while etcd restarts, and of the second one in "kubeadm
+// upgrade node", while the API server restarts. A client writes at the third one: etcd keeps its
+// quorum. After each boot the same command continues. At the end each member of etcd has all that
+// was acknowledged.
 func (w *world) testPowerCuts(ctx context.Context, t *testing.T) {
 	t.Helper()
 	if os.Getenv("WINDLASS_LONG") != "1" {
 		t.Skip("long; set WINDLASS_LONG=1")
 	}
 	t.Parallel()
-	first, second := w.newMachine(ctx, t, "first", w.addMirror), w.newMachine(ctx, t, "second", w.addMirror)
+	var machines []*machine
+	for _, name := range []string{"first", "second", "third"} {
+		machines = append(machines, w.newMachine(ctx, t, name, w.addMirror))
+	}
+	first, second, third := machines[0], machines[1], machines[2]
 	c := first.initialize(ctx, t)
-	c.awaitNode(ctx, t, "first", w.from.Version)
-	second.join(ctx, t, first)
-	c.awaitNode(ctx, t, "second", w.from.Version)
-	second.checkVersions(ctx, t, 2, w.from)
+	c.awaitNode(ctx, t, first.name, w.from.Version)
+	for _, m := range machines[1:] {
+		m.join(ctx, t, first)
+		c.awaitNode(ctx, t, m.name, w.from.Version)
+	}
+	third.checkVersions(ctx, t, len(machines), w.from)
 	before := c.write(ctx, t, "before")
+	writer := third.startWriter(ctx, t)
+	checkWrites := func() { writer.checkGoesOn(ctx, t) }
 
 	update := first.newUpdate(ctx, t)
-	update.cut(ctx, t, "etcd", "etcd/server.key", "upgrade apply")
+	update.cut(ctx, t, "etcd", "etcd/server.key", "upgrade apply", checkWrites)
 	update.run(ctx, t, 0)
 	c.check(ctx, t, before)
 	between := c.write(ctx, t, "between")
 
 	update = second.newUpdate(ctx, t)
-	update.cut(ctx, t, "kube-apiserver", "apiserver.key", "upgrade node")
+	update.cut(ctx, t, "kube-apiserver", "apiserver.key", "upgrade node", checkWrites)
 	update.run(ctx, t, 0)
-	for _, m := range []*machine{first, second} {
-		m.checkUpgraded(ctx, t, c, 2)
+	writer.check(ctx, t, machines...)
+
+	third.newUpdate(ctx, t).run(ctx, t, 0)
+	for _, m := range machines {
+		m.checkUpgraded(ctx, t, c, len(machines))
 	}
 	for _, written := range []*corev1.ConfigMap{before, between} {
 		c.check(ctx, t, written)
@@ -73,8 +85,11 @@ func (w *world) testPowerCuts(ctx context.Context, t *testing.T) {
 }
 
 // cut begins an update, and cuts the power of the host while a command of kubeadm restarts a static
-// pod. The pod's manifest and a key are empty then. It returns when the host has booted.
-func (u *update) cut(ctx context.Context, t *testing.T, pod, key, kubeadm string) {
+// pod. The pod's manifest and a key are empty then. It calls whileOff before the host boots, and
+// returns when it has booted.
+func (u *update) cut(
+	ctx context.Context, t *testing.T, pod, key, kubeadm string, whileOff func(),
+) {
 	t.Helper()
 	m := u.machine
 	cmd, stderr := u.command(ctx)
@@ -100,5 +115,6 @@ pgrep -a kubeadm`, pod))
 	if code := cmd.ProcessState.ExitCode(); code != exitInterrupted {
 		t.Fatalf("exit code %d, want %d: %v\n%s", code, exitInterrupted, err, stderr)
 	}
+	whileOff()
 	m.Boot()
 }

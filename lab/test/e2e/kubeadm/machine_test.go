@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -89,6 +90,16 @@ func (m *machine) initialize(ctx context.Context, t *testing.T, flags ...string)
 // connect returns the cluster that "kubeadm init" has created on the host.
 func (m *machine) connect(t *testing.T) *cluster {
 	t.Helper()
+	c, err := client.NewWithWatch(m.config(t), client.Options{Scheme: scheme.Scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &cluster{client: c}
+}
+
+// config returns what leads to the cluster of the host, as its administrator.
+func (m *machine) config(t *testing.T) *rest.Config {
+	t.Helper()
 	kubeconfig, err := m.Read("/etc/kubernetes/admin.conf")
 	if err != nil {
 		t.Fatal(err)
@@ -97,11 +108,7 @@ func (m *machine) connect(t *testing.T) *cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme.Scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &cluster{client: c}
+	return config
 }
 
 // join adds the host to the control plane of another's cluster.
