@@ -292,8 +292,9 @@ func (o *demoOptions) finish(cmd *cobra.Command, plane *devplane.Plane, lab real
 		err = errors.Join(err, lab.showKubeconfig(context.WithoutCancel(cmd.Context()), out, plane))
 	}
 	if o.keep {
-		_, printErr := fmt.Fprintf(out, "\nThe management cluster is still running:\n\n  export KUBECONFIG=%s\n  kubectl get clusters,machines -A\n  windlass-lab down --state-dir %s\n",
-			plane.KubeconfigPath(), o.lab.stateDir)
+		_, printErr := fmt.Fprintf(out, "\nThe management cluster is still running:\n\n"+
+			"  export KUBECONFIG=%s\n  kubectl get clusters,machines -A\n  %s down --state-dir %s\n",
+			plane.KubeconfigPath(), ownCommands().Lab, o.lab.stateDir)
 		return errors.Join(err, printErr)
 	}
 	// The command's own context may have ended, by Ctrl-C for instance; stopping has a limit of its own.

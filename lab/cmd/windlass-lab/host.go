@@ -83,13 +83,13 @@ func (o *hostOptions) play(session *hosts.Session, in io.Reader, out io.Writer) 
 	fmt.Fprintf(out, `
 A Linux host with stand-ins for kubeadm and the kubelet, %[1]s, runs until you interrupt this (^C). In another terminal:
 
-  bin/windlass updater kubeadm run --host %[2]s --to %[3]s --identity %[4]s/id --known-hosts %[4]s/known_hosts \
+  %[6]s updater kubeadm run --host %[2]s --to %[3]s --identity %[4]s/id --known-hosts %[4]s/known_hosts \
     --binaries-folder /opt/binaries --digests %[4]s/SHA256SUMS --no-drain --dry-run
 
 The user %[5]s is not root and may use sudo: --user %[5]s --identity %[4]s/id_%[5]s.
 Press Enter to cut the host's power and boot it again with its disk unchanged.
 
-`, hostFrom, host.Address(), hostTo, o.folder, hosts.Ops)
+`, hostFrom, host.Address(), hostTo, o.folder, hosts.Ops, ownCommands().Windlass)
 	return keepHost(session.Context(), host, in, out)
 }
 

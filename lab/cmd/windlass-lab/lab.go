@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
 
@@ -180,7 +179,7 @@ func runUp(cmd *cobra.Command, opts *labOptions, config devplane.Config, extensi
 		progress.report(devplane.Event{Step: "extension", Message: "starting the extension", Elapsed: time.Since(started)})
 		if err := registerExtension(ctx, plane, opts); err != nil {
 			// The cluster itself is up, and useful for finding out what is wrong.
-			return fmt.Errorf(`%w; the cluster is running without it, "windlass-lab down" stops it`, err)
+			return fmt.Errorf("%w\nThe cluster is running without it. To stop it: %s down", err, labCommand(cmd))
 		}
 	}
 	progress.close()
@@ -223,7 +222,7 @@ func reportRunning(cmd *cobra.Command, plane *devplane.Plane, stateDir string) e
 	}
 	already := "The cluster is running already."
 	if engine, ok := setup.RunningEngine(status); ok {
-		already = fmt.Sprintf(`The cluster is running already, with the engine %s; "windlass-lab engine" changes that.`, engine)
+		already = fmt.Sprintf(`The cluster is running already, with the engine %s; "%s engine" changes that.`, engine, labCommand(cmd))
 	}
 	_, err = fmt.Fprintf(
 		cmd.OutOrStdout(), "%s\n%s%s", already, usage(plane, cmd), realUsageOf(stateDir),
@@ -245,17 +244,6 @@ func registerExtension(ctx context.Context, plane *devplane.Plane, opts *labOpti
 func silenceLibraries() {
 	ctrl.SetLogger(logr.Discard())
 	klog.SetLogger(logr.Discard())
-}
-
-// labCommand is how to call another command for the same plane.
-func labCommand(cmd *cobra.Command) string {
-	words := []string{"windlass-lab"}
-	for _, name := range []string{flagSource, flagStateDir, flagAssetsDir, flagWindlass} {
-		if flag := cmd.Flags().Lookup(name); flag != nil && flag.Changed {
-			words = append(words, "--"+name+"="+flag.Value.String())
-		}
-	}
-	return strings.Join(words, " ")
 }
 
 // usage tells what to do with a plane that runs, with the flags that it was started with.

@@ -217,9 +217,13 @@ func runUpReal(cmd *cobra.Command, opts *labOptions, config devplane.Config) err
 			"%w\nThe management cluster is running. To stop it: %s down", err, labCommand(cmd),
 		)
 	}
+	paths, err := opts.programs()
+	if err != nil {
+		return err
+	}
 	_, err = fmt.Fprintf(
 		cmd.OutOrStdout(), realUsage, plane.KubeconfigPath(), path, labCommand(cmd),
-		scenario.Namespace, scenario.Cluster.Name, scenario.Target,
+		scenario.Namespace, scenario.Cluster.Name, scenario.Target, commandName(paths.Windlass),
 	)
 	return err
 }
@@ -247,7 +251,7 @@ The cluster itself, through its load balancer:
 To upgrade it in place:
 
   %[3]s kubectl -- -n %[4]s patch cluster %[5]s --type=merge -p '{"spec":{"topology":{"version":"%[6]s"}}}'
-  windlass status %[5]s -n %[4]s -w
+  %[7]s status %[5]s -n %[4]s -w
 
   %[3]s status
   %[3]s down

@@ -72,10 +72,12 @@ func TestUpReal(t *testing.T) {
 	expect(t, output, "The cluster is up.", "kubectl --kubeconfig "+kubeconfig+" get nodes")
 	expect(t, lab.run(t, "up", "--real"), "The cluster is running already",
 		"kubectl --kubeconfig "+kubeconfig+" get nodes")
+	checkCommands(t, output)
+	const kubectl = `windlass-lab --state-dir "$state" kubectl -- -n real `
 	const ofControlPlane = `hostmachines -l cluster.x-k8s.io/control-plane ` +
 		`-o 'jsonpath={.items[0].%s}'`
 	first := func(field string) string {
-		return lab.bash(t, "windlass-lab kubectl -- -n real get "+fmt.Sprintf(ofControlPlane, field))
+		return lab.bash(t, kubectl+"get "+fmt.Sprintf(ofControlPlane, field))
 	}
 	replacer := strings.NewReplacer(
 		"ADDRESS", first("status.addresses[0].address"), "NAME", first("metadata.name"),
@@ -85,10 +87,46 @@ func TestUpReal(t *testing.T) {
 		"root@ADDRESS", "root@ADDRESS kubelet --version", 1)
 	expect(t, lab.bash(t, replacer.Replace(login)),
 		"Kubernetes v1.35.4", "kubeadm-upgrade", "v1.36.3")
-	lab.bash(t, replacer.Replace(readSection(t, "### Break a host")+`
-windlass-lab kubectl -- -n real wait hostmachine NAME --for=condition=Ready --timeout=120s`))
+	const await = kubectl + "wait hostmachine NAME --for=condition=Ready --timeout=120s"
+	lab.bash(t, replacer.Replace(readSection(t, "### Break a host")+await))
 	lab.run(t, "down")
 	lab.checkGone(t)
+}
+
+// checkCommands runs commands that "windlass-lab up --real" prints, in the same folder. The upgrade
+// is a dry run.
+func checkCommands(t *testing.T, output string) {
+	t.Helper()
+	run := func(pattern, more string) string {
+		command := regexp.MustCompile(`(?m)^  (.*` + pattern + `.*?)( -w)?$`).FindStringSubmatch(output)
+		if command == nil {
+			t.Fatalf("no command that is printed matches %q", pattern)
+		}
+		script := command[1] + more
+		cmd := exec.CommandContext(t.Context(), "bash", "-euc", script)
+		export := regexp.MustCompile(`(?m)^  export (KUBECONFIG=.*)$`).FindStringSubmatch(output)
+		if export == nil {
+			t.Fatal("no command that is printed exports KUBECONFIG")
+		}
+		cmd.Env = append(os.Environ(), export[1])
+		var stderr strings.Builder
+		cmd.Stderr = &stderr
+		result, err := cmd.Output()
+		if err != nil {
+			t.Errorf("%s\n%v\n%s%s", script, err, result, &stderr)
+		}
+		return string(result)
+	}
+	const version = " --dry-run=server -o 'jsonpath={.spec.topology.version}'"
+	if patched := run(" patch cluster ", version); patched != "v1.36.3" {
+		t.Errorf("the patch that is printed sets the version %q, want v1.36.3", patched)
+	}
+	if seen := run(" status real ", ""); !strings.Contains(seen, "v1.35.4") {
+		t.Errorf("the status of the cluster has no v1.35.4:\n%s", seen)
+	}
+	if seen := run("windlass-lab .*status", ""); !strings.Contains(seen, "Phase:       Running") {
+		t.Errorf("the management cluster does not run:\n%s", seen)
+	}
 }
 
 // readSection returns the commands in a section of the guide.
@@ -175,11 +213,12 @@ func (l *lab) run(t *testing.T, args ...string) string {
 }
 
 // bash runs commands as a user does in a clone of the repository, and returns what they print. Each
-// must succeed.
+// must succeed. The folder is no clone, so commands that name no state directory fail.
 func (l *lab) bash(t *testing.T, commands string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "bash", "-euc", `set -o pipefail
-windlass-lab() { "$LAB" --state-dir .windlass/lab "$@"; }
+state=.windlass/lab
+windlass-lab() { "$LAB" "$@"; }
 windlass() { "$WINDLASS" "$@"; }
 `+commands)
 	cmd.Dir, cmd.Env = l.folder, append(os.Environ(), "LAB="+l.Lab, "WINDLASS="+l.Windlass)
