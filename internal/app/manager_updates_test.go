@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -31,6 +32,35 @@ func (r replies) UpdateMachine(context.Context, *runtimehooksv1.UpdateMachineReq
 	return r.reply, r.err
 }
 
+// owners is an engine that answers with the owner of a Machine, and its version.
+type owners struct{}
+
+func (owners) UpdateMachine(
+	_ context.Context, request *runtimehooksv1.UpdateMachineRequest,
+) (inplace.Reply, error) {
+	machine := &request.Desired.Machine
+	owner := metav1.GetControllerOf(machine)
+	if owner == nil {
+		return inplace.Reply{}, errors.New("the Machine has no owner")
+	}
+	return inplace.Reply{
+		Message:    fmt.Sprintf("%s %s to %s", owner.Kind, owner.Name, machine.Spec.Version),
+		RetryAfter: time.Second,
+	}, nil
+}
+
+// ownedBy returns a Machine that an object controls.
+func ownedBy(apiVersion, kind string, labels map[string]string) *clusterv1.Machine {
+	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ns", Name: "m", Labels: labels,
+		OwnerReferences: []metav1.OwnerReference{
+			{APIVersion: apiVersion, Kind: kind, Name: "owner", UID: "uid", Controller: new(true)},
+		},
+	}}
+	m.Spec.Version = "v1.35.0"
+	return m
+}
+
 // TestMarkedMachines asks as Cluster API's Machine controller does, without any ExtensionConfig. It takes an
 // answer without an error and without a time to ask again for a finished update.
 func TestMarkedMachines(t *testing.T) {
@@ -41,8 +71,20 @@ func TestMarkedMachines(t *testing.T) {
 	}
 	for name, tt := range map[string]struct {
 		updates hookserver.MarkedUpdates
+		// machine is the one that is asked about; nil for one without an owner.
+		machine *clusterv1.Machine
 		want    answer
 	}{
+		"of a control plane": {
+			updates: owners{},
+			machine: ownedBy("controlplane.cluster.x-k8s.io/v1beta2", "KubeadmControlPlane",
+				map[string]string{clusterv1.MachineControlPlaneLabel: ""}),
+			want: answer{Extensions: 1, Retry: 1, Message: "KubeadmControlPlane owner to v1.35.0"},
+		},
+		"of a MachineSet": {
+			updates: owners{}, machine: ownedBy("cluster.x-k8s.io/v1beta2", "MachineSet", nil),
+			want: answer{Extensions: 1, Retry: 1, Message: "MachineSet owner to v1.35.0"},
+		},
 		"at work": {
 			updates: replies{reply: inplace.Reply{Message: "step 1 of 2: drain", RetryAfter: 1500 * time.Millisecond}},
 			want:    answer{Extensions: 1, Message: "step 1 of 2: drain", Retry: 2},
@@ -69,7 +111,10 @@ func TestMarkedMachines(t *testing.T) {
 		if err := c.WarmUp(&runtimev1.ExtensionConfigList{}); err != nil {
 			t.Fatal(err)
 		}
-		machine := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m"}}
+		machine := tt.machine
+		if machine == nil {
+			machine = &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m"}}
+		}
 		extensions, err := c.GetAllExtensions(t.Context(), runtimehooksv1.UpdateMachine, machine)
 		if err != nil {
 			t.Fatal(err)
