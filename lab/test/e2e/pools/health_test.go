@@ -6,9 +6,13 @@ import (
 	"slices"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/lab/internal/history"
 	"github.com/windlass-dev/windlass/lab/test/e2e/internal/rig"
 )
 
@@ -66,6 +70,92 @@ func (p *plane) testHealth(ctx context.Context, t *testing.T, pool rig.Pool, u *
 	if machines := p.census(pool.Name); len(machines.All) != 5 || len(machines.Deleted) != 2 {
 		t.Errorf("two Machines were unhealthy; the Machines are %+v", machines)
 	}
+	p.checkUndisturbed(t, pool.Name)
+}
+
+// checkUndisturbed replays everything that happened to a pool. No Machine was deleted in the middle
+// of its update, and no MachineHealthCheck told its owner to replace it then.
+func (p *plane) checkUndisturbed(t *testing.T, pool string) {
+	t.Helper()
+	updated, broken := 0, sets.New[string]()
+	fail := func(f history.Fact, what string, details any) {
+		if rule := f.Name + " " + what; !broken.Has(rule) {
+			broken.Insert(rule)
+			t.Errorf("Machine %s at revision %d, in the middle of its update, %s: %+v", f.Name, f.Revision,
+				what, details)
+		}
+	}
+	for _, f := range p.facts(pool) {
+		progress := rig.ProgressOf(f.Object)
+		if f.Kind != history.KindMachine || progress == nil {
+			continue
+		}
+		updated++
+		if f.Deleting {
+			fail(f, "is being deleted", progress)
+		}
+		if c := f.Condition(clusterv1.MachineOwnerRemediatedCondition); c != nil {
+			fail(f, "is to be replaced by its owner", c)
+		}
+	}
+	if updated == 0 {
+		t.Errorf("no Machine of pool %s was ever updated", pool)
+	}
+}
+
+// testRepaired has a machine turn unhealthy that waits for its update, because a partition holds
+// the rollout. It is not replaced. It is the first machine that is updated, although its name is
+// the last one, and it is healthy again before its update ends.
+func (p *plane) testRepaired(ctx context.Context, t *testing.T, pool rig.Pool, u *rig.Updater) {
+	t.Helper()
+	before := p.census(pool.Name)
+	if err := p.Client.Create(ctx, rig.HealthCheck(pool.Name)); err != nil {
+		t.Fatal(err)
+	}
+	u.Behave(ctx, t, stalling)
+	p.Send(ctx, t, pool.Name, nextVersion)
+	p.BlockedOwner(ctx, t, pool.Name,
+		func(c *metav1.Condition) bool { return c.Reason == heldByPartition })
+	broken := p.MachinesOf(ctx, t, rig.PoolsCluster, pool.Name)[pool.Replicas-1]
+	p.BreakMachine(ctx, t, &broken)
+	p.awaitCondition(ctx, t, broken, clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse,
+		clusterv1.MachineSetMachineCannotBeRemediatedReason)
+	// Unavailable machines move first.
+	p.awaitCondition(ctx, t, broken, clusterv1.MachineAvailableCondition, metav1.ConditionFalse, "")
+	policy := &v1alpha1.UpdatePolicy{
+		ObjectMeta: metav1.ObjectMeta{Namespace: rig.PoolsCluster, Name: pool.Name},
+	}
+	rig.Patch(ctx, t, p.Client, policy, map[string]any{"spec": map[string]any{"partition": nil}})
+	if first := p.awaitUpdate(ctx, t, pool.Name); first.UID != broken.UID {
+		t.Errorf("Machine %s is updated first, want %s, which is unhealthy", first.Name, broken.Name)
+	}
+	p.RepairMachine(ctx, t, &broken)
+	p.awaitCondition(ctx, t, broken, clusterv1.MachineHealthCheckSucceededCondition,
+		metav1.ConditionTrue, "")
+	u.Behave(ctx, t, working)
+	p.awaitPool(ctx, t, pool.Name, nextVersion, int(pool.Replicas))
+	rig.CheckCensus(t, before, p.census(pool.Name))
+}
+
+// awaitCondition waits until a condition of a Machine has a status, and a reason unless it is empty.
+// The Machine must stay.
+func (p *plane) awaitCondition(
+	ctx context.Context, t *testing.T, machine clusterv1.Machine, kind string,
+	status metav1.ConditionStatus, reason string,
+) {
+	t.Helper()
+	p.History.Await(ctx, t, "waiting for "+machine.Name, func() string {
+		f := p.History.Machines(machine.Namespace)[machine.UID]
+		if f.Deleting {
+			t.Fatalf("Machine %s is deleted; its conditions are %+v", f.Name,
+				rig.MachineOf(f).Status.Conditions)
+		}
+		c := f.Condition(kind)
+		if c == nil || c.Status != status || reason != "" && c.Reason != reason {
+			return fmt.Sprintf("its condition %s is %+v, want %s %s", kind, c, status, reason)
+		}
+		return ""
+	})
 }
 
 // testRemediation begins another rollout in the middle of a remediation. When the engine has

@@ -37,6 +37,10 @@ const kubeletAhead = "KubeletAhead"
 // coverageUnknown is the reason for which a pool waits while nobody answers.
 const coverageUnknown = "CoverageUnknown"
 
+// heldByPartition is the reason for which a pool waits whose policy keeps all machines at the old
+// template.
+const heldByPartition = "Partition"
+
 // story is a pool of kept machines with an updater of its own, and what happens to it. No guard
 // keeps anybody from creating and deleting its Machines.
 type story struct {
@@ -76,6 +80,10 @@ func (p *plane) stories() []story {
 			Policy: policy(func(s *v1alpha1.UpdatePolicySpec) {
 				s.OnFailure = v1alpha1.FailureRemediate
 			})}, p.testHealth},
+		{rig.Pool{Name: "repaired", Replicas: 2, MaxUnavailable: 1,
+			Policy: policy(func(s *v1alpha1.UpdatePolicySpec) {
+				s.Partition = new(intstr.FromInt32(2))
+			})}, p.testRepaired},
 	}
 }
 

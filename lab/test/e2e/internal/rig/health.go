@@ -31,12 +31,26 @@ func HealthCheck(pool string) *clusterv1.MachineHealthCheck {
 // BreakMachine sets the condition that makes a machine unhealthy.
 func (p *Plane) BreakMachine(ctx context.Context, t *testing.T, m *clusterv1.Machine) {
 	t.Helper()
+	p.setBroken(ctx, t, m, metav1.ConditionTrue)
+}
+
+// RepairMachine takes back what BreakMachine did.
+func (p *Plane) RepairMachine(ctx context.Context, t *testing.T, m *clusterv1.Machine) {
+	t.Helper()
+	p.setBroken(ctx, t, m, metav1.ConditionFalse)
+}
+
+func (p *Plane) setBroken(
+	ctx context.Context, t *testing.T, m *clusterv1.Machine, status metav1.ConditionStatus,
+) {
+	t.Helper()
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Machine"))
 	object.SetNamespace(m.Namespace)
 	object.SetName(m.Name)
 	object.Object["status"] = map[string]any{"conditions": []any{map[string]any{
-		"type": BrokenCondition, "status": "True", "reason": "Broken", "message": "by a test", "lastTransitionTime": "2026-01-01T00:00:00Z",
+		"type": BrokenCondition, "status": string(status), "reason": "Broken", "message": "by a test",
+		"lastTransitionTime": "2026-01-01T00:00:00Z",
 	}}}
 	if err := p.Client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner("test"), client.ForceOwnership); err != nil {
 		t.Fatal(err)
