@@ -300,7 +300,7 @@ test-long: fuzz mutants conformance-mutants ## Run the long batteries: fuzz targ
 	cd test/differential && WINDLASS_LONG=1 go test -count=1 -timeout 2h -v ./... -args -inputs=$(LONG_INPUTS)
 	cd test/upstream && WINDLASS_LONG=1 go test -count=1 -timeout 2h -v -run '^TestMutants$$' .
 	cd tools/release && WINDLASS_LONG=1 go test -count=1 -timeout 2h -v -run TestReproducible .
-	cd lab && WINDLASS_LONG=1 WINDLASS_E2E=1 go test -count=1 -timeout 6h -p 1 -v ./kube ./test/e2e/... $(TRUST)
+	cd lab && WINDLASS_LONG=1 WINDLASS_E2E=1 WINDLASS_POOL_WRITES=1 go test -count=1 -timeout 6h -p 1 -v ./kube ./test/e2e/... $(TRUST)
 
 # The commit that `make house` compares with.
 BASE ?= HEAD^

@@ -137,7 +137,7 @@ func TestPoolWrites(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeoutCause(t.Context(), limit, fmt.Errorf("it took longer than %s", limit))
 	defer cancel()
-	for _, part := range []string{partPairs, partReplaced} {
+	for _, part := range []string{partPairs, partHundred, partReplaced} {
 		for name, o := range measurePools(ctx, t, setup.EngineWindlass, part) {
 			if most, ok := mostWrites()[name]; ok && o.perMachine(o.Writes) > most {
 				t.Errorf("%s: %.1f writes for each machine, want at most %.1f:\n%s", name, o.perMachine(o.Writes), most, o.frequent())
