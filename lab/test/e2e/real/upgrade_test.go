@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -85,6 +86,7 @@ func (u *upgrade) testSeveral(t *testing.T) {
 	c.patch(ctx, t, c.cluster(), `{"spec":{"topology":{"version":%q}}}`, c.Version)
 	w.testDrains(ctx, t)
 	c.awaitPoolLast(ctx, t)
+	c.awaitPoolEvent(ctx, t)
 	c.scale(ctx, t, 3)
 	c.await(ctx, t)
 	c.checkNodes(ctx, t)
@@ -150,6 +152,26 @@ func (c *realCluster) awaitPoolLast(ctx context.Context, t *testing.T) {
 	if want := c.ControlPlanes + c.Workers + c.Kept; others != want {
 		t.Errorf("beside the MachinePool's there are %d Machines, want %d", others, want)
 	}
+}
+
+// awaitPoolEvent waits for the Event on the MachinePool by which the engine says that no machine of
+// it is updated in place.
+func (c *realCluster) awaitPoolEvent(ctx context.Context, t *testing.T) {
+	t.Helper()
+	const reason = "NotUpdatedInPlace" // as docs/limits.md has it
+	check := func(e *eventsv1.Event) string {
+		about := e.Regarding.Kind == "MachinePool" && e.Regarding.Name == c.Name+"-pool"
+		if !about || e.Reason != reason || !strings.Contains(e.Note, c.Version) {
+			return fmt.Sprintf("no Event %s of the MachinePool is about %s; the last one is %s of %s %s: %s",
+				reason, c.Version, e.Reason, e.Regarding.Kind, e.Regarding.Name, e.Note)
+		}
+		return ""
+	}
+	event, err := setup.Await(ctx, c.client, &eventsv1.EventList{}, check, client.InNamespace(c.Name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("the engine's Event on the MachinePool: %s", event.Note)
 }
 
 func (c *realCluster) machines(ctx context.Context, t *testing.T) []clusterv1.Machine {
