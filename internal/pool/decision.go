@@ -196,18 +196,26 @@ func (d *draft) decideOld(s Sizes, c Coverage) []Decision {
 				"its update has not begun", s.MoveTo)
 		case going > 0 && d.mayLeave(s, m):
 			going--
-		case IsUpdating(m):
-			action, reason = Update, ReasonUpdating
-			message = "the Machine is being updated in place"
-		case d.group.Keep && d.hasTemplate(s):
-			action, reason, message = Keep, ReasonUpToDate, "the Machine matches the template"
 		default:
-			action = Wait
-			reason, message = d.whyWait(s, c, m)
+			action, reason, message = d.stay(s, c, m)
 		}
 		all = append(all, decide(m, set, action, reason, message))
 	}
 	return all
+}
+
+// stay says what happens to a Machine that does not leave its old MachineSet now.
+func (d *draft) stay(
+	s Sizes, c Coverage, m *clusterv1.Machine,
+) (action Action, reason Reason, message string) {
+	switch {
+	case IsUpdating(m):
+		return Update, ReasonUpdating, "the Machine is being updated in place"
+	case d.group.Keep && d.hasTemplate(s):
+		return Keep, ReasonUpToDate, "the Machine matches the template"
+	}
+	reason, message = d.whyWait(s, c, m)
+	return Wait, reason, message
 }
 
 // hasTemplate reports whether an old MachineSet equals the template, and rollout.after asks for no new
@@ -216,8 +224,8 @@ func (d *draft) decideOld(s Sizes, c Coverage) []Decision {
 func (d *draft) hasTemplate(s Sizes) bool {
 	md, set := d.group.MachineDeployment, d.old[s.Name].Current
 	after := md.Spec.Rollout.After.Time
-	expired := !after.IsZero() && !d.group.Now.Before(after)
-	return !s.Eligible && !(expired && set.CreationTimestamp.Time.Before(after)) &&
+	waits := after.IsZero() || d.group.Now.Before(after)
+	return !s.Eligible && (waits || !set.CreationTimestamp.Time.Before(after)) &&
 		len(Differences(&set.Spec.Template, &md.Spec.Template).Fields) == 0
 }
 

@@ -173,7 +173,7 @@ type scenario struct {
 }
 
 // keeps reports whether Machines are kept now.
-func (s scenario) keeps(v *view) bool { return s.keep && !(s.updatesOnDelete && v.md.open) }
+func (s scenario) keeps(v *view) bool { return s.keep && (!s.updatesOnDelete || !v.md.open) }
 
 // upwards covers all changes to a higher template.
 var upwards = [maxTemplates][maxTemplates]bool{{false, true, true}, {false, false, true}}

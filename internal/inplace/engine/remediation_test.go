@@ -70,7 +70,7 @@ func TestUpdateMayRepair(t *testing.T) {
 			t.Parallel()
 			w, s := moving(t, external(nil))
 			m := w.machine("a")
-			m.Status.Conditions = append(tt.conditions, unhealthy)
+			m.Status.Conditions = append([]metav1.Condition{unhealthy}, tt.conditions...)
 			w.must(w.client.Status().Update(t.Context(), m))
 			if tt.asked {
 				empty := ""
