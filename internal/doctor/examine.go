@@ -116,6 +116,7 @@ func checkPolicy(f Facts, groups []group, into *findings) {
 			into.ok(g.Subject, "UpdatePolicy %q: in place, replaced where updaters do not cover a change (fallback RollingUpdate)", s.Name)
 		}
 	}
+	checkMachinePools(f, into)
 	checkIdlePolicies(f, groups, into)
 }
 
