@@ -21,8 +21,9 @@ import (
 
 const (
 	repository = "../../../.."
-	// timeout is for everything after the builds; far beyond what a busy machine needs.
-	timeout = 30 * time.Minute
+	// timeout is for everything after the builds, longTimeout in the long form; far beyond what a busy
+	// machine needs.
+	timeout, longTimeout = 30 * time.Minute, 90 * time.Minute
 )
 
 func TestMain(m *testing.M) {
@@ -89,8 +90,12 @@ func start(t *testing.T) (context.Context, *world) {
 	if err := node.AllowWatches(); err != nil {
 		t.Fatal(err)
 	}
-	cause := fmt.Errorf("it took longer than %s", timeout)
-	ctx, cancel := context.WithTimeoutCause(t.Context(), timeout, cause)
+	limit := timeout
+	if os.Getenv("WINDLASS_LONG") == "1" {
+		limit = longTimeout
+	}
+	cause := fmt.Errorf("it took longer than %s", limit)
+	ctx, cancel := context.WithTimeoutCause(t.Context(), limit, cause)
 	t.Cleanup(cancel)
 	return ctx, w
 }
