@@ -327,12 +327,7 @@ func decideStep(g Goal, step Step, s Seen) Progress {
 	p := Progress{Step: step.Name}
 	switch action := step.Action.(type) {
 	case DrainNode:
-		// Nobody would know whether the upgrade is to make the node schedulable again.
-		if s.Node != nil && !s.Node.Exists && s.Node.Unknown != "" {
-			p.Message = "the node is not drained before it can be looked at: " + s.Node.Unknown
-			return p
-		}
-		p.Begin = DrainNode{Record: !s.Facts.Cordoned && s.Node != nil && s.Node.Exists && !s.Node.Unschedulable}
+		return decideDrain(step, s)
 	case Run:
 		return decideRun(g, step, action, s)
 	case Send:
@@ -345,6 +340,19 @@ func decideStep(g Goal, step Step, s Seen) Progress {
 	case AwaitControlPlane, AwaitNode:
 	}
 	return p
+}
+
+// decideDrain drains the node, unless nobody would know whether the upgrade is to make it schedulable
+// again.
+func decideDrain(step Step, s Seen) Progress {
+	n := s.Node
+	if n != nil && !n.Exists && n.Unknown != "" {
+		return Progress{
+			Step: step.Name, Message: "the node is not drained before it can be looked at: " + n.Unknown,
+		}
+	}
+	record := !s.Facts.Cordoned && n != nil && n.Exists && !n.Unschedulable
+	return Progress{Step: step.Name, Begin: DrainNode{Record: record}}
 }
 
 // decideRun starts a step, unless this attempt has run it.

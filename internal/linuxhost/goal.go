@@ -53,7 +53,7 @@ type Goal struct {
 	// PatchesFolder is the folder whose files are patches for kubeadm; empty for none. Only those
 	// among Files count. kubeadm gets copies of them in a folder of the operation.
 	PatchesFolder string
-	// HostPatches is a folder on the host from which kubeadm takes patches as they are; empty for none.
+	// HostPatches is a folder on the host from which kubeadm takes patches unchanged; empty for none.
 	// It counts only where PatchesFolder is empty.
 	HostPatches string
 	// RefusePatches refuses a host that has patches in the folder that kubeadm's documentation names,

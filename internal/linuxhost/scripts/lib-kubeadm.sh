@@ -83,7 +83,7 @@ put_control_plane_back() {
 }
 
 # has_moved_on tells whether the host is no longer what the copy was made of: somebody has ended the
-# upgrade by hand, or has made the host anew. The kubelet is replaced only when the copy is gone, and
+# upgrade by hand, or has made the host again. The kubelet is replaced only when the copy is gone, and
 # kubeadm upgrade writes no authority.
 has_moved_on() {
   local authority=/etc/kubernetes/pki/ca.crt
