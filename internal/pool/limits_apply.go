@@ -34,7 +34,11 @@ func (r Rollout) Within(l Limits, o Observation, keep bool) (Rollout, Allowance,
 
 // within lowers a plan to an allowance.
 func (r Rollout) within(a Allowance, p Progress, o Observation) Rollout {
-	return r.atMost(a.More, p.Done).holdOthers(o.queue).fill()
+	done := p.Done
+	if p.Turn != nil && len(p.Turn.Before) > 0 {
+		done = 0 // Old Machines of the next place stay also if spare ones have replaced them.
+	}
+	return r.atMost(a.More, done).holdOthers(o.queue).fill()
 }
 
 // measure adds to the progress what the numbers tell.
