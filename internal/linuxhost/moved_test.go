@@ -7,6 +7,44 @@ import (
 	"time"
 )
 
+// TestCutThenAnotherKubelet: kubeadm is cut short, and a package manager replaces the kubelet. What is
+// damaged comes back all the same, and the files of the newer kubelet stay. Nobody can compare a
+// kubelet that is not where the goal says.
+func TestCutThenAnotherKubelet(t *testing.T) {
+	t.Parallel()
+	for name, kubelet := range map[string]string{
+		"another": "#!/bin/bash\necho Kubernetes v1.36.3\n", "in another folder": "",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSandbox(t)
+			s.write(t, "/etc/kubernetes/pki/ca.crt", "certificate\n")
+			g := s.goal(t, "v1.36.3")
+			s.mustCut(t, g, "first")
+			s.write(t, conf, "kind: of the package\n")
+			want := "kind: of the package\n"
+			if kubelet == "" {
+				g.Folder, want = s.root+"/opt", "kind: KubeletConfiguration\n"
+			} else {
+				s.write(t, "/bin/kubelet", kubelet)
+			}
+			recover := g.script("kubeadm-recover")
+			if printed, code := s.run(t, recover); code != 0 {
+				t.Fatal(printed)
+			}
+			if got := s.read(apiServer); !strings.Contains(got, "status: {}") {
+				t.Errorf("the manifest is %q", got)
+			}
+			if got := s.read(serverKey); got != "first key\n" {
+				t.Errorf("the key is %q", got)
+			}
+			if got := s.read(conf); got != want {
+				t.Errorf("the kubelet's configuration is %q, want %q", got, want)
+			}
+		})
+	}
+}
+
 // TestCutThenEndedByHand: kubeadm is cut short, and a person ends the upgrade, or makes the host
 // anew. A later upgrade puts nothing back: a newer kubelet may not start with older files, and
 // older certificates may have expired or be of another cluster.
@@ -136,6 +174,7 @@ func TestHostPatches(t *testing.T) {
 		{name: "nothing said", file: patch, refuse: true, want: FileRefused},
 		{name: "nothing said, no patch", file: usualPatches + "/README.yaml", refuse: true, log: ""},
 		{name: "none", file: patch},
+		{name: "another folder", file: patch, folder: "/srv/patches", want: FileRefused},
 		{name: "the folder", file: patch, folder: usualPatches, log: " --patches " + usualPatches},
 	} {
 		s := newSandbox(t)

@@ -55,8 +55,11 @@ const usualPatches = "/etc/kubernetes/patches"
 
 // patchesToFind is the folder of which the host lists the patches; empty for none.
 func (g Goal) patchesToFind() string {
-	if g.RefusePatches {
+	switch {
+	case g.RefusePatches:
 		return usualPatches
+	case g.HostPatches != "":
+		return g.HostPatches
 	}
 	return g.PatchesFolder
 }
@@ -64,8 +67,13 @@ func (g Goal) patchesToFind() string {
 // refusePatches refuses a host with a patch that the goal does not have. Nobody has checked it, and
 // without it kubeadm would take back what it does.
 func refusePatches(g Goal, f Facts) *Failure {
+	isPatch := func(found string) bool { return PatchTarget(path.Base(found)) != "" }
+	if g.HostPatches != "" && !slices.ContainsFunc(f.Patches, isPatch) {
+		return newFailure(FileRefused, KubeadmUpgrade, "%s on the host has no patches for kubeadm. "+
+			"Nothing was changed. Fix: correct --patches", g.HostPatches)
+	}
 	for _, found := range f.Patches {
-		if g.RefusePatches && PatchTarget(path.Base(found)) != "" {
+		if g.RefusePatches && isPatch(found) {
 			return newFailure(FileRefused, KubeadmUpgrade,
 				"%s on the host is a patch for kubeadm, which takes back what it does if it runs without "+
 					"it. Nothing was changed. Fix: run with --patches %s, or with --patches none",

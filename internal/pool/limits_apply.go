@@ -35,7 +35,7 @@ func (r Rollout) Within(l Limits, o Observation, keep bool) (Rollout, Allowance,
 // within lowers a plan to an allowance.
 func (r Rollout) within(a Allowance, p Progress, o Observation) Rollout {
 	done := p.Done
-	if p.Turn != nil && len(p.Turn.Before) > 0 {
+	if p.Turn != nil && p.Turn.updating && r.total() <= r.Replicas+r.Surge {
 		done = 0 // Old Machines of the next place stay also if spare ones have replaced them.
 	}
 	return r.atMost(a.More, done).holdOthers(o.queue).fill()

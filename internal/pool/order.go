@@ -194,6 +194,7 @@ func (o Observation) turn(p Progress, r Rollout, keep bool) *Turn {
 	for _, m := range busy {
 		if m.Place != q.next {
 			t.Before = append(t.Before, m.Name)
+			t.updating = t.updating || m.Updating
 		}
 	}
 	slices.Sort(t.Before)
@@ -224,6 +225,8 @@ type Turn struct {
 	// not exist yet.
 	Before  []string
 	Missing int32
+	// updating says that one of Before is being updated in place, or could not be.
+	updating bool
 }
 
 // inOrder bounds an allowance by a strict order.

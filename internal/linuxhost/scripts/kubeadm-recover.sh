@@ -4,8 +4,8 @@ source lib-job.sh
 source lib-kubectl.sh
 source lib-kubeadm.sh
 
-if has_moved_on; then
-  echo 'this host has another kubelet or authority since kubeadm was cut short; nothing is put back'
+if has_other_authority; then
+  echo 'the cluster has another CA than when kubeadm was cut short; nothing is put back'
 else
   put_all_back
 fi

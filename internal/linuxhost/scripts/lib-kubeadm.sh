@@ -59,8 +59,13 @@ ends_whole() {
 # is_renewed tells whether kubeadm has renewed the certificates of all static pods, and all files
 # are whole. kubeadm writes the scheduler's manifest last, each one after the pod's certificates.
 is_renewed() {
-  local file last=/etc/kubernetes/manifests/kube-scheduler.yaml
-  [ -f "$before$last" ] && ! cmp -s "$before$last" "$last" || return 1
+  local last=/etc/kubernetes/manifests/kube-scheduler.yaml
+  [ -f "$before$last" ] && ! cmp -s "$before$last" "$last" && all_whole
+}
+
+# all_whole tells whether no manifest, certificate, key or kubeconfig is damaged.
+all_whole() {
+  local file
   while read -r file; do whole "$file" || return 1; done < <(static_pods "$before")
   while read -r file; do
     cmp -s "$before$file" "$file" || ends_whole "$file" || return 1
@@ -82,28 +87,41 @@ put_control_plane_back() {
   done < <(kept_secrets)
 }
 
-# has_moved_on tells whether the host is no longer what the copy was made of: somebody has ended the
-# upgrade by hand, or has made the host again. The kubelet is replaced only when the copy is gone, and
-# kubeadm upgrade writes no authority.
-has_moved_on() {
+# has_other_kubelet tells whether somebody has replaced the kubelet since the copy was made, probably
+# to end the upgrade by hand. The steps replace it only when the copy is gone.
+has_other_kubelet() {
+  local kept now
+  kept=$(cat "$before/kubelet.digest" 2>/dev/null) || true
+  now=$(digest "$BIN/kubelet") || true
+  [ -n "$kept" ] && [ -n "$now" ] && [ "$kept" != "$now" ]
+}
+
+# has_other_authority tells whether the host was made again since then. kubeadm upgrade writes none.
+has_other_authority() {
   local authority=/etc/kubernetes/pki/ca.crt
-  if [ -f "$before/kubelet.digest" ] &&
-    [ "$(<"$before/kubelet.digest")" != "$(digest "$BIN/kubelet")" ]; then
-    return
-  fi
   [ -f "$before$authority" ] && ! cmp -s "$before$authority" "$authority"
+}
+
+# may_stay tells whether certificates, keys and kubeconfigs are as good as those of the copy.
+may_stay() {
+  [ ! -f "$before/undo" ] || return 1
+  if has_other_kubelet; then all_whole; else is_renewed; fi
 }
 
 # put_all_back undoes what a run of kubeadm that did not end well has done to files. Renewed
 # certificates stay: kubeadm's next run finds the manifests that it wants, and renews nothing. Once
 # it has begun to put them back, it continues after an interruption: half of that may look whole.
 put_all_back() {
-  if [ -f "$before/undo" ] || ! is_renewed; then
+  if ! may_stay; then
     : >"$before/undo"
     sync "$before/undo" "$before"
     put_control_plane_back
   fi
-  put_back_kubelet
+  if has_other_kubelet; then
+    echo 'the kubelet is another one than when kubeadm was cut short; its files stay'
+  else
+    put_back_kubelet
+  fi
   restart_if_changed
 }
 
