@@ -172,8 +172,8 @@ endif
 test-unit: build chromium host-tools shellcheck ## Run the tests that need no cluster, in all modules.
 	$(call jobs,$(UNIT_JOBS))
 
-# The linter vets all packages already (-vet=off). The tests run the programs in bin.
-UNIT := WINDLASS_PROGRAMS=$(CURDIR)/bin go test -count=1 -vet=off -timeout 10m
+# The linter vets all packages already (-vet=off). The tests run the programs in bin. unit-root has idle processors only, so its limit is long.
+UNIT := WINDLASS_PROGRAMS=$(CURDIR)/bin go test -count=1 -vet=off -timeout 30m
 unit-root:
 	@$(IDLE) env $(UNIT) ./...
 # Packages that start planes or compile Kubernetes are jobs of their own.
