@@ -28,8 +28,8 @@ func TestCutThenAnotherKubelet(t *testing.T) {
 			} else {
 				s.write(t, "/bin/kubelet", kubelet)
 			}
-			recover := g.script("kubeadm-recover")
-			if printed, code := s.run(t, recover); code != 0 {
+			script := g.script("kubeadm-recover")
+			if printed, code := s.run(t, script); code != 0 {
 				t.Fatal(printed)
 			}
 			if got := s.read(apiServer); !strings.Contains(got, "status: {}") {
