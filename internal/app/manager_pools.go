@@ -102,8 +102,8 @@ func policyOf(reader client.Reader, exist func() (bool, error)) machinedeploymen
 	}
 }
 
-// policyNow is policyOf by what the API server has. A policy may select groups by the labels of their
-// Cluster, which the cache may show late, too.
+// policyNow is policyOf by what the API server has. A policy may select groups by the labels of
+// their Cluster, which the cache may show late, too.
 func policyNow(reader client.Reader, exist func() (bool, error)) machinedeployment.PolicyOf {
 	of := policyOf(reader, func() (bool, error) { return true, nil })
 	return func(

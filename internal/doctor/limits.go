@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/intstr"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/pool"
@@ -42,7 +41,7 @@ func isBounded(g group) bool {
 		return false
 	}
 	known := g.MachineDeployment != nil || g.InTopology.Rollout.Strategy.Type != "" || g.InClass != nil
-	onDelete := deploymentStrategy(g).kind == clusterv1.OnDeleteMachineDeploymentStrategyType
+	onDelete := g.IsOnDelete()
 	return known && (!onDelete || g.selected.UpdateOnDelete)
 }
 

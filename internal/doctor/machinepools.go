@@ -36,8 +36,8 @@ type machinePool struct {
 	labels  map[string]string
 }
 
-// listMachinePools returns the MachinePools of a Cluster by name, then those of its topology that do
-// not exist yet. Their labels are those that the Cluster gives them.
+// listMachinePools returns the MachinePools of a Cluster by name, then those of its topology that
+// do not exist yet. Their labels are those that the Cluster gives them.
 func listMachinePools(o snapshot.Objects) []machinePool {
 	var pools []machinePool
 	exist := map[string]bool{}

@@ -133,9 +133,9 @@ func refusedBy(g group) string {
 	return ""
 }
 
-// strategy is a MachineDeployment's rollout strategy; nil fields have Cluster API's defaults.
+// strategy is what a MachineDeployment's rollout is bounded by; nil fields have Cluster API's
+// defaults.
 type strategy struct {
-	kind                     clusterv1.MachineDeploymentRolloutStrategyType
 	maxSurge, maxUnavailable *intstr.IntOrString
 	replicas                 int32
 }
@@ -145,16 +145,16 @@ func deploymentStrategy(g group) strategy {
 	if md := g.MachineDeployment; md != nil {
 		s := md.Spec.Rollout.Strategy
 		return strategy{
-			kind: s.Type, maxSurge: s.RollingUpdate.MaxSurge, maxUnavailable: s.RollingUpdate.MaxUnavailable,
+			maxSurge: s.RollingUpdate.MaxSurge, maxUnavailable: s.RollingUpdate.MaxUnavailable,
 			replicas: *cmp.Or(md.Spec.Replicas, new(int32(1))),
 		}
 	}
 	s := strategy{replicas: *cmp.Or(g.InTopology.Replicas, new(int32(1)))}
 	if t := g.InTopology.Rollout.Strategy; t.Type != "" {
-		s.kind, s.maxSurge, s.maxUnavailable = t.Type, t.RollingUpdate.MaxSurge, t.RollingUpdate.MaxUnavailable
+		s.maxSurge, s.maxUnavailable = t.RollingUpdate.MaxSurge, t.RollingUpdate.MaxUnavailable
 	} else if g.InClass != nil {
 		c := g.InClass.Rollout.Strategy
-		s.kind, s.maxSurge, s.maxUnavailable = c.Type, c.RollingUpdate.MaxSurge, c.RollingUpdate.MaxUnavailable
+		s.maxSurge, s.maxUnavailable = c.RollingUpdate.MaxSurge, c.RollingUpdate.MaxUnavailable
 	}
 	return s
 }
@@ -179,11 +179,11 @@ func checkDeploymentSurge(f Facts, g group, into *findings) {
 		into.unknown(g.Subject, "give its ClusterClass", "its rollout strategy is unknown: the MachineDeployment and its class in the ClusterClass are missing")
 		return
 	}
-	s := deploymentStrategy(g)
-	if s.kind == clusterv1.OnDeleteMachineDeploymentStrategyType {
+	if g.IsOnDelete() {
 		checkOnDelete(f, g, "set the type RollingUpdate in "+field, into)
 		return
 	}
+	s := deploymentStrategy(g)
 	budget, err := pool.Resolve(
 		s.replicas, cmp.Or(s.maxSurge, new(intstr.FromInt32(1))), s.maxUnavailable)
 	fix := "set maxSurge 0 and maxUnavailable 1 or more in " + field

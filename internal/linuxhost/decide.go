@@ -342,8 +342,8 @@ func decideStep(g Goal, step Step, s Seen) Progress {
 	return p
 }
 
-// decideDrain drains the node, unless nobody would know whether the upgrade is to make it schedulable
-// again.
+// decideDrain drains the node, unless nobody would know whether the upgrade is to make it
+// schedulable again.
 func decideDrain(step Step, s Seen) Progress {
 	n := s.Node
 	if n != nil && !n.Exists && n.Unknown != "" {

@@ -85,8 +85,8 @@ func upgradeStep(g Goal, f Facts, proxies string) Step {
 		Name: KubeadmUpgrade, Summary: "run " + describeUpgrade(g, verb),
 		Check: g.script("kubeadm-upgrade-check", value{"TAG", tag}),
 		Action: g.run(upgradeLimit, "kubeadm-upgrade",
-			value{"VERB", verb}, value{"PATCHES", g.patches()}, value{"OWN_PATCHES", g.ownPatches()},
-			value{"HOST_PATCHES", g.HostPatches},
+			value{"VERB", verb}, value{"PATCHES", g.patches()},
+			value{"PATCHES_FOLDER", g.kubeadmPatches()},
 			value{"IGNORED", strings.Join(g.IgnorePreflight, ",")}, value{"PROXIES", proxies}),
 	}
 }
@@ -97,10 +97,7 @@ func describeUpgrade(g Goal, verb string) string {
 	if verb == verbApply {
 		command += " " + g.Version.String() + " --yes"
 	}
-	if folder := g.HostPatches; g.patches() != "" || folder != "" {
-		if g.patches() != "" {
-			folder = g.ownPatches()
-		}
+	if folder := g.kubeadmPatches(); folder != "" {
 		command += " --patches '" + folder + "'"
 	}
 	if len(g.IgnorePreflight) > 0 {

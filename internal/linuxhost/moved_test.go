@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestCutThenAnotherKubelet: kubeadm is cut short, and a package manager replaces the kubelet. What is
-// damaged comes back all the same, and the files of the newer kubelet stay. Nobody can compare a
+// TestCutThenAnotherKubelet: kubeadm is cut short, and a package manager replaces the kubelet. What
+// is damaged comes back all the same, and the files of the newer kubelet stay. Nobody can compare a
 // kubelet that is not where the goal says.
 func TestCutThenAnotherKubelet(t *testing.T) {
 	t.Parallel()
@@ -106,11 +106,13 @@ func TestKilledIsNotTooLate(t *testing.T) {
 			t.Errorf("%q: %v; the exit code is %q, want %q", run, err, got, want)
 		}
 	}
-	ended := Job{Step: KubeadmUpgrade, Output: "last words\n", Ended: time.Unix(40, 0), Started: time.Unix(0, 0)}
+	ended := Job{
+		Step: KubeadmUpgrade, Output: "last words\n", Ended: time.Unix(40, 0), Started: time.Unix(0, 0),
+	}
 	for code, want := range map[int]Failure{
 		124: {StepTimedOut, KubeadmUpgrade, "it was ended after 40s: last words"},
-		137: {StepFailed, KubeadmUpgrade, "it was killed after 40s: last words. Fix: see whether the host " +
-			"ran out of memory (dmesg)"},
+		137: {StepFailed, KubeadmUpgrade, "it was killed after 40s: last words. Fix: see whether the " +
+			"host ran out of memory (dmesg)"},
 	} {
 		ended.ExitCode = code
 		if got := *FailureOf(ended); got != want {

@@ -45,9 +45,15 @@ func (g Goal) patches() string {
 	return strings.Join(lines, "\n")
 }
 
-// ownPatches is the folder on the host from which kubeadm takes patches. An earlier update, or
-// another program, may have written anything to PatchesFolder.
-func (g Goal) ownPatches() string { return StateFolder + "/op/" + g.Operation() + "/patches" }
+// kubeadmPatches is the folder on the host from which kubeadm takes patches; empty for none. The
+// goal's own patches have one of their own: an earlier update, or another program, may have written
+// anything to PatchesFolder.
+func (g Goal) kubeadmPatches() string {
+	if g.patches() != "" {
+		return StateFolder + "/op/" + g.Operation() + "/patches"
+	}
+	return g.HostPatches
+}
 
 // usualPatches is the folder of patches in kubeadm's documentation. kubeadm stores nowhere which
 // folder a machine was made with.

@@ -218,9 +218,9 @@ func (d *draft) stay(
 	return Wait, reason, message
 }
 
-// hasTemplate reports whether an old MachineSet equals the template, and rollout.after asks for no new
-// Machines in its place. One remains beside the new one if rollout.after is removed after a kept
-// group has been scaled.
+// hasTemplate reports whether an old MachineSet equals the template, and rollout.after asks for no
+// new Machines in its place. One remains beside the new one if rollout.after is removed after a
+// kept group has been scaled.
 func (d *draft) hasTemplate(s Sizes) bool {
 	md, set := d.group.MachineDeployment, d.old[s.Name].Current
 	after := md.Spec.Rollout.After.Time

@@ -368,8 +368,9 @@ func TestPausedMachine(t *testing.T) {
 	}
 }
 
-// TestRolloutAfterRemoved: a kept group that spec.rollout.after blocks and that is scaled gets Machines
-// of a second MachineSet of its template. When rollout.after is removed nothing blocks the group.
+// TestRolloutAfterRemoved: a kept group that spec.rollout.after blocks and that is scaled gets
+// Machines of a second MachineSet of its template. When rollout.after is removed nothing blocks the
+// group.
 func TestRolloutAfterRemoved(t *testing.T) {
 	t.Parallel()
 	w := newWorld(2, 0, 1)

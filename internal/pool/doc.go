@@ -2,8 +2,8 @@
 // updated in place, created, deleted, or have to wait, and why.
 //
 // It is pure: objects, counters, answers and the time go in, plans come out. Inputs are never
-// changed. Without a policy the rules decide as Cluster API v1.14 does, except where Cluster API loses
-// count of Machines (ARCHITECTURE.md). Upstream's own tests run on them (test/upstream).
+// changed. Without a policy the rules decide as Cluster API v1.14 does, except where Cluster API
+// loses count of Machines (ARCHITECTURE.md). Upstream's own tests run on them (test/upstream).
 //
 // # MachineDeployments
 //

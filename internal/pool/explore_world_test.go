@@ -155,8 +155,8 @@ type scene struct {
 type scenario struct {
 	replicas, surge, unavailable int8
 	onDelete, keep, gateOff      bool
-	// updatesOnDelete says that the strategy is OnDelete, and that the UpdatePolicy has Machines updated
-	// in place. It goes with keep, and Machines are kept while the policy counts.
+	// updatesOnDelete says that the strategy is OnDelete, and that the UpdatePolicy has Machines
+	// updated in place. It goes with keep, and Machines are kept while the policy counts.
 	updatesOnDelete bool
 	// covered[from][to] says which templates an update in place can bridge.
 	covered [maxTemplates][maxTemplates]bool

@@ -106,7 +106,8 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// updateEnded is when the last update in place of a Machine ended; zero if it has no record of that.
+// updateEnded is when the last update in place of a Machine ended; zero if it has no record of
+// that.
 func updateEnded(m *clusterv1.Machine) time.Time {
 	var last struct {
 		Ended time.Time `json:"ended"`

@@ -179,19 +179,27 @@ func TestRackWaitsForMachinesThatDoNotExist(t *testing.T) {
 	}
 }
 
+// changedOnDelete returns a group with the strategy OnDelete whose template has changed, and the
+// names of its Machines. A policy may ask for updates in place.
+func changedOnDelete(t failer, asks bool) (w *world, machines []string) {
+	t.Helper()
+	w = newWorld(4, 0, 0)
+	w.settle(t)
+	machines = w.names()
+	w.md.Spec.Rollout.Strategy = clusterv1.MachineDeploymentRolloutStrategy{
+		Type: clusterv1.OnDeleteMachineDeploymentStrategyType,
+	}
+	w.keep, w.onDelete, w.limits = asks, asks, &pool.Limits{MaxInFlight: 2}
+	w.md.Spec.Template.Spec.Version = "v1.31.0"
+	return w, machines
+}
+
 // TestUpdateOnDelete: with the strategy OnDelete a policy has Machines updated in place. Without it
 // they wait for a person.
 func TestUpdateOnDelete(t *testing.T) {
 	t.Parallel()
 	for _, asks := range []bool{false, true} {
-		w := newWorld(4, 0, 0)
-		w.settle(t)
-		before := w.names()
-		w.md.Spec.Rollout.Strategy = clusterv1.MachineDeploymentRolloutStrategy{
-			Type: clusterv1.OnDeleteMachineDeploymentStrategyType,
-		}
-		w.keep, w.onDelete, w.limits = asks, asks, &pool.Limits{MaxInFlight: 2}
-		w.md.Spec.Template.Spec.Version = "v1.31.0"
+		w, before := changedOnDelete(t, asks)
 		w.covered["v1.31.0"] = pool.AnswerYes
 		w.settle(t)
 		want := 0
@@ -212,14 +220,7 @@ func TestUpdateOnDelete(t *testing.T) {
 func TestUpdateOnDeleteEnds(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		w := newWorld(4, 0, 0)
-		w.settle(t)
-		before := w.names()
-		w.md.Spec.Rollout.Strategy = clusterv1.MachineDeploymentRolloutStrategy{
-			Type: clusterv1.OnDeleteMachineDeploymentStrategyType,
-		}
-		w.keep, w.onDelete, w.limits = true, true, &pool.Limits{MaxInFlight: 2}
-		w.md.Spec.Template.Spec.Version = "v1.31.0"
+		w, before := changedOnDelete(t, true)
 		w.covered["v1.31.0"], w.covered["v1.32.0"] = pool.AnswerYes, pool.AnswerYes
 		for range rapid.IntRange(0, 40).Draw(t, "steps before") {
 			w.random(t)

@@ -20,11 +20,12 @@ import (
 // nothing watches their Machines.
 const othersRetry = 15 * time.Second
 
-// verdictTime is how long the end of an update delays remediation. A MachineHealthCheck looks at each
-// Node once per second at most, and sees the end of the update later than the MachineSet does.
+// verdictTime is how long the end of an update delays remediation. A MachineHealthCheck looks at
+// each Node once per second at most, and sees the end of the update later than the MachineSet does.
 const verdictTime = 30 * time.Second
 
-// heldMessage begins the message of the condition OwnerRemediated of a Machine that IsRemediationHeld.
+// heldMessage begins the message of the condition OwnerRemediated of a Machine that
+// IsRemediationHeld.
 const heldMessage = "Waiting because the Machine is being updated in place"
 
 // IsRemediationHeld reports whether the MachineSet of an unhealthy Machine waits for the end of its
@@ -123,12 +124,13 @@ func (f SetFacts) deferral(m *clusterv1.Machine) (why Deferral, after time.Durat
 			Machine: m, Reason: clusterv1.MachineSetMachineRemediationDeferredReason,
 			Message: fmt.Sprintf("%s (at most %s)", heldMessage, f.holdLimit()),
 		}, f.holdLeft(m)
-	case f.verdictLeft(m) > 0:
+	}
+	if left := f.verdictLeft(m); left > 0 {
 		return Deferral{
 			Machine: m, Reason: clusterv1.MachineSetMachineRemediationDeferredReason,
 			Message: fmt.Sprintf("Waiting because the update in place has just ended, for a "+
 				"MachineHealthCheck to look again (at most %s)", verdictTime),
-		}, f.verdictLeft(m)
+		}, left
 	}
 	return Deferral{}, 0
 }

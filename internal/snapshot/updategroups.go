@@ -73,6 +73,21 @@ func (g UpdateGroup) Owner() capi.Owner {
 	return capi.MachineDeployment(g.Namespace, g.Object)
 }
 
+// IsOnDelete reports whether a group of workers has the strategy OnDelete. Its topology, else its
+// class, describes it if there is no object.
+func (g UpdateGroup) IsOnDelete() bool {
+	var kind clusterv1.MachineDeploymentRolloutStrategyType
+	switch {
+	case g.MachineDeployment != nil:
+		kind = g.MachineDeployment.Spec.Rollout.Strategy.Type
+	case g.InTopology != nil && g.InTopology.Rollout.Strategy.Type != "":
+		kind = g.InTopology.Rollout.Strategy.Type
+	case g.InClass != nil:
+		kind = g.InClass.Rollout.Strategy.Type
+	}
+	return kind == clusterv1.OnDeleteMachineDeploymentStrategyType
+}
+
 // UpdateGroups lists a cluster's groups as UpdatePolicies select them: the control plane, then the topology's
 // MachineDeployments in their order, then those that are not part of the topology, by name. What does not exist yet has the
 // labels that Cluster API will give it, as far as the Cluster and the class say; class may be nil.

@@ -8,8 +8,8 @@ import (
 	"github.com/windlass-dev/windlass/internal/linuxhost"
 )
 
-// TestPatches: kubeadm takes patches only from a folder that somebody names, and a host with patches
-// is refused if nobody says anything.
+// TestPatches: kubeadm takes patches only from a folder that somebody names, and a host with
+// patches is refused if nobody says anything.
 func TestPatches(t *testing.T) {
 	t.Parallel()
 	type result struct {

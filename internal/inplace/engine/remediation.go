@@ -164,9 +164,9 @@ func askedByAnnotation(m *clusterv1.Machine) string {
 	return ""
 }
 
-// RemediationPrecedes says which remediation keeps the update of a marked Machine from beginning; empty
-// for none. It is that of RemediationAsked. But a MachineSet that waits for the update, because the
-// update may repair the Machine, does not count.
+// RemediationPrecedes says which remediation keeps the update of a marked Machine from beginning;
+// empty for none. It is that of RemediationAsked. But a MachineSet that waits for the update,
+// because the update may repair the Machine, does not count.
 func RemediationPrecedes(m *clusterv1.Machine) string {
 	if pool.IsRemediationHeld(m) {
 		return cmp.Or(remediatedExternally(m), askedByAnnotation(m))

@@ -1,5 +1,5 @@
 # Runs kubeadm upgrade VERB. PATCHES are the goal's patches, one a line: the path below the folder
-# OWN_PATCHES, and the content with an = in front, both in base64. PROXIES are variables for
+# PATCHES_FOLDER, and the content with an = in front, both in base64. PROXIES are variables for
 # kubeadm, one a line: NAME=VALUE in base64.
 source lib-job.sh
 source lib-kubectl.sh
@@ -58,10 +58,10 @@ keep() {
 # copy_patches creates the folder of patches again, so that nothing else is in it.
 copy_patches() {
   local below content file
-  rm -rf "$OWN_PATCHES"
-  mkdir "$OWN_PATCHES"
+  rm -rf "$PATCHES_FOLDER"
+  mkdir "$PATCHES_FOLDER"
   while read -r below content; do
-    file=$OWN_PATCHES/$(base64 -d <<<"$below")
+    file=$PATCHES_FOLDER/$(base64 -d <<<"$below")
     mkdir -p "$(dirname "$file")"
     base64 -d <<<"${content#=}" >"$file"
   done <<<"$PATCHES"
@@ -84,12 +84,8 @@ record
 keep
 command=("$BIN/kubeadm" upgrade "$VERB")
 [ "$VERB" != apply ] || command+=("$TARGET" --yes)
-if [ -n "$PATCHES" ]; then
-  copy_patches
-  command+=(--patches "$OWN_PATCHES")
-elif [ -n "$HOST_PATCHES" ]; then
-  command+=(--patches "$HOST_PATCHES")
-fi
+[ -z "$PATCHES" ] || copy_patches
+[ -z "$PATCHES_FOLDER" ] || command+=(--patches "$PATCHES_FOLDER")
 [ -z "$IGNORED" ] || command+=(--ignore-preflight-errors "$IGNORED")
 while read -r variable; do
   [ -z "$variable" ] || export "$(base64 -d <<<"$variable")"

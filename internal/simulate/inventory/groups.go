@@ -163,7 +163,7 @@ func (r *reader) deployment(c Cluster, g snapshot.UpdateGroup) scenario.Pool {
 	if len(into.FailureDomains) == 0 && domain != "" {
 		into.FailureDomains = []string{domain}
 	}
-	if isOnDelete(g) && !updatesOnDelete(c, g) {
+	if g.IsOnDelete() && !updatesOnDelete(c, g) {
 		r.note("%s has the strategy OnDelete, so that its machines wait for a person; it is simulated as if it were RollingUpdate", subject(c, g))
 	}
 	return into

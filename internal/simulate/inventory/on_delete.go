@@ -1,43 +1,24 @@
 package inventory
 
 import (
-	"cmp"
-
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/snapshot"
 	"github.com/windlass-dev/windlass/internal/updatepolicy"
 )
 
-// isOnDelete reports whether a group of workers has the strategy OnDelete. Its class or its topology
-// describes it if there is no object.
-func isOnDelete(g snapshot.UpdateGroup) bool {
-	var kind clusterv1.MachineDeploymentRolloutStrategyType
-	switch {
-	case g.MachineDeployment != nil:
-		kind = g.MachineDeployment.Spec.Rollout.Strategy.Type
-	case g.InTopology != nil:
-		kind = g.InTopology.Rollout.Strategy.Type
-		if g.InClass != nil {
-			kind = cmp.Or(kind, g.InClass.Rollout.Strategy.Type)
-		}
-	}
-	return kind == clusterv1.OnDeleteMachineDeploymentStrategyType
-}
-
 // updatesOnDelete reports whether windlass manager updates a group with the strategy OnDelete in
 // place, because its UpdatePolicy asks for that.
 func updatesOnDelete(c Cluster, g snapshot.UpdateGroup) bool {
-	if c.Engine != v1alpha1.EngineManager || g.ControlPlane || !isOnDelete(g) {
+	if c.Engine != v1alpha1.EngineManager || !g.IsOnDelete() {
 		return false
 	}
 	selected, err := updatepolicy.Select(c.Policies, g.Group)
 	return err == nil && selected.UpdateOnDelete
 }
 
-// keptOnDelete returns the policy of such a group: its machines are kept, whatever the fallback is. A
-// policy whose fallback replaces is a policy of its own then. No name of an object contains a slash.
+// keptOnDelete returns the policy of such a group: its machines are kept, whatever the fallback is.
+// A policy whose fallback replaces is a policy of its own then. No name of an object contains a
+// slash.
 func keptOnDelete(selected updatepolicy.Selected) updatepolicy.Selected {
 	if selected.Guarded {
 		return selected

@@ -28,8 +28,8 @@ func onDelete(t *testing.T, engine string, spec v1alpha1.UpdatePolicySpec) inven
 	return c
 }
 
-// TestOnDelete: a group with the strategy OnDelete that windlass manager updates in place is simulated
-// as a group whose machines are kept, and whose maxUnavailable is maxInFlight.
+// TestOnDelete: a group with the strategy OnDelete that windlass manager updates in place is
+// simulated as a group whose machines are kept, and whose maxUnavailable is maxInFlight.
 func TestOnDelete(t *testing.T) {
 	t.Parallel()
 	type limits struct {

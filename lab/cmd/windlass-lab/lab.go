@@ -179,7 +179,8 @@ func runUp(cmd *cobra.Command, opts *labOptions, config devplane.Config, extensi
 		progress.report(devplane.Event{Step: "extension", Message: "starting the extension", Elapsed: time.Since(started)})
 		if err := registerExtension(ctx, plane, opts); err != nil {
 			// The cluster itself is up, and useful for finding out what is wrong.
-			return fmt.Errorf("%w\nThe cluster is running without it. To stop it: %s down", err, labCommand(cmd))
+			return fmt.Errorf("%w\nThe cluster is running without it. To stop it: %s down",
+				err, labCommand(cmd))
 		}
 	}
 	progress.close()
@@ -222,7 +223,8 @@ func reportRunning(cmd *cobra.Command, plane *devplane.Plane, stateDir string) e
 	}
 	already := "The cluster is running already."
 	if engine, ok := setup.RunningEngine(status); ok {
-		already = fmt.Sprintf(`The cluster is running already, with the engine %s; "%s engine" changes that.`, engine, labCommand(cmd))
+		already = fmt.Sprintf(`The cluster is running already, with the engine %s; "%s engine" `+
+			`changes that.`, engine, labCommand(cmd))
 	}
 	_, err = fmt.Fprintf(
 		cmd.OutOrStdout(), "%s\n%s%s", already, usage(plane, cmd), realUsageOf(stateDir),

@@ -137,8 +137,8 @@ func (p *plane) testRepaired(ctx context.Context, t *testing.T, pool rig.Pool, u
 	rig.CheckCensus(t, before, p.census(pool.Name))
 }
 
-// awaitCondition waits until a condition of a Machine has a status, and a reason unless it is empty.
-// The Machine must stay.
+// awaitCondition waits until a condition of a Machine has a status, and a reason unless it is
+// empty. The Machine must stay.
 func (p *plane) awaitCondition(
 	ctx context.Context, t *testing.T, machine clusterv1.Machine, kind string,
 	status metav1.ConditionStatus, reason string,
