@@ -58,12 +58,33 @@ func (w *world) testUpgrade(ctx context.Context, t *testing.T) {
 
 	m.checkRefused(ctx, t, update)
 	m.run(ctx, t, "ln -s "+w.store.Program(w.from.Version, "crictl")+" /usr/bin/crictl")
+	patched := m.addPatch(ctx, t, update)
 	c.createWeb(ctx, t, w.from).checkDrain(ctx, t, m, update)
 	m.checkUpgraded(ctx, t, c, 1)
+	patched()
 	c.check(ctx, t, before)
 
 	c.write(ctx, t, "after")
 	t.Run("restore", func(t *testing.T) { m.testRestore(ctx, t, before, config) })
+}
+
+// addPatch gives the host a patch for kubeadm. The upgrade is refused until the command says what
+// happens to patches. What it returns sees that the new manifest is patched.
+func (m *machine) addPatch(ctx context.Context, t *testing.T, u *update) (patched func()) {
+	t.Helper()
+	const folder, mark = "/etc/kubernetes/patches", "example.com/patched: by-a-person"
+	m.run(ctx, t, "mkdir "+folder+"; printf 'metadata:\n  annotations:\n    "+mark+"\n' >"+
+		folder+"/kube-scheduler0+merge.yaml")
+	lines := u.run(ctx, t, exitRefused, "--dry-run")
+	refused := lines[len(lines)-1].Error.Message
+	if !strings.Contains(refused, "FileRefused") || !strings.Contains(refused, "--patches "+folder) {
+		t.Errorf("it ends with %q, want FileRefused, and --patches", refused)
+	}
+	u.args = append(u.args, "--patches", folder)
+	return func() {
+		t.Helper()
+		m.run(ctx, t, "grep '"+mark+"' /etc/kubernetes/manifests/kube-scheduler.yaml")
+	}
 }
 
 // checkRefused sees that a host without etcdctl and crictl is refused before anything is done.
