@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/sets"
+
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
@@ -131,7 +133,7 @@ func (d *draft) decideNewest() []Decision {
 	s, set := d.rollout.New, d.newest.Desired
 	list := d.owned(set)
 	surplus := len(list) - int(s.Target)
-	deletes := s.Target < s.Replicas && (d.group.Keep || len(s.ReceiveFrom) == 0)
+	deletes := s.Target < s.Replicas
 	for _, m := range list {
 		if isDeleting(m) {
 			surplus-- // The MachineSet controller counts it as deleted first.
@@ -229,6 +231,18 @@ func (d *draft) hasTemplate(s Sizes) bool {
 		len(Differences(&set.Spec.Template, &md.Spec.Template).Fields) == 0
 }
 
+// equals returns the names of the old MachineSets of a kept group that have the template. Their
+// Machines count as those of the new one.
+func (d *draft) equals() sets.Set[string] {
+	names := sets.New[string]()
+	for _, s := range d.rollout.Old {
+		if d.group.Keep && d.hasTemplate(s) {
+			names.Insert(s.Name)
+		}
+	}
+	return names
+}
+
 // goFirst sorts the Machines of an old MachineSet in the order in which they leave it.
 func (d *draft) goFirst(s Sizes, list []*clusterv1.Machine) []*clusterv1.Machine {
 	if s.MoveTo == "" {
@@ -240,14 +254,14 @@ func (d *draft) goFirst(s Sizes, list []*clusterv1.Machine) []*clusterv1.Machine
 	first := slices.DeleteFunc(slices.Clone(list), func(m *clusterv1.Machine) bool {
 		return !slices.Contains(s.Return, m.Name)
 	})
+	chosen := sets.New(first...)
 	for _, m := range MoveOrder(d.group, list) {
-		if !slices.Contains(first, m) {
+		if !chosen.Has(m) {
+			chosen.Insert(m)
 			first = append(first, m)
 		}
 	}
-	return append(first, slices.DeleteFunc(slices.Clone(list), func(m *clusterv1.Machine) bool {
-		return slices.Contains(first, m)
-	})...)
+	return append(first, slices.DeleteFunc(slices.Clone(list), chosen.Has)...)
 }
 
 // mayLeave reports whether a Machine can be one of those that leave an old MachineSet.

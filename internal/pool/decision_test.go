@@ -385,7 +385,18 @@ func TestRolloutAfterRemoved(t *testing.T) {
 	}
 	before := w.names()
 	w.md.Spec.Rollout.After = metav1.Time{}
+	w.limits = &pool.Limits{
+		Partition: intstr.FromInt32(2),
+		Order:     pool.Order{Labels: []string{"rack"}, OneAtATime: true},
+	}
 	w.settle(t)
+	// Both MachineSets have the template, so nothing is left to do.
+	if p := w.progress(t); p.Touched != 5 || p.Done != 5 || p.Turn != nil {
+		t.Errorf("the progress is %+v:\n%s", p, w)
+	}
+	if r := w.plan.Allowance.Reason; r != "" {
+		t.Errorf("moves are held by %s:\n%s", r, w)
+	}
 	if b := w.plan.Blocked(); b != nil {
 		t.Errorf("the group is still blocked: %+v:\n%s", b, w)
 	}
@@ -396,5 +407,12 @@ func TestRolloutAfterRemoved(t *testing.T) {
 	}
 	if diff := gocmp.Diff(before, w.names()); diff != "" {
 		t.Errorf("Machines were created or deleted (-before +after):\n%s", diff)
+	}
+	// The next template takes the Machines of both, but for the partition.
+	w.covered["v1.31.0"] = pool.AnswerYes
+	toVersion("v1.31.0")(w.md)
+	w.settle(t)
+	if got := w.upToDate(); got != 3 {
+		t.Errorf("%d Machines are at the next template, want 3:\n%s", got, w)
 	}
 }

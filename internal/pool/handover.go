@@ -135,11 +135,7 @@ func (g Group) HandOver() (budget HandOverBudget, held string, err error) {
 	if most := g.Limits.MaxInFlight; most > 0 {
 		budget.AtOnce = min(budget.AtOnce, most)
 	}
-	var old int32
-	for _, s := range d.rollout.Old {
-		old += d.headcount(s.Name).alive
-	}
-	p, _ := d.keptProgress(old)
+	p, _ := d.keptProgress()
 	budget.First = max(Share(g.Limits.Canary, d.rollout.Replicas)-(p.Done-p.Replaced), 0)
 	for _, s := range d.rollout.Old {
 		for _, m := range d.owned(d.old[s.Name].Desired) {

@@ -91,7 +91,7 @@ func (d *draft) keep(coverage map[string]Coverage) Plan {
 	}
 	room := d.room(fresh)
 	fromOld, fromNew := spread(d.surplus, heads, fresh)
-	room.limit = d.limitMoves(heads)
+	room.limit = d.limitMoves()
 	for i, s := range d.rollout.Old {
 		room = d.keepOld(i, heads[i], fromOld[i], room, coverage[s.Name])
 	}

@@ -174,15 +174,11 @@ func (r Rollout) inFlight(p Progress, updating int32) int32 {
 }
 
 // limitMoves returns how many Machines of a kept group may move by the limits of the UpdatePolicy.
-func (d *draft) limitMoves(heads []headcount) int32 {
+func (d *draft) limitMoves() int32 {
 	if d.group.Limits == nil {
 		return math.MaxInt32
 	}
-	var old int32
-	for _, h := range heads {
-		old += h.alive
-	}
-	p, o := d.keptProgress(old)
+	p, o := d.keptProgress()
 	p.Turn = o.turn(p, d.rollout, true)
 	d.allow(p, true)
 	return d.allowance.More

@@ -144,13 +144,16 @@ func (d *draft) observe() Observation {
 		newest = d.newest.Desired
 	}
 	foreign := !Decided(d.group.MachineSets)
+	equals := d.equals()
 	members := func(yield func(Member) bool) {
 		for _, m := range d.group.Machines {
-			isNew := newest != nil && Owns(newest, m)
-			if !isNew && (!IsUpdating(m) || d.group.owner(m) == "") {
+			set := d.group.owner(m)
+			isNew := newest != nil && Owns(newest, m) || equals.Has(set)
+			if !isNew && (!IsUpdating(m) || set == "") {
 				continue
 			}
 			v := memberOf(m, newest, d.group.order())
+			v.New = isNew
 			if foreign && v.Updating {
 				v.Began = updatingSince(m)
 			}

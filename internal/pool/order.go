@@ -145,6 +145,7 @@ func (d *draft) queue() *queue {
 	}
 	var waiting []Member
 	var machines int32
+	equals := d.equals()
 	for _, m := range d.group.Machines {
 		turn, why := d.turnOf(m)
 		isNew := d.newest != nil && Owns(d.newest.Desired, m)
@@ -153,7 +154,7 @@ func (d *draft) queue() *queue {
 		if isNew || set != "" {
 			machines++
 		}
-		if !isNew && !ahead && set != "" {
+		if !isNew && !ahead && set != "" && !equals.Has(set) {
 			v := memberOf(m, nil, o)
 			v.Set = set
 			waiting = append(waiting, v)

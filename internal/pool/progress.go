@@ -17,11 +17,7 @@ func ProgressOf(g Group) (Progress, error) {
 		p, _ := d.progress()
 		return p, nil
 	}
-	var old int32
-	for _, s := range d.rollout.Old {
-		old += d.headcount(s.Name).alive
-	}
-	p, _ := d.keptProgress(old)
+	p, _ := d.keptProgress()
 	return p, nil
 }
 
@@ -31,9 +27,15 @@ func (d *draft) progress() (Progress, Observation) {
 	return d.rollout.measure(o), o
 }
 
-// keptProgress measures the rollout of a kept group. old is how many Machines of old MachineSets
-// are not being deleted.
-func (d *draft) keptProgress(old int32) (Progress, Observation) {
+// keptProgress measures the rollout of a kept group.
+func (d *draft) keptProgress() (Progress, Observation) {
+	var old int32
+	equals := d.equals()
+	for _, s := range d.rollout.Old {
+		if !equals.Has(s.Name) {
+			old += d.headcount(s.Name).alive
+		}
+	}
 	o := d.observe()
 	p := o.Progress
 	p.Replicas = d.rollout.Replicas

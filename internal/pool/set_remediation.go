@@ -211,7 +211,8 @@ func (f SetFacts) holdLimit() time.Duration {
 }
 
 // holdLeft is how long an unhealthy Machine that is being updated may still wait. Neither time that
-// it has been unhealthy before the update nor time that it has been updated in good health counts.
+// it has been unhealthy before the update nor time that it has been updated in good health counts,
+// and after a pause the wait begins anew: nobody works on the Machine meanwhile.
 // It is the whole limit while the condition Updating does not tell when the update began.
 func (f SetFacts) holdLeft(m *clusterv1.Machine) time.Duration {
 	if !conditions.IsTrue(m, clusterv1.MachineUpdatingCondition) {
@@ -224,6 +225,9 @@ func (f SetFacts) holdLeft(m *clusterv1.Machine) time.Duration {
 		if c := conditions.Get(m, kind); c != nil && c.LastTransitionTime.After(since) {
 			since = c.LastTransitionTime.Time
 		}
+	}
+	if since = afterPause(m, since); since.IsZero() {
+		return f.holdLimit()
 	}
 	return since.Add(f.holdLimit()).Sub(f.Now)
 }

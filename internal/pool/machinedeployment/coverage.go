@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -96,11 +97,15 @@ func newCoverage(
 // cannot be read, or the extension failed. The error is a *cover.NotCoveredError where the
 // extension certainly does not cover the change and keeps the Machines, whatever the caller's
 // policy is. left is how long the caller waits, which asks for a group whose Machines are kept: a
-// call that failed is not repeated during its lifetime. 0 means that it waits for any time.
+// call that failed is not repeated during its lifetime. 0 means that it waits for any time, and that
+// Machines may be replaced: nothing can be updated from a template that is gone.
 func (c *coverage) ask(
 	ctx context.Context, from, to *clusterv1.MachineSet, left time.Duration,
 ) (answer, error) {
 	request, refusal, err := c.question(ctx, from, to)
+	if left == 0 && apierrors.IsNotFound(err) && c.isGone(ctx, from) {
+		return answer{reason: err.Error()}, nil
+	}
 	if err != nil {
 		return answer{}, err
 	}
@@ -210,6 +215,12 @@ func (c *coverage) question(
 		return request, "the desired template has a bootstrap config, and the current one has none", nil
 	}
 	return request, "", nil
+}
+
+// isGone reports whether a template of a MachineSet does not exist.
+func (c *coverage) isGone(ctx context.Context, set *clusterv1.MachineSet) bool {
+	err := c.describe(ctx, set, &runtimehooksv1.CanUpdateMachineSetRequestObjects{})
+	return apierrors.IsNotFound(err)
 }
 
 // describe fills in the objects of one side of a request.

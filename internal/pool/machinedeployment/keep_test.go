@@ -244,8 +244,8 @@ func TestCoverage(t *testing.T) {
 		change    func(from, to *clusterv1.MachineSet)
 		handlers  []string
 		want      answer
-		// fails is a part of the error.
-		fails string
+		// fails is a part of the error, gone one of why no update can begin with a template that is gone.
+		fails, gone string
 	}{
 		"nothing differs": {
 			extension: silent,
@@ -310,6 +310,20 @@ func TestCoverage(t *testing.T) {
 			},
 			fails: "of MachineSet from",
 		},
+		"the current template of the infrastructure is gone": {
+			extension: setPatch(merge, version),
+			change: func(from, _ *clusterv1.MachineSet) {
+				from.Spec.Template.Spec.InfrastructureRef.Name = "pruned"
+			},
+			gone: `"pruned" of MachineSet from`,
+		},
+		"the desired template of the infrastructure is missing": {
+			extension: setPatch(merge, version),
+			change: func(_, to *clusterv1.MachineSet) {
+				to.Spec.Template.Spec.InfrastructureRef.Name = "late"
+			},
+			fails: `"late" of MachineSet to`,
+		},
 		"the desired MachineSet has no infrastructure": {
 			extension: silent,
 			change: func(_, to *clusterv1.MachineSet) {
@@ -343,6 +357,16 @@ func TestCoverage(t *testing.T) {
 				tt.change(from, to)
 			}
 			got, err := w.r.coverage.ask(t.Context(), from, to, 0)
+			if tt.gone != "" {
+				if err != nil || got.covered || !strings.Contains(got.reason, tt.gone) {
+					t.Errorf("the answer is %+v and %v, want that %s is gone", got, err, tt.gone)
+				}
+				// Where Machines are kept, somebody has to say what happens to them.
+				if _, err := w.r.coverage.ask(t.Context(), from, to, askingTime); err == nil {
+					t.Error("there is an answer about Machines that are kept")
+				}
+				return
+			}
 			if tt.fails != "" {
 				if err == nil || !strings.Contains(err.Error(), tt.fails) {
 					t.Errorf("the error is %v, want one with %q", err, tt.fails)
