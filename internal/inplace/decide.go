@@ -148,7 +148,8 @@ func decideRunning(f Facts) Verdict {
 		return v
 	}
 	if superseded(f) {
-		f.Owed, f.Progress = owed(f), nil
+		// Nor is the Machine any longer what its last update made of it.
+		f.Owed, f.Progress, f.Last = owed(f), nil, nil
 		return decideBegin(f)
 	}
 	if f.Progress.To != f.Desired {

@@ -93,14 +93,20 @@ func TestLeftoverProgress(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	to := version.MustParse("v1.31.1")
-	for name, tt := range map[string]struct{ target, leftTarget, leftDecision string }{
+	for name, tt := range map[string]struct {
+		target, leftTarget, leftDecision string
+		last                             *inplace.Summary
+	}{
 		"of another MachineSet": {target: "new", leftTarget: "old", leftDecision: "now"},
-		"of another decision":   {leftDecision: "before"},
+		"of another MachineSet, from the one of the last update": {
+			target: "new", leftTarget: "old", leftDecision: "now", last: &inplace.Summary{Target: "new", To: to},
+		},
+		"of another decision": {leftDecision: "before"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			v := inplace.Decide(inplace.Facts{
-				Now: now, FreshID: "u2", Desired: to, Target: tt.target,
+				Now: now, FreshID: "u2", Desired: to, Target: tt.target, Last: tt.last,
 				Decision: &inplace.Decision{ID: "now", Target: tt.target, Steps: steps("files")},
 				Progress: &inplace.Progress{
 					ID: "u1", Decision: tt.leftDecision, Target: tt.leftTarget, To: to, Steps: steps("kubelet"), Phase: inplace.Soaking, Operation: "u1-1",
