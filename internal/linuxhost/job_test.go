@@ -41,6 +41,35 @@ func TestStartAfterAnUnknownEnd(t *testing.T) {
 	}
 }
 
+// TestJobsAfterAnOOMKill: systemd does not end a job of which the kernel kills a process, so that its
+// exit code is known. A systemd that does not know the property starts the job without it.
+func TestJobsAfterAnOOMKill(t *testing.T) {
+	t.Parallel()
+	const starts = `echo 1 >"$(dirname "${!#}")/pid"` + "\n"
+	for name, test := range map[string]struct {
+		refuses string
+		want    string
+	}{
+		"systemd 243": {want: "OOMPolicy=continue\n"},
+		"systemd 242": {refuses: "[ -z \"$policy\" ] || exit 1\n", want: "OOMPolicy=continue\n\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newFolderHost(t, nil, map[string]string{
+				"systemd-run": `policy=$(grep -o 'OOMPolicy=[a-z]*' <<<"$*"); echo "$policy" >>"${0%/*}/log"` +
+					"\n" + test.refuses + starts,
+			})
+			start := StartScript(h.goal, Restart, "1", "", Run{Script: "true\n", Limit: commandLimit})
+			if printed, exit := h.run(t, start); exit != 0 || printed != "" {
+				t.Errorf("it exits with %d and %q", exit, printed)
+			}
+			if log, err := os.ReadFile(h.root + "/bin/log"); string(log) != test.want {
+				t.Errorf("%v; the properties are %q, want %q", err, log, test.want)
+			}
+		})
+	}
+}
+
 // TestJobsPrintEnglish: FailureOf knows messages of the system in English, whatever the locale of
 // the host is. The user's commands do not get that locale.
 func TestJobsPrintEnglish(t *testing.T) {

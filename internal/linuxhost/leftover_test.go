@@ -114,6 +114,45 @@ func TestBackToTheFirstGoal(t *testing.T) {
 	}
 }
 
+// TestSnapshotOfAnOldFailure: kubeadm failed, and the same upgrade continues on another day. The
+// snapshot from before kubeadm began stays, but does not count any more, unless etcd is down.
+func TestSnapshotOfAnOldFailure(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		age   time.Duration
+		down  bool
+		saved string
+	}{
+		"the same day":              {age: 23 * time.Hour, saved: "x\n"},
+		"another day":               {age: 25 * time.Hour, saved: "x\nx\n"},
+		"another day, without etcd": {age: 25 * time.Hour, down: true, saved: "x\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSandbox(t)
+			g := s.goal(t, "v1.36.3")
+			s.write(t, "/kubeadm.does", "touch etc/kubernetes/manifests; exit 1")
+			if p := s.attempt(t, g, "first"); p.Failure == nil || p.Failure.Step != KubeadmUpgrade {
+				t.Fatalf("%+v", p)
+			}
+			file := snapshotsFolder + "/" + g.Operation() + ".db"
+			s.write(t, file, "1\n") // As large as the stand-in's.
+			s.age(t, g, test.age)
+			if test.down {
+				s.write(t, "/etcd.down", "")
+			}
+			s.write(t, "/kubeadm.does", kubeadmSucceeds)
+			s.mustReach(t, g, "second")
+			if saved := s.read("/etcdctl.log"); saved != test.saved {
+				t.Errorf("etcd was saved: %q, want %q", saved, test.saved)
+			}
+			if first := s.read(file); first != "1\n" {
+				t.Errorf("the snapshot from before kubeadm began is %q", first)
+			}
+		})
+	}
+}
+
 // TestLeftOverSnapshot: an old snapshot never stands for a next minor, also if that upgrade saves
 // none.
 func TestLeftOverSnapshot(t *testing.T) {

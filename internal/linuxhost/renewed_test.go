@@ -2,8 +2,10 @@ package linuxhost
 
 import (
 	"encoding/base64"
+	"os"
 	"strings"
 	"testing"
+	"time"
 )
 
 const (
@@ -108,6 +110,70 @@ func TestKubeadmFailsAfterCertificates(t *testing.T) {
 				want = "first key"
 			}
 			s.mustHave(t, g, want)
+		})
+	}
+}
+
+// TestRenewedAfterACut: kubeadm is killed before it has written the last manifest. Certificates that
+// a person renews afterwards stay: those from before kubeadm began may have expired.
+func TestRenewedAfterACut(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		later time.Duration
+		does  string
+		want  string
+	}{
+		"by a person": {later: 2 * time.Minute, want: "renewed key"},
+		"by kubeadm":  {want: "first key"},
+		"by a person, and one is torn": {
+			later: 2 * time.Minute, does: "; echo metadata: >." + apiServer, want: "first key",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := renewing(t, test.does+"; kill -9 $PPID; exit 1")
+			g := s.goal(t, "v1.36.3")
+			if s.attempt(t, g, "first"); s.job.State != JobVanished {
+				t.Fatalf("kubeadm was not cut short: %+v", s.job)
+			}
+			cut := time.Now().Add(-test.later)
+			if err := os.Chtimes(s.root+kept+"/before-kubeadm/alive", cut, cut); err != nil {
+				t.Fatal(err)
+			}
+			s.mustHave(t, g, test.want)
+		})
+	}
+}
+
+// TestIdentityAfterACut: a power cut damages the kubelet's kubeconfig, which kubeadm was writing. The
+// copy tells whose host it is.
+func TestIdentityAfterACut(t *testing.T) {
+	t.Parallel()
+	const kubelet = "/etc/kubernetes/kubelet.conf"
+	certificate := base64.StdEncoding.EncodeToString(
+		[]byte("-----BEGIN CERTIFICATE-----\nof the node\n-----END CERTIFICATE-----\n"))
+	for name, damage := range map[string]string{
+		"empty": ": >." + kubelet, "half": "sed -i '$d' ." + kubelet,
+		"half of a certificate": "truncate -s -30 ." + kubelet,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSandbox(t)
+			s.write(t, kubelet, "    certificate-authority-data: "+certificate+
+				"\n    client-certificate-data: "+certificate+"\n")
+			g := s.goal(t, "v1.36.3")
+			want, _ := s.run(t, IdentityScript(g))
+			s.write(t, "/kubeadm.does", damage+"; cut")
+			s.mustCut(t, g, "first")
+			if got, _ := s.run(t, IdentityScript(g)); got != want {
+				t.Errorf("the host's identity is %q, want %q", got, want)
+			}
+			if err := os.Remove(s.root + kept + "/before-kubeadm" + s.root + kubelet); err != nil {
+				t.Fatal(err)
+			}
+			if got, _ := s.run(t, IdentityScript(g)); got == want {
+				t.Error("without the copy it is the same")
+			}
 		})
 	}
 }

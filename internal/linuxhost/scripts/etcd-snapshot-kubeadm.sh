@@ -3,6 +3,7 @@
 source lib-job.sh
 source lib-snapshot.sh
 source lib-etcd.sh
+source lib-keep.sh
 folder=$(dirname "$FILE")
 mkdir -p "$folder"
 chmod 0700 "$folder"
@@ -16,8 +17,9 @@ for disk in "$data" "$folder"; do
     fail DiskFull "$disk has no room for a snapshot of etcd of about $((need / 1024)) MiB"
 done
 
-# A snapshot replaces that of its own operation only.
+# A snapshot replaces that of its own operation only, and none from before kubeadm has begun.
 own=$(cut -d ' ' -f 3- "$OP/etcd-snapshot" 2>/dev/null) || true
+! has_begun || own=
 while [ -e "$FILE" ] && [ "$FILE" != "$own" ]; do FILE=${FILE%.db}-1.db; done
 has_client ||
   fail ToolMissing "the host has neither etcdctl nor crictl to save etcd with any more"

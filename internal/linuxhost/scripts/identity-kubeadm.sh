@@ -11,6 +11,15 @@ either() {
     certificates "$file"
   fi
 }
+is_whole() {
+  local kind
+  for kind in client-certificate certificate-authority; do
+    grep -q -e '^-----END CERTIFICATE-----' <<<"$(either $kind)" || return 1
+  done
+}
+# A power cut may have damaged the kubeconfig while kubeadm wrote it. The copy from before that, which
+# the next step puts back, then says whose host it is.
+is_whole || [ ! -f "$KEEP/before-kubeadm$conf" ] || conf=$KEEP/before-kubeadm$conf
 fact node-certificate "$(either client-certificate)"
 fact authorities "$(either certificate-authority)"
 fact end yes

@@ -69,10 +69,11 @@ copy_patches() {
 
 # sync_manifests syncs manifests for as long as kubeadm runs, because kubeadm does not sync them. A
 # new etcd syncs its data. After a power cut, an older manifest would start an older etcd, which
-# refuses that data.
+# refuses that data. The file alive tells when kubeadm last ran.
 sync_manifests() {
   local folder=/etc/kubernetes/manifests
   while [ -n "$(jobs -rp)" ]; do
+    : >"$before/alive"
     sync $folder/*.yaml $folder 2>/dev/null || true
     sleep 1
   done
@@ -91,6 +92,7 @@ while read -r variable; do
   [ -z "$variable" ] || export "$(base64 -d <<<"$variable")"
 done <<<"$PROXIES"
 status=0
+: >"$before/alive"
 "${command[@]}" &
 sync_manifests
 wait $! || status=$?

@@ -102,10 +102,23 @@ has_other_authority() {
   [ -f "$before$authority" ] && ! cmp -s "$before$authority" "$authority"
 }
 
+# is_renewed_since tells whether somebody has renewed certificates after kubeadm was cut short: all
+# that differs from the copy was written more than a minute after kubeadm's end, and is whole.
+is_renewed_since() {
+  local any='' cut file
+  cut=$(stat -c %Y "$before/alive" 2>/dev/null) || return 1
+  while read -r file; do
+    cmp -s "$before$file" "$file" && continue
+    [ "$(stat -c %Y "$file" 2>/dev/null || echo 0)" -gt $((cut + 60)) ] || return 1
+    any=yes
+  done < <(kept_secrets)
+  [ -n "$any" ] && all_whole
+}
+
 # may_stay tells whether certificates, keys and kubeconfigs are as good as those of the copy.
 may_stay() {
   [ ! -f "$before/undo" ] || return 1
-  if has_other_kubelet; then all_whole; else is_renewed; fi
+  if has_other_kubelet; then all_whole; else is_renewed || is_renewed_since; fi
 }
 
 # put_all_back undoes what a run of kubeadm that did not end well has done to files. Renewed

@@ -49,11 +49,15 @@ rm -rf "$STATE/job"
 mv "$new" "$STATE/job"
 
 # systemd-run makes the job a unit of its own, which neither the end of the connection nor that of
-# the login's session ends. Hosts without it get a process in a session of its own.
-if command -v systemd-run >/dev/null &&
+# the login's session ends. Hosts without it get a process in a session of its own. If memory runs
+# out, systemd would end the whole unit, and nobody would know why: only what the kernel kills ends.
+# Older versions of systemd do not know that property, and end nothing else.
+as_unit() {
   systemd-run --quiet --collect --unit "windlass-job-$(date +%s)-$$" \
-    --property KillMode=control-group --property "RuntimeMaxSec=$((LIMIT + 90))" \
-    /bin/bash "$STATE/job/wrap" 9>&- 2>/dev/null; then
+    --property KillMode=control-group --property "RuntimeMaxSec=$((LIMIT + 90))" "$@" \
+    /bin/bash "$STATE/job/wrap" 9>&- 2>/dev/null
+}
+if command -v systemd-run >/dev/null && { as_unit --property OOMPolicy=continue || as_unit; }; then
   :
 else
   setsid nohup /bin/bash "$STATE/job/wrap" >/dev/null 2>&1 </dev/null 9>&- &
