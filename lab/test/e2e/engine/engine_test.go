@@ -52,6 +52,7 @@ func TestEngine(t *testing.T) {
 		t.Run("annotations and concurrency", func(t *testing.T) { t.Parallel(); w.testAnnotations(ctx, t) })
 		t.Run("hooks", func(t *testing.T) { t.Parallel(); w.testHooks(ctx, t) })
 		t.Run("life without upgrade", func(t *testing.T) { t.Parallel(); w.testLife(ctx, t) })
+		t.Run("older than the class", func(t *testing.T) { t.Parallel(); w.testLate(ctx, t) })
 	})
 	t.Run("killed", func(t *testing.T) { w.testKills(ctx, t) })
 	t.Run("swapped", func(t *testing.T) { w.testSwaps(ctx, t) })
