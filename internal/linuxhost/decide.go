@@ -389,17 +389,29 @@ func decideNode(g Goal, steps []Step, i int, s Seen) Progress {
 	return decideReady(g, steps, i, s, NodeNotReady, missing)
 }
 
-// restarted reports whether this attempt has restarted the service, and nothing after it.
+// restarted reports whether the last job is a restart of the service whose time counts for this
+// attempt: its own, or one of another attempt whose time is not over. If two attempts restarted the
+// service in turns, each would end the other's restart, and neither would ever fail.
 func restarted(g Goal, s Seen) bool {
 	job := s.Facts.Job
-	return job.Operation == g.Operation() && job.Step == Restart && job.State == JobEnded &&
-		job.Attempt == s.Attempt
+	waited := sinceRestart(s.Facts)
+	counts := job.Attempt == s.Attempt || waited >= 0 && waited < g.readyWithin()
+	return job.Operation == g.Operation() && job.Step == Restart && job.State == JobEnded && counts
 }
 
-// decideReady waits for what follows a restart. Time counts from the end of the restart, by the
-// host's clock, or from a boot after it: a host without power brings nothing up. So a host that
-// boots again and again within that time never fails. An attempt that has not restarted the service
-// does that first: so each attempt has its time, and what was fixed meanwhile counts.
+// sinceRestart is the time since the end of a restart, by the host's clock, or since a boot after
+// it: a host without power brings nothing up.
+func sinceRestart(f Facts) time.Duration {
+	from := f.Job.Ended
+	if f.Boot.After(from) {
+		from = f.Boot
+	}
+	return f.Now.Sub(from)
+}
+
+// decideReady waits for what follows a restart. A boot starts the time again, so a host that boots
+// again and again within that time never fails. An attempt without a restart that counts restarts
+// the service first: so each attempt has its time, and what was fixed meanwhile counts.
 func decideReady(
 	g Goal, steps []Step, i int, s Seen, reason Reason, missing string,
 ) Progress {
@@ -411,11 +423,7 @@ func decideReady(
 		}
 		return Progress{Step: name, Message: missing}
 	}
-	from := s.Facts.Job.Ended
-	if s.Facts.Boot.After(from) {
-		from = s.Facts.Boot
-	}
-	waited := s.Facts.Now.Sub(from)
+	waited := sinceRestart(s.Facts)
 	if waited >= g.readyWithin() {
 		return fails(newFailure(reason, name, "%s after the restart: %s",
 			waited.Truncate(time.Second), missing))

@@ -195,6 +195,14 @@ func TestDecide(t *testing.T) {
 				s.Facts.Job = linuxhost.Job{Operation: g.Operation(), Step: "restart", Attempt: "a0", State: linuxhost.JobEnded, Ended: clock.Add(-time.Hour)}
 			}, "start restart",
 		},
+		"it does not end the restart of another attempt": {
+			"node-ready", func(g linuxhost.Goal, s *linuxhost.Seen) {
+				s.Facts.Job = linuxhost.Job{
+					Operation: g.Operation(), Step: "restart", Attempt: "a0",
+					State: linuxhost.JobEnded, Ended: clock.Add(-4 * time.Minute),
+				}
+			}, "wait: the node reports v1.35.4, not v1.36.3",
+		},
 		"but not of one that cannot be looked up": {
 			"node-ready", func(_ linuxhost.Goal, s *linuxhost.Seen) { s.Node.Unknown = "no answer" }, "wait: the node cannot be looked up: no answer",
 		},
@@ -326,6 +334,7 @@ func TestControlPlaneReady(t *testing.T) {
 		}
 	}
 	const missing = "the static pod etcd-a is not Ready since the kubelet was restarted"
+	unready := linuxhost.CheckResult{Output: missing}
 	for name, test := range map[string]struct {
 		ago     time.Duration
 		attempt string
@@ -333,10 +342,12 @@ func TestControlPlaneReady(t *testing.T) {
 		want    string
 	}{
 		"waits": {4 * time.Minute, "a1", linuxhost.CheckResult{Output: missing + "\n"}, "wait: " + missing},
-		"but not forever": {5 * time.Minute, "a1", linuxhost.CheckResult{Output: missing},
+		"but not forever": {5 * time.Minute, "a1", unready,
 			"fail: ControlPlaneNotReady: step control-plane-ready: 5m0s after the restart: " + missing},
-		"another attempt restarts": {time.Hour, "a0", linuxhost.CheckResult{Output: missing}, "start restart"},
-		"done":                     {time.Hour, "a0", linuxhost.CheckResult{Done: true}, "done"},
+		"another attempt waits":   {4 * time.Minute, "a0", unready, "wait: " + missing},
+		"and restarts afterwards": {5 * time.Minute, "a0", unready, "start restart"},
+		"a restart in the future": {-time.Minute, "a0", unready, "start restart"},
+		"done":                    {time.Hour, "a0", linuxhost.CheckResult{Done: true}, "done"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

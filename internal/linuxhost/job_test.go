@@ -1,9 +1,12 @@
 package linuxhost
 
 import (
+	"fmt"
 	"os"
 	"regexp"
+	"strings"
 	"testing"
+	"time"
 )
 
 // TestEndOfAJobIsSynced: a job that has an exit code after a power cut has a time of its end, too.
@@ -38,6 +41,70 @@ func TestStartAfterAnUnknownEnd(t *testing.T) {
 	want := h.goal.Operation() + " restart 2 " + h.goal.Manifest() + "\n"
 	if id, err := os.ReadFile(h.root + StateFolder + "/job/id"); string(id) != want {
 		t.Errorf("%v; the job is %q, want %q", err, id, want)
+	}
+}
+
+// TestStartWaitsForAnotherUpgrade: an upgrade to something else that waits for its node after a
+// restart is at work, as long as its node may take, although it runs no job.
+func TestStartWaitsForAnotherUpgrade(t *testing.T) {
+	t.Parallel()
+	slow := 20 * time.Minute
+	for name, test := range map[string]struct {
+		step        Name
+		readyWithin time.Duration
+		ago         time.Duration
+		want        int
+	}{
+		"between two steps":         {KubeadmUpgrade, 0, 30 * time.Second, StartBusy},
+		"nobody continues it":       {KubeadmUpgrade, 0, 2 * time.Minute, 0},
+		"it waits for its node":     {Restart, 0, 5 * time.Minute, StartBusy},
+		"for longer than by itself": {Restart, slow, slow, StartBusy},
+		"not any longer":            {Restart, 0, 7 * time.Minute, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newFolderHost(t, nil, map[string]string{
+				"systemd-run": `echo 1 >"$(dirname "${!#}")/pid"` + "\n",
+			})
+			other := h.goal
+			other.KubeletArgs, other.ReadyWithin = []Arg{{Name: "max-pods", Value: "50"}}, test.readyWithin
+			run := Run{Script: "true\n", Limit: commandLimit}
+			if printed, exit := h.run(t, StartScript(other, test.step, "1", "", run)); exit != 0 {
+				t.Fatal(exit, printed)
+			}
+			ended := fmt.Sprintln(time.Now().Add(-test.ago).Unix())
+			h.write(t, StateFolder+"/job/ended", ended, 0o600)
+			h.write(t, StateFolder+"/job/exit", "0\n", 0o600)
+			printed, exit := h.run(t, StartScript(h.goal, KubeadmUpgrade, "2", "", run))
+			if exit != test.want {
+				t.Errorf("it exits with %d and %q, want %d", exit, printed, test.want)
+			}
+			if message := "its step " + string(test.step) + " ended "; test.want != 0 &&
+				!strings.Contains(printed, message) {
+				t.Errorf("it prints %q, want %q", printed, message)
+			}
+		})
+	}
+}
+
+// TestStartAfterAnOlderJob: the job of an earlier version of Windlass has no time for which its
+// upgrade counts as at work. It is a minute.
+func TestStartAfterAnOlderJob(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		ago  time.Duration
+		want int
+	}{{30 * time.Second, StartBusy}, {2 * time.Minute, 0}} {
+		h := newFolderHost(t, map[string]string{
+			StateFolder + "/job/id":    "v1.35.4-0 restart 1 x\n",
+			StateFolder + "/job/exit":  "0\n",
+			StateFolder + "/job/ended": fmt.Sprintln(time.Now().Add(-test.ago).Unix()),
+		}, map[string]string{"systemd-run": `echo 1 >"$(dirname "${!#}")/pid"` + "\n"})
+		start := StartScript(h.goal, Restart, "2", "", Run{Script: "true\n", Limit: commandLimit})
+		if printed, exit := h.run(t, start); exit != test.want {
+			t.Errorf("%s after its end, it exits with %d and %q, want %d",
+				test.ago, exit, printed, test.want)
+		}
 	}
 }
 

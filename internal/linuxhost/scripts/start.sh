@@ -19,15 +19,16 @@ fi
 [ "$(cat "$STATE/job/id" 2>/dev/null)" = "$ID" ] && [ -s "$STATE/job/exit" ] && exit 0
 
 # An upgrade to something else that is between two steps is at work, too: until it is done, has
-# failed, or nobody has continued it for a minute. The program that drives an upgrade looks every few
-# seconds.
+# failed, or nobody has continued it for the time that its last job left: a minute, and longer after
+# a restart, because the program that drives an upgrade then waits for the node without a job.
 last=
 [ ! -f "$STATE/job/id" ] || read -r last _ <"$STATE/job/id"
 if [ -n "$last" ] && [ "$last" != "$OPERATION" ] && [ ! -f "$STATE/op/$last/done" ] &&
   [ "$(cat "$STATE/job/exit" 2>/dev/null)" = 0 ]; then
   ended=$(cat "$STATE/job/ended" 2>/dev/null) || true
   idle=$(($(date +%s) - ${ended:-0}))
-  if [ $idle -ge 0 ] && [ $idle -lt 60 ]; then other "ended $idle s ago"; fi
+  after=$(cat "$STATE/job/stale" 2>/dev/null) || true
+  if [ $idle -ge 0 ] && [ $idle -lt "${after:-60}" ]; then other "ended $idle s ago"; fi
 fi
 
 # It is not done any more, if it ever was.
@@ -42,9 +43,10 @@ mkdir "$new"
 printf %s "$JOB" >"$new/run"
 printf '%s\n' "$ID" >"$new/id"
 printf '%s\n' "$PROOF" >"$new/proof"
+printf '%s\n' "$STALE" >"$new/stale"
 date +%s >"$new/started"
 printf %s "$WRAP" >"$new/wrap"
-sync "$new/run" "$new/id" "$new/proof"
+sync "$new/run" "$new/id" "$new/proof" "$new/stale"
 rm -rf "$STATE/job"
 mv "$new" "$STATE/job"
 
