@@ -51,8 +51,10 @@ const InPlaceUpgradeDrainAnnotation = "windlass.dev/in-place-upgrade-drain"
 // annotation asked for the upgrade; see InPlaceUpgradeTo.
 const InPlaceUpgradeOptionAnnotation = "windlass.dev/in-place-upgrade-option"
 
-// InPlaceUpgradeFollowAnnotation on the desired Machine of an UpdateMachine request says that nobody wants the operation any longer: an updater that knows
-// this annotation says how what it has begun goes on, begins nothing, and answers Failure where nothing was begun.
+// InPlaceUpgradeFollowAnnotation on the desired Machine of an UpdateMachine request says that nobody
+// wants the operation any longer. An updater that knows this annotation answers how what it has begun
+// goes on, and begins nothing but what undoes a change that was cut short. It answers Failure where
+// nothing was begun.
 const InPlaceUpgradeFollowAnnotation = "windlass.dev/in-place-upgrade-follow"
 
 // InPlaceUpgradeCondition is the type of a condition on Machines, MachineDeployments and KubeadmControlPlanes that an annotation asks to upgrade in

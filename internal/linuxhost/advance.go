@@ -134,15 +134,22 @@ func Advance(ctx context.Context, u Upgrade) (Progress, error) {
 	return u.begin(ctx, report.Next)
 }
 
-// Follow is Advance for an upgrade that nobody wants any longer: it looks, and begins nothing. Where neither Done nor Failure is set, and nothing is waited
+// Follow is Advance for an upgrade that nobody wants any longer: it looks, and begins nothing but
+// KubeadmRecover, because that undoes. Where neither Done nor Failure is set, and nothing is waited
 // for, nothing goes on, and only a step that would have to begin could bring the upgrade further.
 func Follow(ctx context.Context, u Upgrade) (Progress, error) {
 	report, err := Look(ctx, u)
+	if err != nil {
+		return Progress{}, err
+	}
 	p := report.Next
+	if begin, ok := report.findRecovery(); ok {
+		return u.putBack(ctx, begin)
+	}
 	if p.Begin != nil {
 		p.Begin, p.Step = nil, ""
 	}
-	return p, err
+	return p, nil
 }
 
 // CanBegin returns what would keep an upgrade from its end, as far as that can be seen before anything

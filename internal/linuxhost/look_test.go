@@ -21,7 +21,12 @@ type scriptedHost struct {
 	asked  []string
 	// cordoned says that an upgrade has cordoned the host's node.
 	cordoned bool
-	started  port.HostCommand
+	// cut says that kubeadm was cut short; job and exit are the last job, and how it ended.
+	cut       bool
+	job, exit string
+	// starts is the exit code of the scripts that start steps.
+	starts  int
+	started port.HostCommand
 }
 
 func (h *scriptedHost) Exec(_ context.Context, c port.HostCommand) (port.HostResult, error) {
@@ -31,7 +36,10 @@ func (h *scriptedHost) Exec(_ context.Context, c port.HostCommand) (port.HostRes
 		var facts strings.Builder
 		for _, fact := range [][2]string{
 			{"arch", "x86_64"}, {"installed", "Kubernetes v1.35.4"}, {"service", "kubelet"}, {"writable", "yes"}, {"free-kb", "9000000"}, {"free-state-kb", "9000000"},
-			{"cordoned", map[bool]string{true: "yes"}[h.cordoned]}, {"end", "yes"},
+			{"cordoned", map[bool]string{true: "yes"}[h.cordoned]},
+			{"cut", map[bool]string{true: "yes"}[h.cut]},
+			{"job", h.job}, {"job-state", map[bool]string{true: "ended"}[h.exit != ""]}, {"job-exit", h.exit},
+			{"end", "yes"},
 		} {
 			facts.WriteString(fact[0] + " " + base64.StdEncoding.EncodeToString([]byte(fact[1])) + "\n")
 		}
@@ -42,7 +50,7 @@ func (h *scriptedHost) Exec(_ context.Context, c port.HostCommand) (port.HostRes
 	}
 	h.asked = append(h.asked, "start")
 	h.started = c
-	return port.HostResult{}, nil
+	return port.HostResult{ExitCode: h.starts, Stderr: "x"}, nil
 }
 
 func (h *scriptedHost) Close() error { return nil }
@@ -90,6 +98,62 @@ func TestFollowBeginsNothing(t *testing.T) {
 	host, upgrade := fresh(t)
 	p, err := linuxhost.Follow(t.Context(), upgrade)
 	if err != nil || p.Step != "" || p.Begin != nil || p.Waits() || p.Done || p.Failure != nil || p.Total == 0 {
+		t.Errorf("%v, %+v", err, p)
+	}
+	if diff := cmp.Diff([]string{"facts", "checks"}, host.asked); diff != "" {
+		t.Errorf("the host was asked (-want +got):\n%s", diff)
+	}
+}
+
+// TestFollowUndoes: one step begins also if nobody wants the upgrade any longer, because it undoes
+// what a kubeadm that was cut short has done.
+func TestFollowUndoes(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		edit func(h *scriptedHost)
+		want string
+	}{
+		"a power cut": {func(*scriptedHost) {}, "wait: files that kubeadm was changing are put back"},
+		"kubeadm took too long": {func(h *scriptedHost) {
+			h.job = h.goal.Operation() + " kubeadm-upgrade a " + h.goal.Manifest()
+			h.exit = "124"
+		}, "wait: files that kubeadm was changing are put back"},
+		"another upgrade is at work": {func(h *scriptedHost) { h.starts = linuxhost.StartBusy },
+			"wait: the host is busy: x"},
+		"it cannot begin": {func(h *scriptedHost) { h.starts = 1 },
+			"fail: StepFailed: step kubeadm-recover: exit code 1: x"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			host, upgrade := fresh(t)
+			host.cut, host.checks = true, "kubeadm-recover 1\n"
+			test.edit(host)
+			p, err := linuxhost.Follow(t.Context(), upgrade)
+			if got := wordNext(p); err != nil || got != test.want || p.Step != linuxhost.KubeadmRecover {
+				t.Errorf("%v, %+v, want %s", err, p, test.want)
+			}
+			if p.Begin != nil || p.Waits() && p.Failure != nil {
+				t.Errorf("it begins, or waits and has failed: %+v", p)
+			}
+			if diff := cmp.Diff([]string{"facts", "checks", "start"}, host.asked); diff != "" {
+				t.Errorf("the host was asked (-want +got):\n%s", diff)
+			}
+			id := "ID='" + host.goal.Operation() + " kubeadm-recover a "
+			if !strings.Contains(host.started.Script, id) {
+				t.Errorf("it starts\n%s", host.started.Script)
+			}
+		})
+	}
+}
+
+// TestFollowAfterRecovery: a recovery that has failed is not begun again, and says why.
+func TestFollowAfterRecovery(t *testing.T) {
+	t.Parallel()
+	host, upgrade := fresh(t)
+	host.cut, host.checks = true, "kubeadm-recover 1\n"
+	host.job, host.exit = host.goal.Operation()+" kubeadm-recover a "+host.goal.Manifest(), "1"
+	p, err := linuxhost.Follow(t.Context(), upgrade)
+	if err != nil || p.Failure == nil || p.Failure.Step != linuxhost.KubeadmRecover {
 		t.Errorf("%v, %+v", err, p)
 	}
 	if diff := cmp.Diff([]string{"facts", "checks"}, host.asked); diff != "" {

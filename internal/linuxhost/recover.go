@@ -1,5 +1,7 @@
 package linuxhost
 
+import "context"
+
 // recoverStep undoes what a run of kubeadm that was cut short has done to files. It is the first
 // step of every goal: without it, the host may be unable to tell what it is, or its API server to
 // start.
@@ -29,6 +31,27 @@ func decideRecovery(g Goal, first Step, s Seen) Progress {
 		return fails(FailureOf(s.Facts.Job))
 	}
 	return decideStep(g, first, s)
+}
+
+// findRecovery returns the progress that begins KubeadmRecover on a host where nothing else is to
+// begin; ok is false if there is nothing to undo. No other attempt follows that would undo what a
+// kubeadm has left that failed, or took too long, in this attempt.
+func (r Report) findRecovery() (p Progress, ok bool) {
+	p = r.Next
+	if p.Failure != nil && p.Failure.Step == KubeadmUpgrade && r.Facts.Cut && !r.Steps[0].Done {
+		p.Step, p.Begin, p.Failure = r.Steps[0].Step.Name, r.Steps[0].Step.Action, nil
+	}
+	return p, p.Step == KubeadmRecover && p.Begin != nil
+}
+
+// putBack begins KubeadmRecover, and waits for it: nothing else begins.
+func (u Upgrade) putBack(ctx context.Context, p Progress) (Progress, error) {
+	p, err := u.begin(ctx, p)
+	p.Begin = nil
+	if p.Message == "" && p.Failure == nil {
+		p.Message = "files that kubeadm was changing are put back"
+	}
+	return p, err
 }
 
 // ranInAttempt reports whether the last job is the step of this attempt. A job that had other

@@ -147,7 +147,7 @@ func (r *machineRun) desired(ctx context.Context) (runtimehooksv1.UpdateMachineR
 }
 
 // call asks the updater of a step to bring the machine to the option, or how that goes on. With follow, or where the
-// annotation asks for something else by now, nothing may begin.
+// annotation asks for something else by now, nothing may begin but what undoes.
 func (r *machineRun) call(ctx context.Context, a inplace.Call, follow *request.Follow) (inplace.Answer, error) {
 	u, err := r.serving(ctx, a.Step.Updater)
 	if err != nil {

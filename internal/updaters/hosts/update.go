@@ -39,7 +39,7 @@ const (
 type attempt struct {
 	machine   types.NamespacedName
 	operation string
-	// follows says that nobody wants the operation any longer: nothing may begin.
+	// follows says that nobody wants the operation any longer: nothing may begin but what undoes.
 	follows bool
 	to      version.Version
 	// bootstrap is the desired bootstrap config, and config the name of the one that the Machine refers

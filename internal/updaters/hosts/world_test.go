@@ -65,6 +65,8 @@ type world struct {
 	// done are the steps that are done, for each operation; free are operations whose jobs end at once.
 	done map[string]map[string]bool
 	free map[string]bool
+	// cut says that kubeadm was cut short, until its files are put back.
+	cut bool
 	// exit is how jobs of a step end; missing are those that end well.
 	exit    map[string]int
 	output  string
@@ -258,6 +260,7 @@ func (w *world) endJob() {
 		w.done[w.job.operation] = map[string]bool{}
 	}
 	w.done[w.job.operation][w.job.step] = true
+	w.cut = w.cut && w.job.step != string(linuxhost.KubeadmRecover)
 	if w.job.step == string(linuxhost.Restart) {
 		w.installs, _, _ = strings.Cut(w.job.operation, "-")
 		w.node.Kubelet = version.MustParse(w.installs)
@@ -300,6 +303,9 @@ func (w *world) facts() string {
 		"arch": "x86_64", "installed": "Kubernetes " + w.installs, "service": "kubelet", "writable": "yes", "free-kb": w.freeKB, "free-state-kb": "9000000", "need-kb": "100000",
 	} {
 		fact(key, value)
+	}
+	if w.cut {
+		fact("cut", "yes")
 	}
 	if w.job.state != "" {
 		fact("job", strings.Join([]string{w.job.operation, w.job.step, w.job.attempt, w.job.manifest}, " "))
