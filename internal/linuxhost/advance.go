@@ -126,7 +126,7 @@ func Advance(ctx context.Context, u Upgrade) (Progress, error) {
 			return Progress{}, err
 		}
 	}
-	if report.Next.Done && u.Goal.Drain && facts.Cordoned {
+	if report.Next.Done && facts.Cordoned && !report.Next.Cordoned {
 		// Somebody has made the node schedulable, and may cordon it later.
 		_, err := run(ctx, u.Host, "recording that the node is schedulable", u.Goal.script("uncordoned"))
 		return report.Next, err

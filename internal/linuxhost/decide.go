@@ -90,6 +90,9 @@ type Progress struct {
 	Failure *Failure
 	// Done says that the host is what it is to be.
 	Done bool
+	// Cordoned says that an earlier run cordoned the node, and that this upgrade is done and does not
+	// make it schedulable: the node is cordoned, or nobody can look at it.
+	Cordoned bool
 	// Finished of Total steps are done; Total is 0 where nobody has looked at the steps.
 	Finished, Total int
 	// Job is what is known about the last job.
@@ -128,6 +131,7 @@ func target(operation string) string {
 func Decide(g Goal, steps []Step, s Seen) Progress {
 	p := decide(g, steps, s)
 	p.Total, p.Job = len(steps), s.Facts.Job
+	p.Cordoned = p.Done && s.Facts.Cordoned && !g.Drain && (s.Node == nil || s.Node.Unschedulable)
 	for i := range steps {
 		if IsDone(g, steps, i, s) {
 			p.Finished++

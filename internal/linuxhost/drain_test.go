@@ -61,15 +61,8 @@ func TestUncordonedByAPerson(t *testing.T) {
 		host, upgrade := fresh(t)
 		host.goal.Drain = true
 		host.cordoned = true
+		host.finish()
 		upgrade.Goal, upgrade.Node = host.goal, &doneNode{cordoned}
-		steps, _ := linuxhost.ComputeSteps(host.goal, linuxhost.Facts{
-			Arch: "amd64", Installed: version.MustParse("v1.35.4"), Service: "kubelet",
-		})
-		for _, step := range steps {
-			if step.Check != "" {
-				host.checks += string(step.Name) + " 0\n"
-			}
-		}
 		p, err := linuxhost.Advance(t.Context(), upgrade)
 		if err != nil || p.Done == cordoned {
 			t.Errorf("%v, %+v", err, p)
@@ -77,9 +70,70 @@ func TestUncordonedByAPerson(t *testing.T) {
 		if diff := cmp.Diff(want, host.asked); diff != "" {
 			t.Errorf("the host was asked (-want +got):\n%s", diff)
 		}
-		if last := host.started.Script; !strings.HasSuffix(last, "rm -f \"$KEEP/cordoned\"\n") {
-			t.Errorf("the last script is\n%s", last)
+		if !host.forgets() {
+			t.Errorf("the last script is\n%s", host.started.Script)
 		}
+	}
+}
+
+// finish has all checks of the host's goal succeed.
+func (h *scriptedHost) finish() {
+	steps, _ := linuxhost.ComputeSteps(h.goal, linuxhost.Facts{
+		Arch: "amd64", Installed: version.MustParse("v1.35.4"), Service: "kubelet",
+	})
+	for _, step := range steps {
+		if step.Check != "" {
+			h.checks += string(step.Name) + " 0\n"
+		}
+	}
+}
+
+// forgets reports whether the last script removes the record that an upgrade cordoned the node.
+func (h *scriptedHost) forgets() bool {
+	return strings.HasSuffix(h.started.Script, "rm -f \"$KEEP/cordoned\"\n")
+}
+
+// TestCordonedByAnEarlierRun: an upgrade that does not drain reports at its end that an earlier run
+// cordoned the node, unless it sees that the node is schedulable. Then it forgets the record: a
+// person may cordon the node later.
+func TestCordonedByAnEarlierRun(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		node             linuxhost.Node
+		never            bool
+		reports, forgets bool
+	}{
+		"nobody looks at the node": {reports: true},
+		"it is cordoned":           {node: &doneNode{cordoned: true}, reports: true},
+		"a person uncordoned it":   {node: &doneNode{}, forgets: true},
+		"a person cordoned it":     {node: &doneNode{cordoned: true}, never: true},
+		"nobody ever cordoned it":  {never: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			host, upgrade := fresh(t)
+			host.cordoned = !test.never
+			host.finish()
+			upgrade.Node = test.node
+			p, err := linuxhost.Advance(t.Context(), upgrade)
+			if err != nil || !p.Done || p.Cordoned != test.reports {
+				t.Errorf("%v, %+v, want Cordoned: %t", err, p, test.reports)
+			}
+			if got := host.forgets(); got != test.forgets {
+				t.Errorf("it forgets: %t, want %t; the last script is\n%s",
+					got, test.forgets, host.started.Script)
+			}
+		})
+	}
+}
+
+// TestCordonedBeforeTheEnd: nothing is reported about a cordon while the upgrade is not done.
+func TestCordonedBeforeTheEnd(t *testing.T) {
+	t.Parallel()
+	host, upgrade := fresh(t)
+	host.cordoned = true
+	if p, err := linuxhost.Advance(t.Context(), upgrade); err != nil || p.Done || p.Cordoned {
+		t.Errorf("%v, %+v", err, p)
 	}
 }
 

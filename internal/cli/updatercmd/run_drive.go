@@ -174,7 +174,7 @@ func (d *runDriver) follow(ctx context.Context) error {
 		}
 		switch {
 		case progress.Done:
-			return d.done(ctx)
+			return d.done(ctx, progress)
 		case progress.Failure != nil:
 			return d.failed(ctx, *progress.Failure)
 		case !isSending(d.upgrade.Goal, progress) && !d.wait(ctx, runPace):
@@ -263,11 +263,15 @@ func (d *runDriver) answered() {
 	d.outage = runOutage{}
 }
 
-func (d *runDriver) done(ctx context.Context) error {
+func (d *runDriver) done(ctx context.Context, p linuxhost.Progress) error {
 	message := fmt.Sprintf("host %s is at %s", d.address, d.upgrade.Goal.Version)
 	const why = "it was so before; an earlier upgrade may have cordoned it. Fix: kubectl uncordon"
 	if cordon := d.describeCordon(ctx, why); cordon != "" {
 		message += "; " + cordon
+	}
+	if p.Cordoned {
+		message += "; an earlier run cordoned the node, and nobody has looked whether it still is. " +
+			"Fix: kubectl uncordon NODE"
 	}
 	return d.printer.finished(message, d.clock.Now())
 }

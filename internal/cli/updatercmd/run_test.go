@@ -172,6 +172,8 @@ type scriptedHost struct {
 	clusterProblem string
 	// checked is what each check prints.
 	checked string
+	// done says that all steps are done; cordoned that an earlier run cordoned the node.
+	done, cordoned bool
 }
 
 var checkNames = regexp.MustCompile(`(?m)^(?:CHECKS=')?([a-z-]+) [A-Za-z0-9+/=]{40,}$`)
@@ -201,6 +203,9 @@ func (h *scriptedHost) Exec(_ context.Context, c port.HostCommand) (port.HostRes
 				facts["cluster"] = "v1.35.4"
 			}
 		}
+		if h.cordoned {
+			facts["cordoned"] = "yes"
+		}
 		if h.job != "" {
 			facts["job"], facts["job-state"], facts["job-started"] = h.job, "running", "990"
 		}
@@ -210,7 +215,7 @@ func (h *scriptedHost) Exec(_ context.Context, c port.HostCommand) (port.HostRes
 		out.WriteString("end " + base64.StdEncoding.EncodeToString([]byte("yes")) + "\n")
 	case strings.HasSuffix(c.Script, "echo end\n"):
 		for _, name := range checkNames.FindAllStringSubmatch(c.Script, -1) {
-			out.WriteString(name[1] + " 1 " + base64.StdEncoding.EncodeToString([]byte(h.checked)) + "\n")
+			out.WriteString(name[1] + map[bool]string{true: " 0 ", false: " 1 "}[h.done] + base64.StdEncoding.EncodeToString([]byte(h.checked)) + "\n")
 		}
 		out.WriteString("end\n")
 	default:

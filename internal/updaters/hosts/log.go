@@ -100,7 +100,7 @@ func computeEntries(p linuxhost.Progress, operation string, now time.Time) []lin
 func computeLast(p linuxhost.Progress) (last linuxhost.LogEntry, ok bool) {
 	switch {
 	case p.Done:
-		return linuxhost.LogEntry{State: linuxhost.LogDone, Output: "all steps are done"}, true
+		return linuxhost.LogEntry{State: linuxhost.LogDone, Output: describeDone(p)}, true
 	case p.Failure != nil:
 		return linuxhost.LogEntry{Step: p.Failure.Step, State: linuxhost.LogFailed, Output: p.Failure.String()}, true
 	case p.Waits() && p.Job.State != linuxhost.JobRunning:
@@ -109,6 +109,14 @@ func computeLast(p linuxhost.Progress) (last linuxhost.LogEntry, ok bool) {
 		return linuxhost.LogEntry{Step: p.Step, State: linuxhost.LogRunning}, true
 	}
 	return linuxhost.LogEntry{}, false
+}
+
+func describeDone(p linuxhost.Progress) string {
+	if p.Cordoned {
+		return "all steps are done; an earlier run cordoned the node. " +
+			"Fix: if it stays cordoned, kubectl uncordon it"
+	}
+	return "all steps are done"
 }
 
 func stateOf(job linuxhost.Job) linuxhost.LogState {

@@ -46,6 +46,8 @@ type attempt struct {
 	// to; both are empty for a Machine that has none.
 	bootstrap json.RawMessage
 	config    string
+	// node is the name of the Machine's node. prepare sets it.
+	node string
 }
 
 // CanBegin implements port.Updater: it looks at the host as UpdateMachine does before it begins.
@@ -110,7 +112,7 @@ func parseRequest(request *runtimehooksv1.UpdateMachineRequest) (attempt, error)
 
 // serve takes an operation as far as it goes now.
 func (u *Updater) serve(ctx context.Context, a attempt) inplace.Answer {
-	upgrade, refused := u.prepare(ctx, a)
+	upgrade, refused := u.prepare(ctx, &a)
 	if refused != nil {
 		return *refused
 	}
@@ -119,7 +121,7 @@ func (u *Updater) serve(ctx context.Context, a attempt) inplace.Answer {
 
 // checkBegin returns a failure if the operation would be refused.
 func (u *Updater) checkBegin(ctx context.Context, a attempt) inplace.Answer {
-	upgrade, refused := u.prepare(ctx, a)
+	upgrade, refused := u.prepare(ctx, &a)
 	if refused != nil {
 		return *refused
 	}
@@ -145,7 +147,9 @@ func (u *Updater) leave(host port.Host, answer inplace.Answer) inplace.Answer {
 
 // prepare reads what an operation needs, and connects to the host of its Machine. Nothing is begun. If
 // refused is not nil, it is the answer, and the host was left.
-func (u *Updater) prepare(ctx context.Context, a attempt) (upgrade linuxhost.Upgrade, refused *inplace.Answer) {
+func (u *Updater) prepare(
+	ctx context.Context, a *attempt,
+) (upgrade linuxhost.Upgrade, refused *inplace.Answer) {
 	machine, err := u.options.Machine(ctx, a.machine)
 	switch {
 	case apierrors.IsNotFound(err):
@@ -157,7 +161,7 @@ func (u *Updater) prepare(ctx context.Context, a attempt) (upgrade linuxhost.Upg
 	if err != nil {
 		return upgrade, new(a.answerError(err))
 	}
-	goal, err := u.computeGoal(a, digests)
+	goal, err := u.computeGoal(*a, digests)
 	if err != nil {
 		return upgrade, new(a.answerError(err))
 	}
@@ -169,7 +173,8 @@ func (u *Updater) prepare(ctx context.Context, a attempt) (upgrade linuxhost.Upg
 	if err != nil {
 		return upgrade, new(a.answerError(err))
 	}
-	proof, refused := u.refuseOthers(ctx, a, goal, target, machine, host)
+	a.node = target.Node
+	proof, refused := u.refuseOthers(ctx, *a, goal, target, machine, host)
 	if refused != nil {
 		return upgrade, new(u.leave(host, *refused))
 	}
@@ -240,7 +245,7 @@ func (u *Updater) advance(ctx context.Context, a attempt, upgrade linuxhost.Upgr
 func (a attempt) answer(p linuxhost.Progress) inplace.Answer {
 	switch {
 	case p.Done:
-		return inplace.Answer{Outcome: inplace.Finishes, Message: fmt.Sprintf("the host is at %s", a.to)}
+		return inplace.Answer{Outcome: inplace.Finishes, Message: a.describeEnd(p)}
 	case p.Failure != nil:
 		answer := updaters.Fails("%s", p.Failure)
 		answer.NotBegun = a.isNotBegun(p)
@@ -249,6 +254,17 @@ func (a attempt) answer(p linuxhost.Progress) inplace.Answer {
 		return inplace.Answer{Outcome: inplace.InProgress, Message: describe(p), RetryAfter: later}
 	}
 	return inplace.Answer{Outcome: inplace.InProgress, Message: describe(p), RetryAfter: soon}
+}
+
+// describeEnd says what the host is at its end, and what is left to do for a person. Whoever asks for
+// the update may have cordoned the node, too, and then makes it schedulable.
+func (a attempt) describeEnd(p linuxhost.Progress) string {
+	message := fmt.Sprintf("the host is at %s", a.to)
+	if p.Cordoned {
+		message += fmt.Sprintf("; an earlier run cordoned Node %s. Fix: if it stays cordoned, "+
+			"kubectl uncordon %s", a.node, a.node)
+	}
+	return message
 }
 
 // answerFollowed says how an upgrade goes on that nobody wants any longer.

@@ -67,6 +67,8 @@ type world struct {
 	free map[string]bool
 	// cut says that kubeadm was cut short, until its files are put back.
 	cut bool
+	// cordoned says that the host has the record of an upgrade that cordoned the node.
+	cordoned bool
 	// exit is how jobs of a step end; missing are those that end well.
 	exit    map[string]int
 	output  string
@@ -231,6 +233,9 @@ func (w *world) Exec(_ context.Context, c port.HostCommand) (port.HostResult, er
 		return port.HostResult{}, nil
 	case strings.HasSuffix(c.Script, "mark \"done\" yes\n"):
 		return port.HostResult{}, nil
+	case strings.HasSuffix(c.Script, "rm -f \"$KEEP/cordoned\"\n"):
+		w.cordoned = false
+		return port.HostResult{}, nil
 	case strings.Contains(c.Script, "fact node-certificate"):
 		encode := base64.StdEncoding.EncodeToString
 		return port.HostResult{Stdout: fmt.Appendf(nil, "node-certificate %s\nauthorities %s\nproof %s\nend %s\n",
@@ -304,8 +309,10 @@ func (w *world) facts() string {
 	} {
 		fact(key, value)
 	}
-	if w.cut {
-		fact("cut", "yes")
+	for key, is := range map[string]bool{"cut": w.cut, "cordoned": w.cordoned} {
+		if is {
+			fact(key, "yes")
+		}
 	}
 	if w.job.state != "" {
 		fact("job", strings.Join([]string{w.job.operation, w.job.step, w.job.attempt, w.job.manifest}, " "))
