@@ -119,12 +119,8 @@ func Advance(ctx context.Context, u Upgrade) (Progress, error) {
 	if err != nil {
 		return Progress{}, err
 	}
-	if report.Next.Done && !facts.Cleaned {
-		// Binaries that are in their places leave as much room as the staged ones take. The script also
-		// records that the upgrade is done, so that nobody waits for it.
-		if _, err := run(ctx, u.Host, "removing what was staged", u.Goal.script("clean")); err != nil {
-			return Progress{}, err
-		}
+	if err := u.clean(ctx, report); err != nil {
+		return Progress{}, err
 	}
 	if report.Next.Done && facts.Cordoned && !report.Next.Cordoned {
 		// Somebody has made the node schedulable, and may cordon it later.
@@ -132,6 +128,16 @@ func Advance(ctx context.Context, u Upgrade) (Progress, error) {
 		return report.Next, err
 	}
 	return u.begin(ctx, report.Next)
+}
+
+// clean ends an upgrade that is done. Binaries that are in their places leave as much room as the
+// staged ones take. The script also records that the upgrade is done, so that nobody waits for it.
+func (u Upgrade) clean(ctx context.Context, r Report) error {
+	if !r.Next.Done || r.Facts.Cleaned {
+		return nil
+	}
+	_, err := run(ctx, u.Host, "removing what was staged", u.Goal.script("clean"))
+	return err
 }
 
 // Follow is Advance for an upgrade that nobody wants any longer: it looks, and begins nothing but
@@ -145,6 +151,9 @@ func Follow(ctx context.Context, u Upgrade) (Progress, error) {
 	p := report.Next
 	if begin, ok := report.findRecovery(); ok {
 		return u.putBack(ctx, begin)
+	}
+	if err := u.clean(ctx, report); err != nil {
+		return Progress{}, err
 	}
 	if p.Begin != nil {
 		p.Begin, p.Step = nil, ""

@@ -394,12 +394,13 @@ func decideNode(g Goal, steps []Step, i int, s Seen) Progress {
 }
 
 // restarted reports whether the last job is a restart of the service whose time counts for this
-// attempt: its own, or one of another attempt whose time is not over. If two attempts restarted the
-// service in turns, each would end the other's restart, and neither would ever fail.
+// attempt: its own, or one of another attempt, which has a minute more to see its failure. If two
+// attempts restarted the service in turns, each would end the other's restart, and neither would
+// ever fail.
 func restarted(g Goal, s Seen) bool {
 	job := s.Facts.Job
 	waited := sinceRestart(s.Facts)
-	counts := job.Attempt == s.Attempt || waited >= 0 && waited < g.readyWithin()
+	counts := job.Attempt == s.Attempt || waited >= 0 && waited < g.readyWithin()+staleLimit
 	return job.Operation == g.Operation() && job.Step == Restart && job.State == JobEnded && counts
 }
 
@@ -428,7 +429,7 @@ func decideReady(
 		return Progress{Step: name, Message: missing}
 	}
 	waited := sinceRestart(s.Facts)
-	if waited >= g.readyWithin() {
+	if waited >= g.readyWithin() && s.Facts.Job.Attempt == s.Attempt {
 		return fails(newFailure(reason, name, "%s after the restart: %s",
 			waited.Truncate(time.Second), missing))
 	}

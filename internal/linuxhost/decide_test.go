@@ -345,7 +345,8 @@ func TestControlPlaneReady(t *testing.T) {
 		"but not forever": {5 * time.Minute, "a1", unready,
 			"fail: ControlPlaneNotReady: step control-plane-ready: 5m0s after the restart: " + missing},
 		"another attempt waits":   {4 * time.Minute, "a0", unready, "wait: " + missing},
-		"and restarts afterwards": {5 * time.Minute, "a0", unready, "start restart"},
+		"while that one fails":    {5 * time.Minute, "a0", unready, "wait: " + missing},
+		"and restarts afterwards": {6 * time.Minute, "a0", unready, "start restart"},
 		"a restart in the future": {-time.Minute, "a0", unready, "start restart"},
 		"done":                    {time.Hour, "a0", linuxhost.CheckResult{Done: true}, "done"},
 	} {

@@ -153,6 +153,27 @@ func TestSnapshotOfAnOldFailure(t *testing.T) {
 	}
 }
 
+// TestSnapshotIsTakenAgain: kubeadm fails before it has changed anything. Each attempt saves etcd
+// again after an hour, and replaces its own snapshot: those of earlier upgrades stay.
+func TestSnapshotIsTakenAgain(t *testing.T) {
+	t.Parallel()
+	s := newSandbox(t)
+	g := s.goal(t, "v1.36.3")
+	s.write(t, "/kubeadm.does", "exit 1")
+	for _, attempt := range []string{"first", "second", "third"} {
+		if p := s.attempt(t, g, attempt); p.Failure == nil || p.Failure.Step != KubeadmUpgrade {
+			t.Fatalf("%+v", p)
+		}
+		s.age(t, g, 2*time.Hour)
+	}
+	if saved := s.read("/etcdctl.log"); saved != "x\nx\nx\n" {
+		t.Errorf("etcd was saved: %q", saved)
+	}
+	if files, err := os.ReadDir(s.root + snapshotsFolder); err != nil || len(files) != 1 {
+		t.Errorf("%v; there are the snapshots %v, want one", err, files)
+	}
+}
+
 // TestLeftOverSnapshot: an old snapshot never stands for a next minor, also if that upgrade saves
 // none.
 func TestLeftOverSnapshot(t *testing.T) {

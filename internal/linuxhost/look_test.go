@@ -105,6 +105,21 @@ func TestFollowBeginsNothing(t *testing.T) {
 	}
 }
 
+// TestFollowEnds: an upgrade that nobody wants any longer, and that is done all the same, is recorded
+// as done. Otherwise the next one would wait for it.
+func TestFollowEnds(t *testing.T) {
+	t.Parallel()
+	host, upgrade := fresh(t)
+	host.finish()
+	p, err := linuxhost.Follow(t.Context(), upgrade)
+	if err != nil || !p.Done {
+		t.Errorf("%v, %+v", err, p)
+	}
+	if !strings.HasSuffix(host.started.Script, "mark \"done\" yes\n") {
+		t.Errorf("the last script is\n%s", host.started.Script)
+	}
+}
+
 // TestFollowUndoes: one step begins also if nobody wants the upgrade any longer, because it undoes
 // what a kubeadm that was cut short has done.
 func TestFollowUndoes(t *testing.T) {
@@ -113,11 +128,11 @@ func TestFollowUndoes(t *testing.T) {
 		edit func(h *scriptedHost)
 		want string
 	}{
-		"a power cut": {func(*scriptedHost) {}, "wait: files that kubeadm was changing are put back"},
+		"a power cut": {func(*scriptedHost) {}, "wait: putting back the files that kubeadm was changing"},
 		"kubeadm took too long": {func(h *scriptedHost) {
 			h.job = h.goal.Operation() + " kubeadm-upgrade a " + h.goal.Manifest()
 			h.exit = "124"
-		}, "wait: files that kubeadm was changing are put back"},
+		}, "wait: putting back the files that kubeadm was changing"},
 		"another upgrade is at work": {func(h *scriptedHost) { h.starts = linuxhost.StartBusy },
 			"wait: the host is busy: x"},
 		"it cannot begin": {func(h *scriptedHost) { h.starts = 1 },

@@ -34,8 +34,8 @@ func decideRecovery(g Goal, first Step, s Seen) Progress {
 }
 
 // findRecovery returns the progress that begins KubeadmRecover on a host where nothing else is to
-// begin; ok is false if there is nothing to undo. No other attempt follows that would undo what a
-// kubeadm has left that failed, or took too long, in this attempt.
+// begin; ok is false if there is nothing to undo. It also undoes a kubeadm that failed or timed out
+// in this attempt, because no other attempt follows.
 func (r Report) findRecovery() (p Progress, ok bool) {
 	p = r.Next
 	if p.Failure != nil && p.Failure.Step == KubeadmUpgrade && r.Facts.Cut && !r.Steps[0].Done {
@@ -49,7 +49,7 @@ func (u Upgrade) putBack(ctx context.Context, p Progress) (Progress, error) {
 	p, err := u.begin(ctx, p)
 	p.Begin = nil
 	if p.Message == "" && p.Failure == nil {
-		p.Message = "files that kubeadm was changing are put back"
+		p.Message = "putting back the files that kubeadm was changing"
 	}
 	return p, err
 }

@@ -11,6 +11,17 @@ import (
 // they do not restart its service in turns.
 func TestTwoAttempts(t *testing.T) {
 	t.Parallel()
+	for _, takes := range []time.Duration{0, time.Second} {
+		t.Run(takes.String(), func(t *testing.T) {
+			t.Parallel()
+			checkTurns(t, takes)
+		})
+	}
+}
+
+// checkTurns has two attempts look every second, in turns. A restart takes so long.
+func checkTurns(t *testing.T, takes time.Duration) {
+	t.Helper()
 	g, steps, seen := situation(t, linuxhost.NodeReady)
 	restarts := 0
 	for second := range 1200 {
@@ -27,7 +38,7 @@ func TestTwoAttempts(t *testing.T) {
 			restarts++
 			seen.Facts.Job = linuxhost.Job{
 				Operation: g.Operation(), Step: p.Step, Attempt: seen.Attempt, Manifest: g.Manifest(),
-				State: linuxhost.JobEnded, Ended: seen.Facts.Now,
+				State: linuxhost.JobEnded, Ended: seen.Facts.Now.Add(takes),
 			}
 		}
 	}

@@ -95,9 +95,9 @@ func (r *run) awaitCache(change Change) {
 	r.controller.DeferNextReconcileUntilCacheUpToDate(r.cluster, kind, change.ResourceVersion)
 }
 
-// Record writes annotations, unless somebody has changed the Cluster since it was read. Controllers write its status
-// all the time, on which no record depends: a conflict with one of those is none. Otherwise a hook that has let the
-// Cluster pass would be called again for each.
+// Record writes annotations, unless somebody has changed the Cluster since it was read. Controllers
+// write its status all the time, on which no record depends: a conflict with one of those is none.
+// Otherwise a hook that has let the Cluster pass would be called again for each.
 func (e *effects) Record(ctx context.Context, recorded chain.Recorded) error {
 	r := e.run
 	annotations, err := snapshot.WriteRecorded(r.cluster.Annotations, recorded)
@@ -106,7 +106,7 @@ func (e *effects) Record(ctx context.Context, recorded chain.Recorded) error {
 	}
 	written, err := r.patchAnnotations(ctx, annotations)
 	for range recordRetries {
-		if !apierrors.IsConflict(err) || !r.standsAsRead(ctx) {
+		if !apierrors.IsConflict(err) || !r.isUnchanged(ctx) {
 			break
 		}
 		written, err = r.patchAnnotations(ctx, annotations)
@@ -131,11 +131,11 @@ func (r *run) patchAnnotations(ctx context.Context, annotations map[string]strin
 	return written, r.Client.Patch(ctx, written, client.MergeFromWithOptions(r.cluster, client.MergeFromWithOptimisticLock{}))
 }
 
-// standsAsRead reports whether nothing that a decision depends on has changed since the Cluster was read; what was read
-// then stands for the present one. Its status may have changed, and the defaults of its variables may have been
-// written: the API server gives them to a Cluster that is older than its class with the next write of anybody, and
-// readClass has counted on them already.
-func (r *run) standsAsRead(ctx context.Context) bool {
+// isUnchanged reports whether nothing that a decision depends on has changed since the Cluster was
+// read; what was read then gets the present resourceVersion. The status may have changed, and the
+// defaults of variables may have been written: the API server gives them to a Cluster that is older
+// than its class with the next write of anybody, and readClass has set them already.
+func (r *run) isUnchanged(ctx context.Context) bool {
 	live := &clusterv1.Cluster{}
 	if err := r.APIReader.Get(ctx, client.ObjectKeyFromObject(r.cluster), live); err != nil {
 		return false

@@ -17,9 +17,10 @@ for disk in "$data" "$folder"; do
     fail DiskFull "$disk has no room for a snapshot of etcd of about $((need / 1024)) MiB"
 done
 
-# A snapshot replaces that of its own operation only, and none from before kubeadm has begun.
+# A snapshot replaces that of its own operation only, and none after which kubeadm has changed the
+# host.
 own=$(cut -d ' ' -f 3- "$OP/etcd-snapshot" 2>/dev/null) || true
-! has_begun || own=
+if has_begun && has_changed; then own=; fi
 while [ -e "$FILE" ] && [ "$FILE" != "$own" ]; do FILE=${FILE%.db}-1.db; done
 has_client ||
   fail ToolMissing "the host has neither etcdctl nor crictl to save etcd with any more"

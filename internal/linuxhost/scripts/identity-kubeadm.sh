@@ -17,8 +17,8 @@ is_whole() {
     grep -q -e '^-----END CERTIFICATE-----' <<<"$(either $kind)" || return 1
   done
 }
-# A power cut may have damaged the kubeconfig while kubeadm wrote it. The copy from before that, which
-# the next step puts back, then says whose host it is.
+# A power cut may have damaged the kubeconfig while kubeadm wrote it. Read the copy then; the next
+# step puts it back.
 is_whole || [ ! -f "$KEEP/before-kubeadm$conf" ] || conf=$KEEP/before-kubeadm$conf
 fact node-certificate "$(either client-certificate)"
 fact authorities "$(either certificate-authority)"

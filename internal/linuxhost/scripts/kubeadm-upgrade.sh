@@ -73,7 +73,7 @@ copy_patches() {
 sync_manifests() {
   local folder=/etc/kubernetes/manifests
   while [ -n "$(jobs -rp)" ]; do
-    : >"$before/alive"
+    { : >"$before/alive"; } 2>/dev/null || true
     sync $folder/*.yaml $folder 2>/dev/null || true
     sleep 1
   done

@@ -51,9 +51,9 @@ rm -rf "$STATE/job"
 mv "$new" "$STATE/job"
 
 # systemd-run makes the job a unit of its own, which neither the end of the connection nor that of
-# the login's session ends. Hosts without it get a process in a session of its own. If memory runs
-# out, systemd would end the whole unit, and nobody would know why: only what the kernel kills ends.
-# Older versions of systemd do not know that property, and end nothing else.
+# the login's session ends. Hosts without it get a process in a session of its own. By default
+# systemd ends the whole unit if the kernel kills one process for memory, and the exit code is lost.
+# systemd before 243 has neither that default nor the property.
 as_unit() {
   systemd-run --quiet --collect --unit "windlass-job-$(date +%s)-$$" \
     --property KillMode=control-group --property "RuntimeMaxSec=$((LIMIT + 90))" "$@" \

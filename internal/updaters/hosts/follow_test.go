@@ -29,7 +29,7 @@ func TestFollowPutsBack(t *testing.T) {
 			r.Desired.Machine.Annotations[v1alpha1.InPlaceUpgradeFollowAnnotation] = "true"
 			checkAnswer(t, u.UpdateMachine(t.Context(), r), inplace.Answer{
 				Outcome: inplace.InProgress, RetryAfter: 5 * time.Second,
-				Message: "step 1 of 8, kubeadm-recover: files that kubeadm was changing are put back",
+				Message: "step 1 of 8, kubeadm-recover: putting back the files that kubeadm was changing",
 			})
 			got := u.UpdateMachine(t.Context(), r)
 			if got.Outcome != inplace.InProgress ||
@@ -42,7 +42,7 @@ func TestFollowPutsBack(t *testing.T) {
 				Outcome: inplace.Fails, Message: "nothing more is begun: 0 of 7 steps are done on the host",
 			})
 			if w.job != began || w.job.step != string(linuxhost.KubeadmRecover) || w.cut {
-				t.Errorf("the last job was %+v and is %+v; the files are put back: %t", began, w.job, !w.cut)
+				t.Errorf("the last job was %+v and is %+v; the files are back: %t", began, w.job, !w.cut)
 			}
 		})
 	}
