@@ -16,10 +16,9 @@ import (
 )
 
 const (
-	// longestOutage is for control planes that keep their quorum: four times what was measured on a
-	// machine with two processors. etcd without a quorum is away until a machine has booted, and the
-	// kubelet's back-off has passed.
-	longestOutage = 3 * time.Minute
+	// longestOutage is for control planes that keep their quorum: five times what was measured on a
+	// machine with two processors.
+	longestOutage = 40 * time.Second
 	// recoversIn is how long the API may take to answer once a change is done.
 	recoversIn = time.Minute
 )
