@@ -147,14 +147,12 @@ func (d *draft) queue() *queue {
 	var machines int32
 	equals := d.equals()
 	for _, m := range d.group.Machines {
-		turn, why := d.turnOf(m)
 		isNew := d.newest != nil && Owns(d.newest.Desired, m)
-		ahead := d.group.Keep && turn == turnNever && why == ReasonKubeletAhead
 		set := d.group.owner(m)
 		if isNew || set != "" {
 			machines++
 		}
-		if !isNew && !ahead && set != "" && !equals.Has(set) {
+		if !isNew && set != "" && !equals.Has(set) && !d.staysAhead(m) {
 			v := memberOf(m, nil, o)
 			v.Set = set
 			waiting = append(waiting, v)
@@ -162,6 +160,12 @@ func (d *draft) queue() *queue {
 	}
 	d.queued = o.queue(waiting, machines)
 	return d.queued
+}
+
+// staysAhead reports whether no update may take a Machine of a kept group back a version.
+func (d *draft) staysAhead(m *clusterv1.Machine) bool {
+	turn, why := d.turnOf(m)
+	return d.group.Keep && turn == turnNever && why == ReasonKubeletAhead
 }
 
 // isNext reports whether the order of the UpdatePolicy lets a Machine of an old MachineSet begin.

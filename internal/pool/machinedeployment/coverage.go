@@ -102,27 +102,11 @@ func newCoverage(
 func (c *coverage) ask(
 	ctx context.Context, from, to *clusterv1.MachineSet, left time.Duration,
 ) (answer, error) {
-	request, refusal, err := c.question(ctx, from, to)
-	if left == 0 && apierrors.IsNotFound(err) && c.isGone(ctx, from) {
-		return answer{reason: err.Error()}, nil
+	request, handler, refusal, err := c.prepare(ctx, from, to, left == 0)
+	if err != nil || refusal != "" {
+		return answer{reason: refusal}, err
 	}
-	if err != nil {
-		return answer{}, err
-	}
-	handlers, err := c.runtime.GetAllExtensions(ctx, runtimehooksv1.CanUpdateMachineSet, from)
-	if err != nil {
-		return answer{}, fmt.Errorf("finding the extensions for CanUpdateMachineSet: %w", err)
-	}
-	switch {
-	case refusal != "":
-		return answer{reason: refusal}, nil
-	case len(handlers) == 0:
-		return answer{reason: "no extension answers CanUpdateMachineSet"}, nil
-	case len(handlers) > 1:
-		return answer{}, fmt.Errorf("several extensions answer CanUpdateMachineSet (%s). Fix: "+
-			"register one", strings.Join(handlers, ", "))
-	}
-	key, err := questionKey(handlers[0], request)
+	key, err := questionKey(handler, request)
 	if err != nil {
 		return answer{}, err
 	}
@@ -130,7 +114,7 @@ func (c *coverage) ask(
 		return known.get()
 	}
 	if left == 0 {
-		return c.callNow(ctx, key, handlers[0], from, request).get()
+		return c.callNow(ctx, key, handler, from, request).get()
 	}
 	if left < leastAskingTime {
 		return answer{}, errNotAsked
@@ -138,7 +122,33 @@ func (c *coverage) ask(
 	limited, cancel := context.WithTimeoutCause(ctx, left,
 		fmt.Errorf("no answer within %s. Fix: see the log of the extension", left.Round(time.Second)))
 	defer cancel()
-	return c.callNow(limited, key, handlers[0], from, request).get()
+	return c.callNow(limited, key, handler, from, request).get()
+}
+
+// prepare returns the request about two MachineSets, and the extension that is to answer it. refusal
+// says why nothing needs to be asked: no update leads from one to the other. replaces says that
+// Machines may be replaced.
+func (c *coverage) prepare(
+	ctx context.Context, from, to *clusterv1.MachineSet, replaces bool,
+) (request *runtimehooksv1.CanUpdateMachineSetRequest, handler, refusal string, err error) {
+	request, refusal, err = c.question(ctx, from, to)
+	if replaces && apierrors.IsNotFound(err) && c.isGone(ctx, from) {
+		return nil, "", err.Error(), nil
+	}
+	if err != nil || refusal != "" {
+		return nil, "", refusal, err
+	}
+	handlers, err := c.runtime.GetAllExtensions(ctx, runtimehooksv1.CanUpdateMachineSet, from)
+	switch {
+	case err != nil:
+		return nil, "", "", fmt.Errorf("finding the extensions for CanUpdateMachineSet: %w", err)
+	case len(handlers) == 0:
+		return nil, "", "no extension answers CanUpdateMachineSet", nil
+	case len(handlers) > 1:
+		return nil, "", "", fmt.Errorf("several extensions answer CanUpdateMachineSet (%s). Fix: "+
+			"register one", strings.Join(handlers, ", "))
+	}
+	return request, handlers[0], "", nil
 }
 
 // callNow asks one extension, and remembers the answer or the failure for its lifetime.
