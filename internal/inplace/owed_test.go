@@ -99,7 +99,8 @@ func TestLeftoverProgress(t *testing.T) {
 	}{
 		"of another MachineSet": {target: "new", leftTarget: "old", leftDecision: "now"},
 		"of another MachineSet, from the one of the last update": {
-			target: "new", leftTarget: "old", leftDecision: "now", last: &inplace.Summary{Target: "new", To: to},
+			target: "new", leftTarget: "old", leftDecision: "now",
+			last: &inplace.Summary{Target: "new", To: to},
 		},
 		"of another decision": {leftDecision: "before"},
 	} {

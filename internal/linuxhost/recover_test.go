@@ -220,6 +220,14 @@ func (s *sandbox) mustCut(t *testing.T, g Goal, attempt string) {
 	}
 }
 
+// mustFail has kubeadm end an attempt with a failure.
+func (s *sandbox) mustFail(t *testing.T, g Goal, attempt string) {
+	t.Helper()
+	if p := s.attempt(t, g, attempt); p.Failure == nil || p.Failure.Step != KubeadmUpgrade {
+		t.Fatalf("%+v", p)
+	}
+}
+
 // mustReach has an attempt reach the restart.
 func (s *sandbox) mustReach(t *testing.T, g Goal, attempt string) {
 	t.Helper()
@@ -336,9 +344,7 @@ func TestCertificatesRenewed(t *testing.T) {
 	s := newSandbox(t)
 	g := s.goal(t, "v1.36.3")
 	s.write(t, "/kubeadm.does", "echo expired; exit 1")
-	if p := s.attempt(t, g, "first"); p.Failure == nil || p.Failure.Step != KubeadmUpgrade {
-		t.Fatalf("%+v", p)
-	}
+	s.mustFail(t, g, "first")
 	s.write(t, serverKey, "renewed key\n")
 	s.write(t, "/kubeadm.does", "cut")
 	s.mustCut(t, g, "second")
@@ -385,9 +391,7 @@ func TestKubeadmFailsBetweenFiles(t *testing.T) {
 	s := newSandbox(t)
 	g := s.goal(t, "v1.36.3")
 	s.write(t, "/kubeadm.does", "echo 'ARGS=\"\"' >."+flags+"; : >."+instance+"; exit 1")
-	if p := s.attempt(t, g, "first"); p.Failure == nil || p.Failure.Step != KubeadmUpgrade {
-		t.Fatalf("%+v", p)
-	}
+	s.mustFail(t, g, "first")
 	s.write(t, "/kubeadm.does", kubeadmSucceeds)
 	s.mustReach(t, g, "second")
 }

@@ -157,9 +157,11 @@ func TestRemediate(t *testing.T) {
 		"held anew after a pause of the Cluster": {
 			set: current, deployment: msDeployment(nil), policy: hold,
 			machines: []*clusterv1.Machine{
-				hung("a", 2*time.Hour, 2*time.Hour, reports(clusterv1.PausedCondition, metav1.ConditionFalse, "R", ""),
+				hung("a", 2*time.Hour, 2*time.Hour,
+					reports(clusterv1.PausedCondition, metav1.ConditionFalse, "R", ""),
 					since(clusterv1.PausedCondition, 20*time.Minute)),
-				hung("b", 2*time.Hour, 2*time.Hour, reports(clusterv1.PausedCondition, metav1.ConditionTrue, "R", ""),
+				hung("b", 2*time.Hour, 2*time.Hour,
+					reports(clusterv1.PausedCondition, metav1.ConditionTrue, "R", ""),
 					since(clusterv1.PausedCondition, 2*time.Hour)),
 			},
 			deferred: map[string]string{"a": held, "b": held}, after: 70 * time.Minute,

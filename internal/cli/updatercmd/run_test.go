@@ -215,7 +215,9 @@ func (h *scriptedHost) Exec(_ context.Context, c port.HostCommand) (port.HostRes
 		out.WriteString("end " + base64.StdEncoding.EncodeToString([]byte("yes")) + "\n")
 	case strings.HasSuffix(c.Script, "echo end\n"):
 		for _, name := range checkNames.FindAllStringSubmatch(c.Script, -1) {
-			out.WriteString(name[1] + map[bool]string{true: " 0 ", false: " 1 "}[h.done] + base64.StdEncoding.EncodeToString([]byte(h.checked)) + "\n")
+			exit := map[bool]string{true: " 0 ", false: " 1 "}[h.done]
+			printed := base64.StdEncoding.EncodeToString([]byte(h.checked))
+			out.WriteString(name[1] + exit + printed + "\n")
 		}
 		out.WriteString("end\n")
 	default:
