@@ -122,22 +122,25 @@ func Advance(ctx context.Context, u Upgrade) (Progress, error) {
 	if err := u.clean(ctx, report); err != nil {
 		return Progress{}, err
 	}
-	if report.Next.Done && facts.Cordoned && !report.Next.Cordoned {
-		// Somebody has made the node schedulable, and may cordon it later.
-		_, err := run(ctx, u.Host, "recording that the node is schedulable", u.Goal.script("uncordoned"))
-		return report.Next, err
-	}
 	return u.begin(ctx, report.Next)
 }
 
 // clean ends an upgrade that is done. Binaries that are in their places leave as much room as the
 // staged ones take. The script also records that the upgrade is done, so that nobody waits for it.
 func (u Upgrade) clean(ctx context.Context, r Report) error {
-	if !r.Next.Done || r.Facts.Cleaned {
+	if !r.Next.Done {
 		return nil
 	}
-	_, err := run(ctx, u.Host, "removing what was staged", u.Goal.script("clean"))
-	return err
+	if !r.Facts.Cleaned {
+		if _, err := run(ctx, u.Host, "removing what was staged", u.Goal.script("clean")); err != nil {
+			return err
+		}
+	}
+	if r.Facts.Cordoned && !r.Next.Cordoned {
+		// Somebody has made the node schedulable, and may cordon it later.
+		return u.recordUncordon(ctx)
+	}
+	return nil
 }
 
 // Follow is Advance for an upgrade that nobody wants any longer: it looks, and begins nothing but
@@ -263,6 +266,10 @@ func (u Upgrade) uncordon(ctx context.Context) error {
 			return fmt.Errorf("making the node schedulable: %w", err)
 		}
 	}
+	return u.recordUncordon(ctx)
+}
+
+func (u Upgrade) recordUncordon(ctx context.Context) error {
 	_, err := run(ctx, u.Host, "recording that the node is schedulable", u.Goal.script("uncordoned"))
 	return err
 }

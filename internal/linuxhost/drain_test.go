@@ -111,17 +111,21 @@ func TestCordonedByAnEarlierRun(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			host, upgrade := fresh(t)
-			host.cordoned = !test.never
-			host.finish()
-			upgrade.Node = test.node
-			p, err := linuxhost.Advance(t.Context(), upgrade)
-			if err != nil || !p.Done || p.Cordoned != test.reports {
-				t.Errorf("%v, %+v, want Cordoned: %t", err, p, test.reports)
-			}
-			if got := host.forgets(); got != test.forgets {
-				t.Errorf("it forgets: %t, want %t; the last script is\n%s",
-					got, test.forgets, host.started.Script)
+			for by, look := range map[string]func(context.Context, linuxhost.Upgrade) (linuxhost.Progress, error){
+				"Advance": linuxhost.Advance, "Follow": linuxhost.Follow,
+			} {
+				host, upgrade := fresh(t)
+				host.cordoned = !test.never
+				host.finish()
+				upgrade.Node = test.node
+				p, err := look(t.Context(), upgrade)
+				if err != nil || !p.Done || p.Cordoned != test.reports {
+					t.Errorf("%s: %v, %+v, want Cordoned: %t", by, err, p, test.reports)
+				}
+				if got := host.forgets(); got != test.forgets {
+					t.Errorf("%s: it forgets: %t, want %t; the last script is\n%s",
+						by, got, test.forgets, host.started.Script)
+				}
 			}
 		})
 	}
