@@ -282,14 +282,34 @@ func TestPolicyDeletedMeanwhile(t *testing.T) {
 	}
 	w.nodes.Block(inCluster, "a", "web")
 	w.until("a", "disruption budget")
-	if err := w.client.Delete(t.Context(), &v1alpha1.UpdatePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "keep"}}); err != nil {
-		t.Fatal(err)
-	}
+	w.deletePolicy()
 	w.restart()
 	w.nodes.Block(inCluster, "a", "")
 	w.until("a", "updated in place")
 	// What was begun is carried through, and what was cordoned is schedulable again.
 	w.checkHalves(t, files, kubelet)
+}
+
+// TestPolicyDeletedBefore: an update that was decided under a policy which was deleted since drains
+// the node, if its updater needs that: nobody knows any longer that it may do without.
+func TestPolicyDeletedBefore(t *testing.T) {
+	t.Parallel()
+	w, files, kubelet := halves(t, external(func(p *v1alpha1.UpdatePolicySpec) { p.Drain = true }))
+	if err := w.decideHalves(); err != nil {
+		t.Fatal(err)
+	}
+	w.deletePolicy()
+	w.nodes.Block(inCluster, "a", "web")
+	w.until("a", "disruption budget")
+	w.nodes.Block(inCluster, "a", "")
+	w.until("a", "updated in place")
+	w.checkHalves(t, files, kubelet)
+}
+
+func (w *world) deletePolicy() {
+	w.must(w.client.Delete(w.Context(), &v1alpha1.UpdatePolicy{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "keep"},
+	}))
 }
 
 func TestGarbageOnMachine(t *testing.T) {

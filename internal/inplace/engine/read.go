@@ -115,6 +115,10 @@ func (r *run) readPolicy(ctx context.Context) error {
 		r.showBlocked(ctx, refusal.Reason, cut(refusal.Message))
 		return refusal
 	}
+	if selected.Name == "" {
+		// The UpdatePolicy was deleted after the decision: nobody knows whether its nodes needed no drain.
+		selected.Policy.Drain = true
+	}
 	r.policy, r.facts.Policy, r.facts.PolicyName = selected, selected.Policy, selected.Name
 	return nil
 }
