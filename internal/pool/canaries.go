@@ -160,6 +160,7 @@ func (f SetFacts) progress() Progress {
 		}
 	}
 	p := limits.Observe(members, time.Time{}, f.Now).Progress
+	p.Kept = f.Policy.Keep
 	p.Replicas = deref(f.Deployment.Spec.Replicas)
 	p.recall(f.Deployment, f.MachineSet, f.Machines)
 	return p

@@ -193,6 +193,7 @@ func TestNeverMessage(t *testing.T) {
 	withoutNode(w.machines[w.names()[0]])
 	w.machines[w.names()[0]].CreationTimestamp = metav1.NewTime(epoch)
 	withoutNode(w.machines[w.names()[2]])
+	w.machines[w.names()[2]].CreationTimestamp = metav1.Time{}
 	w.machines[w.names()[1]].Status.NodeInfo.KubeletVersion = "v1.32.0"
 	toVersion("v1.31.0")(w.md)
 	w.reconcile(t)

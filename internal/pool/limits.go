@@ -75,10 +75,15 @@ type Progress struct {
 	// Touched are those that are at the new template, or on the way to it, or whose place a new
 	// Machine will take. Done are those of them that are available and have soaked.
 	Touched, Done int32
-	// InFlight are those that are being updated, created or deleted.
-	InFlight int32
-	// Replaced is how many of Touched took the place of canaries that failed and were remediated. They
-	// prove nothing about the update, so the canary does not end with them.
+	// InFlight are those that are being updated, created or deleted. Updating are those that are being
+	// updated, also those whose update failed finally.
+	InFlight, Updating int32
+	// Updated is how many of Done were moved to the new MachineSet, and not created there.
+	Updated int32
+	// Kept says that no rollout creates Machines: those that are created prove nothing about it.
+	Kept bool
+	// Replaced is how many of Touched are no canaries: in a kept group those that were created or are
+	// missing, elsewhere those that took the place of canaries that failed and were remediated.
 	Replaced int32
 	// Held says that such a canary holds the rollout, and what to do; empty if none does.
 	Held string
@@ -135,14 +140,14 @@ func (a Allowance) bound(most int32, reason Reason, message string) Allowance {
 
 // hold returns why no Machine may be touched until a person acts.
 func (l Limits) hold(p Progress) (reason Reason, message string) {
-	failed := p.Overdue
+	failed, first := p.Overdue, Share(l.Canary, p.Replicas)
 	if l.MaxFailures > 0 {
 		failed = p.bad()
 	}
 	switch {
 	case l.Unknown != "":
 		return ReasonPolicyUnknown, "it is unknown which UpdatePolicy counts: " + l.Unknown
-	case p.Held != "" && Share(l.Canary, p.Replicas) > 0:
+	case p.Held != "" && first > 0:
 		return ReasonCanaryFailed, p.Held
 	case len(failed) > 0 && len(failed) >= int(l.MaxFailures) && l.MaxFailures > 0:
 		return ReasonMaxFailures, failedMessage(failed, l.MaxFailures)
@@ -150,6 +155,8 @@ func (l Limits) hold(p Progress) (reason Reason, message string) {
 		return ReasonMachineDeadline, fmt.Sprintf("the change of Machine %s takes longer than %s "+
 			"(machineDeadlineSeconds). Fix: repair or delete it, or raise the deadline",
 			failed[0], l.MachineDeadline)
+	case len(p.Failed) > 0 && p.Updated < first:
+		return l.canaryFailed(p.Failed[0], first)
 	case p.Late:
 		return ReasonGroupDeadline, fmt.Sprintf("the rollout takes longer than %s "+
 			"(groupDeadlineSeconds). Fix: find out why, and raise the deadline, or set the annotation "+
@@ -157,6 +164,12 @@ func (l Limits) hold(p Progress) (reason Reason, message string) {
 			l.GroupDeadline, v1alpha1.UpdateRetryAnnotation)
 	}
 	return "", ""
+}
+
+// canaryFailed is why a rollout is held of whose first Machines one failed.
+func (l Limits) canaryFailed(name string, first int32) (reason Reason, message string) {
+	return ReasonCanaryFailed, fmt.Sprintf("Machine %s, one of the first %d, failed (canary %s). "+
+		"Fix: repair it, or change the template", name, first, l.Canary.String())
 }
 
 // bad are the Machines that failed or are overdue, sorted.
@@ -181,13 +194,11 @@ func (l Limits) stage(a Allowance, p Progress) Allowance {
 	s, bad := l.Stage(p), p.bad()
 	switch {
 	case s.Canary:
-		reason, first := ReasonCanary, Share(l.Canary, p.Replicas)
-		message := fmt.Sprintf("the first %d Machines are changed before the others (canary %s)",
-			first, l.Canary.String())
+		first := Share(l.Canary, p.Replicas)
+		reason, message := ReasonCanary, fmt.Sprintf(
+			"the first %d Machines are changed before the others (canary %s)", first, l.Canary.String())
 		if len(bad) > 0 {
-			reason = ReasonCanaryFailed
-			message = fmt.Sprintf("Machine %s, one of the first %d, failed (canary %s). "+
-				"Fix: repair it, or change the template", bad[0], first, l.Canary.String())
+			reason, message = l.canaryFailed(bad[0], first)
 		}
 		return a.bound(s.End-p.Touched, reason, message)
 	case s.Batch == 0:

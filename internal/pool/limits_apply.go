@@ -52,6 +52,12 @@ func (r Rollout) measure(o Observation) Progress {
 	before := r.atMost(0, p.Done)
 	behind := max(before.sum(func(s Sizes) int32 { return s.Target })-max(r.Replicas-p.Done, 0), 0)
 	p.InFlight = before.inFlight(p, o.Updating) + behind
+	p.Updating += before.sum(func(s Sizes) int32 {
+		if !s.moves() {
+			return 0
+		}
+		return max(s.Counts.Machines-s.Target, 0)
+	})
 	return p
 }
 
@@ -114,12 +120,12 @@ func (s Sizes) leaving() int32 { return max(s.Counts.Machines-s.Replicas, 0) }
 // moves reports whether a MachineSet gives its Machines to the new one.
 func (s Sizes) moves() bool { return s.MoveTo != "" }
 
-// allow asks the limits. maxInFlight does not bound moves: the engine of updates in place lets so
-// many begin, of all MachineDeployments of the policy, and asks the updater which of those that
-// have moved.
+// allow asks the limits. Of Machines that move, maxInFlight counts those that are being updated. The
+// engine of updates in place lets so many begin, of all MachineDeployments of the policy. If more
+// could move, they would wait for their turn there, where no limit of this group holds them.
 func (l Limits) allow(p Progress, moves bool) Allowance {
 	if moves {
-		l.MaxInFlight = 0
+		p.InFlight = p.Updating
 	}
 	return l.Allow(p)
 }

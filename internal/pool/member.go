@@ -15,6 +15,8 @@ type Member struct {
 	// Set is the MachineSet that owns it, and New says that this is the one of the present template.
 	Set string
 	New bool
+	// Moved says that it was moved to the new MachineSet, and not created there.
+	Moved bool
 	// Deleting says that it is being deleted, Updating that it is being updated in place, and Failed
 	// that this update failed finally.
 	Deleting, Updating, Failed bool
@@ -40,8 +42,8 @@ func memberOf(m *clusterv1.Machine, newest *clusterv1.MachineSet, order *Order) 
 		v.Place = order.Place(m.Labels, m.Spec.FailureDomain)
 	}
 	since := conditions.GetLastTransitionTime(m, clusterv1.MachineAvailableCondition)
-	moved := v.New && m.CreationTimestamp.Before(&newest.CreationTimestamp)
-	if v.Available && !moved && since != nil {
+	v.Moved = v.New && m.CreationTimestamp.Before(&newest.CreationTimestamp)
+	if v.Available && !v.Moved && since != nil {
 		v.Soaks = since.Time
 	}
 	return v
@@ -52,10 +54,12 @@ func (m Member) isBusy() bool { return m.Deleting || m.Updating && !m.Failed }
 
 // Observation is what the Members of a group tell the limits.
 type Observation struct {
-	// Progress has no Replicas, Touched, InFlight and Turn: these depend on the plan.
+	// Progress has no Replicas, Touched, InFlight, Kept and Turn: these depend on the plan.
 	Progress Progress
-	// Updating is how many Members of old MachineSets are being updated.
+	// Updating is how many Members of old MachineSets are being updated, and have not failed.
 	Updating int32
+	// moved is how many Members of the new MachineSet were moved there.
+	moved int32
 	// undone are the Members of the new MachineSet that are neither done nor being deleted.
 	undone []Member
 	// queue is nil without a strict order.
@@ -70,12 +74,15 @@ func (l Limits) Observe(members iter.Seq[Member], began, now time.Time) Observat
 	var machines int32
 	for m := range members {
 		machines++
+		if m.Updating && !m.Deleting {
+			o.Progress.Updating++
+		}
 		switch {
 		case m.New:
 			o.fresh(m)
 			continue
 		case m.Updating && !m.Failed:
-			o.Updating++
+			o.Observation.Updating++
 		}
 		if l.Order.strict() {
 			waiting = append(waiting, m)
@@ -99,9 +106,13 @@ type observer struct {
 
 // fresh looks at a Member of the new MachineSet.
 func (o *observer) fresh(m Member) {
-	switch {
-	case m.Deleting:
+	if m.Deleting {
 		return
+	}
+	if m.Moved {
+		o.moved++
+	}
+	switch {
 	case m.Failed:
 		o.undone = append(o.undone, m)
 		o.Progress.Failed = append(o.Progress.Failed, m.Name)
@@ -109,6 +120,9 @@ func (o *observer) fresh(m Member) {
 	case m.Available:
 		if o.limits.Soak == 0 || m.Soaks.IsZero() || !o.before(m.Soaks.Add(o.limits.Soak)) {
 			o.Progress.Done++
+			if m.Moved {
+				o.Progress.Updated++
+			}
 		} else {
 			o.undone = append(o.undone, m)
 		}

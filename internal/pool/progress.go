@@ -38,8 +38,9 @@ func (d *draft) keptProgress() (Progress, Observation) {
 	}
 	o := d.observe()
 	p := o.Progress
-	p.Replicas = d.rollout.Replicas
+	p.Kept, p.Replicas = true, d.rollout.Replicas
 	p.Touched = max(p.Replicas-old, 0)
+	p.Replaced = max(p.Touched-o.moved, 0)
 	failed := int32(len(p.Failed)) // #nosec G115 -- a number of Machines
 	p.InFlight = max(p.Touched-p.Done-failed, 0) + o.Updating
 	return p, o
@@ -60,7 +61,7 @@ type Stage struct {
 func (l Limits) Stage(p Progress) Stage {
 	canary := Share(l.Canary, p.Replicas)
 	switch {
-	case canary > 0 && p.Done-p.Replaced < canary:
+	case canary > 0 && p.proved() < canary:
 		return Stage{Canary: true, End: canary + p.Replaced}
 	case len(l.Batches) == 0:
 		return Stage{}
@@ -70,6 +71,14 @@ func (l Limits) Stage(p Progress) Stage {
 		s = l.next(s, p.Replicas)
 	}
 	return s
+}
+
+// proved is how many Machines have shown that the change works.
+func (p *Progress) proved() int32 {
+	if p.Kept {
+		return p.Updated
+	}
+	return p.Done - p.Replaced
 }
 
 // CountBatches returns how many batches there are after the canary; 0 if none are set.

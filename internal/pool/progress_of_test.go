@@ -32,6 +32,7 @@ func TestProgressOf(t *testing.T) {
 			Batches:   []intstr.IntOrString{intstr.FromInt32(rapid.Int32Range(1, 2).Draw(t, "batch"))},
 		}
 		w.settle(t)
+		before := w.names()
 		w.md.Spec.Template.Spec.Version = "v1.31.0"
 		w.covered["v1.31.0"] = pool.AnswerYes
 		for range rapid.IntRange(0, 40).Draw(t, "steps") {
@@ -52,7 +53,12 @@ func TestProgressOf(t *testing.T) {
 		w.settle(t)
 		want := pool.Progress{
 			Replicas: replicas, Touched: replicas - w.limits.Partition.IntVal,
-			Done: replicas - w.limits.Partition.IntVal,
+			Done: replicas - w.limits.Partition.IntVal, Kept: w.keep,
+		}
+		for _, name := range before {
+			if m := w.machines[name]; m != nil && m.Spec.Version == "v1.31.0" {
+				want.Updated++
+			}
 		}
 		if diff := cmp.Diff(want, w.progress(t)); diff != "" {
 			t.Fatalf("(-want +got):\n%s\n%s", diff, w)

@@ -193,6 +193,7 @@ func (w *world) create(set *clusterv1.MachineSet) {
 	w.clock++
 	m := &clusterv1.Machine{Spec: *set.Spec.Template.Spec.DeepCopy()}
 	m.Namespace, m.Name = "ns", fmt.Sprintf("m%03d", w.clock)
+	m.CreationTimestamp = metav1.NewTime(epoch.Add(time.Duration(w.clock) * time.Second))
 	w.own(m, set)
 	w.created = append(w.created, m.Name)
 	w.machines[m.Name] = m

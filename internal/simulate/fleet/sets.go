@@ -142,7 +142,8 @@ func (s *sim) observeMachines(g *group) pool.Observation {
 	if !g.isTimed() && !failed && !l.Order.OneAtATime {
 		// No machine differs from others in a way that counts.
 		return pool.Observation{
-			Progress: pool.Progress{Done: int32Of(g.fresh)}, Updating: int32Of(g.sets.earlier.updating),
+			Progress: pool.Progress{Done: int32Of(g.fresh), Updating: int32Of(g.updating)},
+			Updating: int32Of(g.sets.earlier.updating),
 		}
 	}
 	var began time.Time
@@ -178,7 +179,7 @@ func (s *sim) member(m *machine) pool.Member {
 		Began: s.changingSince(m),
 	}
 	if v.New {
-		v.Set, v.Available = newSet, m.state == idle
+		v.Set, v.Available, v.Moved = newSet, m.state == idle, !m.replaces
 	}
 	if v.Available && m.replaces {
 		v.Soaks = s.cfg.Begin.Add(m.readyAt)

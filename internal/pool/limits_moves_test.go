@@ -1,0 +1,116 @@
+package pool_test
+
+import (
+	"slices"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	"github.com/windlass-dev/windlass/internal/pool"
+)
+
+// keptGroup is a group at rest whose Machines are kept, and whose updates to v1.31.0 never end.
+func keptGroup(t *testing.T, replicas, unavailable int32, limits *pool.Limits) *world {
+	t.Helper()
+	w := newWorld(replicas, 0, unavailable)
+	w.keep = true
+	w.covered["v1.31.0"] = pool.AnswerYes
+	w.settle(t)
+	w.limits, w.fails, w.md.Spec.Template.Spec.Version = limits, "v1.31.0", "v1.31.0"
+	return w
+}
+
+// updating are the Machines that are being updated, or whose update failed.
+func (w *world) updating() []string {
+	return slices.DeleteFunc(w.names(), func(name string) bool { return !pool.IsUpdating(w.machines[name]) })
+}
+
+// failUpdate has the update of a Machine fail finally.
+func (w *world) failUpdate(name string) {
+	conditions.Set(w.machines[name], metav1.Condition{
+		Type: clusterv1.MachineUpdatingCondition, Status: metav1.ConditionTrue,
+		Reason: clusterv1.MachineInPlaceUpdateFailedReason,
+	})
+}
+
+// endUpdate has the update of a Machine end well.
+func (w *world) endUpdate(name string) {
+	m := w.machines[name]
+	delete(m.Annotations, clusterv1.UpdateInProgressAnnotation)
+	m.Spec.Version, m.Status.NodeInfo = "v1.31.0", kubelet("v1.31.0")
+	w.set(m, true)
+}
+
+// TestMovesWithinMaxInFlight: no more Machines move than may be updated. Those that had moved
+// before the rollout is held would begin all the same.
+func TestMovesWithinMaxInFlight(t *testing.T) {
+	t.Parallel()
+	limits := &pool.Limits{MaxInFlight: 2, MaxFailures: 2}
+	w := keptGroup(t, 20, 10, limits)
+	w.settle(t)
+	first := w.updating()
+	if a := w.plan.Allowance; len(first) != 2 || a.Reason != pool.ReasonMaxInFlight {
+		t.Fatalf("%q are updated at once: %+v", first, a)
+	}
+	w.endUpdate(first[0])
+	w.settle(t)
+	if now := w.updating(); len(now) != 2 || !slices.Contains(now, first[1]) {
+		t.Fatalf("%q are updated after %s", now, first[0])
+	}
+	// A Machine whose update failed keeps its place, as in the queue of the engine.
+	w.failUpdate(first[1])
+	w.settle(t)
+	if now := w.updating(); len(now) != 2 {
+		t.Fatalf("%q are updated beside one that failed", now)
+	}
+	for _, name := range w.updating() {
+		w.failUpdate(name)
+	}
+	w.settle(t)
+	if a := w.plan.Allowance; len(w.updating()) != 2 || a.Reason != pool.ReasonMaxFailures {
+		t.Errorf("%q after two failures: %+v", w.updating(), a)
+	}
+}
+
+// TestScalingEndsNoCanary: Machines that are created because people scale a kept group prove
+// nothing about the update, whatever becomes of the canary.
+func TestScalingEndsNoCanary(t *testing.T) {
+	t.Parallel()
+	w := keptGroup(t, 5, 3, &pool.Limits{Canary: intstr.FromInt32(1)})
+	w.settle(t)
+	canary := w.updating()
+	if len(canary) != 1 {
+		t.Fatalf("the canary is %q", canary)
+	}
+	scale := func(replicas int32) {
+		t.Helper()
+		w.md.Spec.Replicas = &replicas
+		w.settle(t)
+		for _, name := range w.created {
+			if m := w.machines[name]; m != nil && !m.Status.NodeRef.IsDefined() {
+				m.Status.NodeRef.Name, m.Status.NodeInfo = name, kubelet("v1.31.0")
+				w.set(m, true)
+			}
+		}
+		w.settle(t)
+		if got := w.updating(); !slices.Equal(got, canary) || len(w.machines) != int(replicas) {
+			t.Fatalf("with %d replicas %q are updated: %+v\n%s", replicas, got, w.plan.Allowance, w)
+		}
+	}
+	scale(7)
+	w.failUpdate(canary[0])
+	scale(9)
+	if a := w.plan.Allowance; a.Reason != pool.ReasonCanaryFailed {
+		t.Errorf("the canary failed: %+v", a)
+	}
+	w.machines[canary[0]].Status.Conditions = nil
+	w.endUpdate(canary[0])
+	w.settle(t)
+	if n := len(w.updating()); n < 2 {
+		t.Errorf("%d are updated after the canary: %+v", n, w.plan.Allowance)
+	}
+}
