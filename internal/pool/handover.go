@@ -136,7 +136,7 @@ func (g Group) HandOver() (budget HandOverBudget, held string, err error) {
 		budget.AtOnce = min(budget.AtOnce, most)
 	}
 	p, _ := d.keptProgress()
-	budget.First = max(Share(g.Limits.Canary, d.rollout.Replicas)-(p.Done-p.Replaced), 0)
+	budget.First = max(Share(g.Limits.Canary, d.rollout.Replicas)-p.proved(), 0)
 	for _, s := range d.rollout.Old {
 		for _, m := range d.owned(d.old[s.Name].Desired) {
 			if failed, _ := handOverFailed(d.old[s.Name].Current, m); failed {

@@ -18,9 +18,7 @@ import (
 // The rules for groups whose Machines no rollout may create or delete.
 //
 //   - Machines are created only while fewer exist than spec.replicas, always by the new MachineSet,
-//     and deleted only while more exist. Deletion begins with Machines that somebody asked to
-//     delete and with those that need remediation, then with the oldest MachineSets. No Machine
-//     moves meanwhile.
+//     and deleted only while more exist, in the order of spread. No Machine moves meanwhile.
 //   - A MachineSet controller creates no Machine while the group has spec.replicas: the plan that
 //     asked for it did not know of a Machine that has just moved away.
 //   - Old MachineSets create no Machines. Until an old MachineSet is known to have read that, it
@@ -49,9 +47,11 @@ import (
 type headcount struct {
 	// all is how many Machines there are, alive how many are not being deleted.
 	all, alive int32
-	// asked and broken are how many of alive somebody asked to delete, and how many others need
-	// remediation.
+	// asked are those of alive that somebody asked to delete, broken others that need remediation.
 	asked, broken int32
+	// idle are others that have no Node, or whose update failed. updating are others that are being
+	// updated. serving are the remaining ones that are available.
+	idle, updating, serving int32
 	// sick and well are how many may move: unavailable and available.
 	sick, well int32
 }
@@ -90,7 +90,8 @@ func (d *draft) keep(coverage map[string]Coverage) Plan {
 		d.unsettled = d.unsettled || !d.settled(s, heads[i])
 	}
 	room := d.room(fresh)
-	fromOld, fromNew := spread(d.surplus, heads, fresh)
+	least := d.rollout.Replicas - max(d.rollout.Unavailable, 1)
+	fromOld, fromNew := spread(d.surplus, heads, fresh, least)
 	room.limit = d.limitMoves()
 	for i, s := range d.rollout.Old {
 		room = d.keepOld(i, heads[i], fromOld[i], room, coverage[s.Name])
@@ -301,6 +302,12 @@ func (d *draft) headcount(name string) headcount {
 			h.asked++
 		case NeedsRemediation(m):
 			h.broken++
+		case isIdle(m):
+			h.idle++
+		case IsUpdating(m):
+			h.updating++
+		case conditions.IsTrue(m, clusterv1.MachineAvailableCondition):
+			h.serving++
 		}
 		switch turn, _ := d.turnOf(m); {
 		case turn == turnNever || !d.isNext(m):

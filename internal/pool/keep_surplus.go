@@ -6,30 +6,49 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// spread says how many Machines each MachineSet of a kept group loses, because surplus more exist
-// than spec.replicas asks for:
-//   - First Machines that a person or an autoscaler asked to delete.
-//   - Then Machines that need remediation. Those of the new MachineSet go first, because its
-//     controller is about to delete them anyway: a healthy Machine would be deleted in addition.
-//   - Then all others, from the first MachineSet of old to the last, and at last the new one.
+// spread returns how many Machines each MachineSet of a kept group loses, because surplus more exist
+// than spec.replicas asks for. least is how many must be available. They go in this order:
+//   - Machines that a person or an autoscaler asked to delete.
+//   - Machines that need remediation. Those of the new MachineSet go first, because its controller
+//     is about to delete them anyway: a healthy Machine would be deleted in addition.
+//   - Machines that have no Node, or whose update failed.
+//   - All others of the old MachineSets, from the first of old to the last, as long as enough are
+//     available.
+//   - Machines of the new MachineSet that are being updated.
+//   - All others, those of the new MachineSet last.
 //
 // Each MachineSet deletes its Machines in the same order; see [SetFacts.DeletionOrder]. No
 // MachineSet loses more than it has.
-func spread(surplus int32, old []headcount, fresh headcount) (fromOld []int32, fromNew int32) {
+func spread(
+	surplus int32, old []headcount, fresh headcount, least int32,
+) (fromOld []int32, fromNew int32) {
 	fromOld = make([]int32, len(old))
 	take := func(lost *int32, most int32) {
 		n := max(min(surplus, most), 0)
 		*lost += n
 		surplus -= n
 	}
-	for i, h := range old {
-		take(&fromOld[i], h.asked)
+	each := func(most func(headcount) int32) {
+		for i, h := range old {
+			take(&fromOld[i], most(h))
+		}
 	}
+	each(func(h headcount) int32 { return h.asked })
 	take(&fromNew, fresh.asked)
 	take(&fromNew, fresh.broken)
-	for i, h := range old {
-		take(&fromOld[i], h.broken)
+	each(func(h headcount) int32 { return h.broken })
+	take(&fromNew, fresh.idle)
+	each(func(h headcount) int32 { return h.idle })
+	spare := fresh.serving - least
+	for _, h := range old {
+		spare += h.serving
 	}
+	for i, h := range old {
+		before := fromOld[i]
+		take(&fromOld[i], min(h.alive-before, h.updating+max(spare, 0)))
+		spare -= max(fromOld[i]-before-h.updating, 0)
+	}
+	take(&fromNew, fresh.updating)
 	for i, h := range old {
 		take(&fromOld[i], h.alive-fromOld[i])
 	}

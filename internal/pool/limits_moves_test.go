@@ -3,6 +3,7 @@ package pool_test
 import (
 	"slices"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -112,5 +113,32 @@ func TestScalingEndsNoCanary(t *testing.T) {
 	w.settle(t)
 	if n := len(w.updating()); n < 2 {
 		t.Errorf("%d are updated after the canary: %+v", n, w.plan.Allowance)
+	}
+}
+
+// TestUpdatedByAge: a Machine that is older than the rollout was updated, also if the MachineSet is
+// older still, because the template was reverted.
+func TestUpdatedByAge(t *testing.T) {
+	t.Parallel()
+	w := keptGroup(t, 2, 1, &pool.Limits{})
+	w.md.Spec.Template.Spec.Version = "v1.30.0"
+	rolling := func(status metav1.ConditionStatus, since int) {
+		conditions.Set(w.md, metav1.Condition{
+			Type: clusterv1.MachineDeploymentRollingOutCondition, Status: status, Reason: "Test",
+			LastTransitionTime: metav1.NewTime(epoch.Add(time.Duration(since) * time.Second)),
+		})
+	}
+	for name, test := range map[string]struct {
+		status metav1.ConditionStatus
+		want   int32
+	}{
+		"the rollout is younger":     {metav1.ConditionTrue, 2},
+		"there has been no rollout":  {metav1.ConditionFalse, 0},
+		"nobody knows of a rollout ": {metav1.ConditionUnknown, 0},
+	} {
+		rolling(test.status, 1000)
+		if p := w.progress(t); p.Done != 2 || p.Updated != test.want {
+			t.Errorf("%s: %+v, want %d updated", name, p, test.want)
+		}
 	}
 }

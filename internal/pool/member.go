@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 )
@@ -15,7 +16,8 @@ type Member struct {
 	// Set is the MachineSet that owns it, and New says that this is the one of the present template.
 	Set string
 	New bool
-	// Moved says that it was moved to the new MachineSet, and not created there.
+	// Moved says that it is older than the rollout: it was moved to the new MachineSet, and not created
+	// there.
 	Moved bool
 	// Deleting says that it is being deleted, Updating that it is being updated in place, and Failed
 	// that this update failed finally.
@@ -32,7 +34,10 @@ type Member struct {
 }
 
 // memberOf describes a Machine. newest is the MachineSet of the present template; nil for none.
-func memberOf(m *clusterv1.Machine, newest *clusterv1.MachineSet, order *Order) Member {
+// began is the beginning of the rollout to it.
+func memberOf(
+	m *clusterv1.Machine, newest *clusterv1.MachineSet, began metav1.Time, order *Order,
+) Member {
 	v := Member{
 		Name: m.Name, New: newest != nil && Owns(newest, m), Deleting: isDeleting(m),
 		Updating: IsUpdating(m), Failed: HasFailedUpdate(m), Began: changingSince(m),
@@ -42,11 +47,25 @@ func memberOf(m *clusterv1.Machine, newest *clusterv1.MachineSet, order *Order) 
 		v.Place = order.Place(m.Labels, m.Spec.FailureDomain)
 	}
 	since := conditions.GetLastTransitionTime(m, clusterv1.MachineAvailableCondition)
-	v.Moved = v.New && m.CreationTimestamp.Before(&newest.CreationTimestamp)
+	v.Moved = v.New && (m.CreationTimestamp.IsZero() || m.CreationTimestamp.Before(&began))
 	if v.Available && !v.Moved && since != nil {
 		v.Soaks = since.Time
 	}
 	return v
+}
+
+// rolloutBegan is when the present rollout of a group began: its MachineSet was created, or the
+// MachineDeployment began to report it. The MachineSet is older if the template was reverted.
+func rolloutBegan(md *clusterv1.MachineDeployment, newest *clusterv1.MachineSet) metav1.Time {
+	if newest == nil {
+		return metav1.Time{}
+	}
+	began := newest.CreationTimestamp
+	since := conditions.Get(md, clusterv1.MachineDeploymentRollingOutCondition)
+	if since != nil && since.Status == metav1.ConditionTrue && began.Before(&since.LastTransitionTime) {
+		began = since.LastTransitionTime
+	}
+	return began
 }
 
 // isBusy reports whether a Member of an old MachineSet is being changed.
@@ -158,7 +177,7 @@ func (d *draft) observe() Observation {
 		newest = d.newest.Desired
 	}
 	foreign := !Decided(d.group.MachineSets)
-	equals := d.equals()
+	equals, began := d.equals(), rolloutBegan(d.group.MachineDeployment, newest)
 	members := func(yield func(Member) bool) {
 		for _, m := range d.group.Machines {
 			set := d.group.owner(m)
@@ -166,7 +185,7 @@ func (d *draft) observe() Observation {
 			if !isNew && (!IsUpdating(m) || set == "") {
 				continue
 			}
-			v := memberOf(m, newest, d.group.order())
+			v := memberOf(m, newest, began, d.group.order())
 			v.New = isNew
 			if foreign && v.Updating {
 				v.Began = updatingSince(m)

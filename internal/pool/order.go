@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
@@ -153,7 +154,7 @@ func (d *draft) queue() *queue {
 			machines++
 		}
 		if !isNew && set != "" && !equals.Has(set) && !d.staysAhead(m) {
-			v := memberOf(m, nil, o)
+			v := memberOf(m, nil, metav1.Time{}, o)
 			v.Set = set
 			waiting = append(waiting, v)
 		}

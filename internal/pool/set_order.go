@@ -16,7 +16,7 @@ const (
 	// ReasonDeleteRequested: the Machine has the annotation cluster.x-k8s.io/delete-machine.
 	ReasonDeleteRequested Reason = "DeleteRequested"
 	// ReasonUnhealthy: the Machine has no Node, or the Node or a MachineHealthCheck reports a
-	// failure.
+	// failure, or, where updates are held, its update failed.
 	ReasonUnhealthy Reason = "Unhealthy"
 	// ReasonAge: its age, or its name, among healthy Machines.
 	ReasonAge Reason = "Age"
@@ -43,6 +43,8 @@ const (
 	// priorityRemediation is for Machines that need remediation where updates are held, so that no
 	// healthy Machine is deleted beside one that is remediated.
 	priorityRemediation = 78.0
+	// priorityIdle is for Machines that have no Node, or whose update failed, where updates are held.
+	priorityIdle = 77.0
 	// ageScale is the age, in seconds, at which a Machine has come within 1/e of the highest priority
 	// by age. It is ten days.
 	ageScale = 864000.0
@@ -85,8 +87,9 @@ func OrderOf(set *clusterv1.MachineSet) (PriorityByAge, error) {
 // DeletionOrder returns the Machines in the order in which they are deleted or moved: those in
 // deletion, so that no others are deleted while they go; those that a person asks to delete; those
 // that are being updated, so that no update is done in vain; unhealthy ones; the rest by age. With
-// Policy.HoldUpdating, those that need remediation precede those that are being updated. Equal
-// priorities are sorted by name. It returns the error of OrderOf.
+// Policy.HoldUpdating, those that need remediation precede those that are being updated, and
+// between both are those that have no Node, or whose update failed. Equal priorities are sorted by
+// name. It returns the error of OrderOf.
 func (f SetFacts) DeletionOrder() ([]Candidate, error) {
 	byAge, err := OrderOf(f.MachineSet)
 	if err != nil {
@@ -137,6 +140,12 @@ func deletionAsked(m *clusterv1.Machine) bool {
 	return asked
 }
 
+// isIdle reports whether a Machine serves nobody, and will not without help: it has no Node, or its
+// update failed.
+func isIdle(m *clusterv1.Machine) bool {
+	return !m.Status.NodeRef.IsDefined() || HasFailedUpdate(m)
+}
+
 func (f SetFacts) candidate(m *clusterv1.Machine, byAge PriorityByAge) Candidate {
 	switch {
 	case isDeleting(m):
@@ -145,6 +154,8 @@ func (f SetFacts) candidate(m *clusterv1.Machine, byAge PriorityByAge) Candidate
 		return Candidate{m, ReasonDeleteRequested, priorityRequested}
 	case f.Policy.HoldUpdating && NeedsRemediation(m):
 		return Candidate{m, ReasonRemediation, priorityRemediation}
+	case f.Policy.HoldUpdating && isIdle(m):
+		return Candidate{m, ReasonUnhealthy, priorityIdle}
 	case IsUpdating(m):
 		return Candidate{m, ReasonUpdating, priorityUpdating}
 	case !IsHealthy(m):

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
@@ -264,7 +265,7 @@ func (f SetFacts) inTurn(candidates []Candidate) []Candidate {
 	}
 	var waiting []Member
 	for _, m := range f.Machines {
-		waiting = append(waiting, memberOf(m, nil, o))
+		waiting = append(waiting, memberOf(m, nil, metav1.Time{}, o))
 	}
 	q := o.queue(waiting, int32(len(waiting))) // #nosec G115 -- a number of Machines
 	return slices.DeleteFunc(candidates, func(c Candidate) bool {
