@@ -86,7 +86,7 @@ func (r *Run) ownerReference() metav1.OwnerReference {
 // CreateMachines creates count Machines with their objects, one after the other, if the preflight
 // checks pass. What it created of a Machine is deleted again if the rest fails.
 func (r *Run) CreateMachines(ctx context.Context, count int) (Next, error) {
-	blocked, err := r.Preflight(ctx, "Scale up")
+	blocked, err := r.Preflight(ctx, "Scale up", r.Set)
 	if err != nil {
 		blocked = append(blocked, err.Error())
 	}

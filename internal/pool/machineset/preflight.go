@@ -14,18 +14,21 @@ import (
 	"github.com/windlass-dev/windlass/internal/pool/objects"
 )
 
-// Preflight runs the checks that must pass before the MachineSet creates or remediates Machines. It
-// returns the messages of those that fail. action names in logs and errors what has to wait.
-func (r *Run) Preflight(ctx context.Context, action string) ([]string, error) {
+// Preflight runs the checks that must pass before Machines are created from the template of set, or
+// remediated. It returns the messages of those that fail. action names in logs and errors what has
+// to wait.
+func (r *Run) Preflight(
+	ctx context.Context, action string, set *clusterv1.MachineSet,
+) ([]string, error) {
 	if !feature.Gates.Enabled(feature.MachineSetPreflightChecks) {
 		return nil, nil
 	}
-	skipped, err := r.skippedChecks(ctx)
+	skipped, err := r.skippedChecks(ctx, set)
 	if err != nil {
 		return nil, err
 	}
 	checks := pool.Preflight{
-		MachineSet: r.Set, Cluster: r.Cluster, Enabled: r.PreflightChecks, Skipped: skipped,
+		MachineSet: set, Cluster: r.Cluster, Enabled: r.PreflightChecks, Skipped: skipped,
 		ClusterTopology: feature.Gates.Enabled(feature.ClusterTopology),
 	}
 	if !checks.Needed() {
@@ -49,16 +52,29 @@ func (r *Run) Preflight(ctx context.Context, action string) ([]string, error) {
 	return failures, nil
 }
 
-// skippedChecks reads which checks the MachineSet skips, or else its bootstrap template.
-func (r *Run) skippedChecks(ctx context.Context) (pool.Checks, error) {
-	if !pool.SkipsByTemplate(r.Set) {
-		return pool.SkippedChecks(r.Set, nil), nil
+// successors returns the MachineSet that creates Machines in the place of remediated ones. In a
+// kept group that is the one with the present template, whichever MachineSet had the Machine.
+func (r *Run) successors() *clusterv1.MachineSet {
+	if !r.Policy.Keep || r.Deployment == nil || r.isCurrent() {
+		return r.Set
 	}
-	ref := r.Set.Spec.Template.Spec.Bootstrap.ConfigRef
-	_, template, err := objects.FetchTemplate(ctx, r.Client, ref, r.Set.Namespace)
+	set := r.Set.DeepCopy()
+	set.Spec.Template = *r.Deployment.Spec.Template.DeepCopy()
+	return set
+}
+
+// skippedChecks reads which checks a MachineSet skips, or else its bootstrap template.
+func (r *Run) skippedChecks(
+	ctx context.Context, set *clusterv1.MachineSet,
+) (pool.Checks, error) {
+	if !pool.SkipsByTemplate(set) {
+		return pool.SkippedChecks(set, nil), nil
+	}
+	ref := set.Spec.Template.Spec.Bootstrap.ConfigRef
+	_, template, err := objects.FetchTemplate(ctx, r.Client, ref, set.Namespace)
 	if err != nil {
 		return nil, fmt.Errorf("reading the annotation %s: %w",
 			clusterv1.MachineSetSkipPreflightChecksAnnotation, err)
 	}
-	return pool.SkippedChecks(r.Set, template.GetAnnotations()), nil
+	return pool.SkippedChecks(set, template.GetAnnotations()), nil
 }

@@ -18,5 +18,5 @@ func (r *Reconciler) runPreflightChecks(
 	ctx context.Context, cluster *clusterv1.Cluster, ms *clusterv1.MachineSet, action string,
 ) ([]string, error) {
 	run := &machineset.Run{Reconciler: r.ours(), Cluster: cluster, Set: ms, Start: time.Now()}
-	return run.Preflight(ctx, action)
+	return run.Preflight(ctx, action, ms)
 }
