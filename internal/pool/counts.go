@@ -93,15 +93,23 @@ func isUnread(set *clusterv1.MachineSet) bool { return ReadGeneration(set) < set
 // Owns reports whether set is the controller of m. It compares group, kind and name, as upstream
 // does: names are unique among the MachineSets of a group.
 func Owns(set *clusterv1.MachineSet, m *clusterv1.Machine) bool {
+	owner := setOf(m)
+	return owner != "" && owner == set.Name
+}
+
+// setOf returns the name of the MachineSet that controls a Machine; empty if none does.
+func setOf(m *clusterv1.Machine) string {
 	for _, ref := range m.OwnerReferences {
 		if ref.Controller == nil || !*ref.Controller {
 			continue
 		}
 		group, _, _ := strings.Cut(ref.APIVersion, "/")
-		return group == clusterv1.GroupVersion.Group && ref.Kind == "MachineSet" &&
-			ref.Name == set.Name
+		if group == clusterv1.GroupVersion.Group && ref.Kind == "MachineSet" {
+			return ref.Name
+		}
+		return ""
 	}
-	return false
+	return ""
 }
 
 // IsUpdating reports whether m is being updated in place: its owner marked it, or the call of the

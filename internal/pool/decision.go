@@ -117,16 +117,41 @@ func (d *draft) decisions(coverage map[string]Coverage) []Decision {
 	return all
 }
 
-// owned returns the Machines of a MachineSet by name.
-func (d *draft) owned(set *clusterv1.MachineSet) []*clusterv1.Machine {
-	var list []*clusterv1.Machine
-	for _, m := range d.group.Machines {
-		if Owns(set, m) {
-			list = append(list, m)
-		}
+// owned returns the Machines of a MachineSet, sorted by name.
+func (d *draft) owned(set *clusterv1.MachineSet) []*clusterv1.Machine { return d.machinesOf(set.Name) }
+
+func (d *draft) machinesOf(set string) []*clusterv1.Machine {
+	d.index()
+	return d.byOwner[set]
+}
+
+// owner returns the name of the MachineSet of the group that owns a Machine; empty if none does.
+// Where two MachineDeployments have one selector, it matches the Machines of both.
+func (d *draft) owner(m *clusterv1.Machine) string {
+	d.index()
+	if name := setOf(m); d.names.Has(name) {
+		return name
 	}
-	slices.SortFunc(list, byMachineName)
-	return list
+	return ""
+}
+
+// index sorts the Machines by MachineSet. Many MachineSets, each with its look at all Machines, would
+// take a time that grows with both.
+func (d *draft) index() {
+	if d.byOwner != nil {
+		return
+	}
+	d.byOwner, d.names = map[string][]*clusterv1.Machine{}, sets.New[string]()
+	for _, set := range d.group.MachineSets {
+		d.names.Insert(set.Name)
+	}
+	for _, m := range d.group.Machines {
+		name := setOf(m)
+		d.byOwner[name] = append(d.byOwner[name], m)
+	}
+	for _, list := range d.byOwner {
+		slices.SortFunc(list, byMachineName)
+	}
 }
 
 func (d *draft) decideNewest() []Decision {

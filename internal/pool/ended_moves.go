@@ -18,7 +18,7 @@ func (d *draft) countMoves(current, desired *clusterv1.MachineSet) {
 		return
 	}
 	counted := AcknowledgedMoves(current)
-	for _, name := range PendingMoves(current, d.group.Machines) {
+	for _, name := range PendingMoves(current, d.owned(current)) {
 		if !slices.Contains(counted, name) {
 			d.counted = append(d.counted, name)
 			*desired.Spec.Replicas++

@@ -3,10 +3,13 @@ package pool
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -179,6 +182,7 @@ func Decide(g Group, coverage map[string]Coverage) (Plan, error) {
 		}
 		covered[name] = c.Answer == AnswerYes
 	}
+	coverage = d.withoutReturn(covered, coverage)
 	if d.rollout.OnDelete {
 		d.rollout = d.rollout.DeleteOnly()
 		d.receiveLate()
@@ -187,6 +191,28 @@ func Decide(g Group, coverage map[string]Coverage) (Plan, error) {
 		d.limit()
 	}
 	return d.plan(coverage), nil
+}
+
+// withoutReturn removes MachineSets from covered that have a Machine whose kubelet is newer than the
+// template: under an UpdatePolicy no kubelet goes back a version in place. It returns the answers
+// with the reason.
+func (d *draft) withoutReturn(
+	covered map[string]bool, coverage map[string]Coverage,
+) map[string]Coverage {
+	if d.group.Limits == nil {
+		return coverage // As stock.
+	}
+	coverage = maps.Clone(coverage)
+	for _, m := range d.group.Machines {
+		set := d.owner(m)
+		if covered[set] && d.kubeletAhead(m) {
+			covered[set] = false
+			coverage[set] = Coverage{Answer: AnswerNo, Reason: fmt.Sprintf(
+				"the kubelet of Machine %s is newer than spec.template asks, and does not go back in place",
+				m.Name)}
+		}
+	}
+	return coverage
 }
 
 // draft is a plan in progress.
@@ -211,6 +237,11 @@ type draft struct {
 	wake      time.Time
 	// queued is what queue has found.
 	queued *queue
+	// byOwner are the Machines by the name of their MachineSet, names those of the MachineSets of the
+	// group, and heads what headcount has counted. Nothing changes them.
+	byOwner map[string][]*clusterv1.Machine
+	names   sets.Set[string]
+	heads   map[string]headcount
 }
 
 // InvalidGroupError says that no plan is possible until somebody changes an object of the group.
@@ -282,7 +313,7 @@ func (d *draft) desireOld(a Assignment) error {
 		}
 		d.countMoves(set, desired)
 		d.keepDeparting(set, desired)
-		d.old[set.Name] = &SetPlan{Current: set, Desired: desired, Counts: d.group.count(set)}
+		d.old[set.Name] = &SetPlan{Current: set, Desired: desired, Counts: d.count(set)}
 		d.rollout.Old = append(d.rollout.Old, d.sizes(d.old[set.Name], a.Eligible[set.Name]))
 	}
 	return nil
@@ -333,28 +364,17 @@ func (g Group) paused() bool {
 	return paused != nil && *paused
 }
 
-// owner returns the name of the MachineSet of the group that owns a Machine; empty if none does.
-// Where two MachineDeployments have one selector, it matches the Machines of both.
-func (g Group) owner(m *clusterv1.Machine) string {
-	for _, set := range g.MachineSets {
-		if Owns(set, m) {
-			return set.Name
-		}
-	}
-	return ""
-}
-
 func (d *draft) paused() bool { return d.group.paused() }
 
 func (d *draft) name() string {
 	return objectName(d.group.MachineDeployment.Namespace, d.group.MachineDeployment.Name)
 }
 
-func (g Group) count(set *clusterv1.MachineSet) Counts {
-	if g.Count != nil {
-		return g.Count(set, g.Machines)
+func (d *draft) count(set *clusterv1.MachineSet) Counts {
+	if d.group.Count != nil {
+		return d.group.Count(set, d.owned(set))
 	}
-	return SafeCounts(set, g.Machines)
+	return SafeCounts(set, d.owned(set))
 }
 
 // desireNewest computes the new MachineSet, which a.New is if it exists.
@@ -366,7 +386,7 @@ func (d *draft) desireNewest(a Assignment) error {
 		p.Desired, err = NewSet(md, d.group.Suffix, metav1.NewTime(d.group.Now))
 	} else {
 		p.Desired, err = DesiredSet(md, a.New)
-		p.Counts = d.group.count(a.New)
+		p.Counts = d.count(a.New)
 		if err == nil && (d.paused() || d.rollout.OnDelete) {
 			d.countMoves(a.New, p.Desired)
 			d.keepDeparting(a.New, p.Desired)
@@ -383,7 +403,7 @@ func (d *draft) desireNewest(a Assignment) error {
 	d.rollout.New = d.sizes(p, false)
 	d.rollout.New.Notes = notes
 	d.rollout.Counted = AcknowledgedMoves(a.New)
-	d.rollout.Pending = PendingMoves(p.Desired, d.group.Machines)
+	d.rollout.Pending = PendingMoves(p.Desired, d.owned(p.Desired))
 	return nil
 }
 
@@ -404,7 +424,7 @@ func (d *draft) stillPending(set *clusterv1.MachineSet) []string {
 		return nil
 	}
 	counted := append(AcknowledgedMoves(set), d.counted...)
-	return slices.DeleteFunc(PendingMoves(set, d.group.Machines), func(name string) bool {
+	return slices.DeleteFunc(PendingMoves(set, d.owned(set)), func(name string) bool {
 		return !slices.Contains(counted, name)
 	})
 }

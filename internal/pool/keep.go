@@ -158,16 +158,23 @@ func (d *draft) settled(s Sizes, h headcount) bool {
 	return !set.DeletionTimestamp.IsZero() || s.Replicas <= h.all && !isUnread(set)
 }
 
-// others returns the names of the other MachineSets of the group, sorted: also that of the new one
-// that the plan creates.
-func (d *draft) others(name string) []string {
+// fewSets is how many MachineSets may all be named in the mark to receive of each of them. A group
+// that is blocked gets one with each change of its template.
+const fewSets = 20
+
+// senders returns the names of the other MachineSets from which a Machine may come, sorted. If there
+// are many, those are left out that have no Machines and were not told to move any.
+func (d *draft) senders(name string) []string {
 	var names []string
 	for _, set := range d.group.MachineSets {
-		if set.Name != name {
+		target := set.Annotations[clusterv1.MachineSetMoveMachinesToMachineSetAnnotation]
+		sends := len(d.group.MachineSets) <= fewSets || len(d.owned(set)) > 0 ||
+			target != "" && target != set.Name
+		if set.Name != name && sends {
 			names = append(names, set.Name)
 		}
 	}
-	if d.newest != nil && d.newest.Current == nil {
+	if d.newest != nil && d.newest.Current == nil && d.newest.Desired.Name != name {
 		names = append(names, d.newest.Desired.Name)
 	}
 	slices.Sort(names)
@@ -193,7 +200,7 @@ func (d *draft) keepOld(i int, h headcount, deleted int32, r room, c Coverage) r
 	s.Target = h.alive - deleted
 	s.Acknowledged = d.finishing(s.Name)
 	// A Machine may still arrive by an earlier plan. Without the mark another one is deleted for it.
-	s.ReceiveFrom = d.others(s.Name)
+	s.ReceiveFrom = d.senders(s.Name)
 	var moves int32
 	s.Return, moves, r = d.moves(s, h, r, c)
 	switch {
@@ -225,7 +232,7 @@ func (d *draft) moves(s Sizes, h headcount, r room, c Coverage) ([]string, int32
 	if !d.mayMove() || d.surplus > 0 {
 		return back, count, r
 	}
-	most := d.mayBegin(s, h)
+	most := d.mayBegin(s, h, count)
 	if !settled {
 		// The earlier plan, which found it settled, has chosen how many. More wait.
 		most = min(most, max(h.alive-s.Replicas-count, 0))
@@ -240,7 +247,7 @@ func (d *draft) moves(s Sizes, h headcount, r room, c Coverage) ([]string, int32
 // before anybody counted them. They are counted there, so that their update begins and ends.
 // Otherwise they would wait forever.
 func (d *draft) finishing(name string) []string {
-	return PendingMoves(&clusterv1.MachineSet{ObjectMeta: named(name)}, d.group.Machines)
+	return PendingMoves(&clusterv1.MachineSet{ObjectMeta: named(name)}, d.machinesOf(name))
 }
 
 func (d *draft) mayMove() bool { return d.mayReturn() && !d.paused() }
@@ -267,10 +274,7 @@ func (d *draft) keepNewest(fresh headcount, old, deleted int32) {
 	s := d.rollout.New
 	// The mark stays as long as old MachineSets exist. Without it, a Machine that has just moved
 	// counts as one too many before the plan knows of it.
-	for _, o := range d.rollout.Old {
-		s.ReceiveFrom = append(s.ReceiveFrom, o.Name)
-	}
-	slices.Sort(s.ReceiveFrom)
+	s.ReceiveFrom = d.senders(s.Name)
 	s.Target = max(desired-old, fresh.alive)
 	if d.unsettled {
 		s.Target = min(s.Target, max(s.Replicas, fresh.alive))
@@ -290,8 +294,19 @@ func (d *draft) keepNewest(fresh headcount, old, deleted int32) {
 
 // headcount counts the Machines of a MachineSet of the group.
 func (d *draft) headcount(name string) headcount {
+	if h, known := d.heads[name]; known {
+		return h
+	}
+	if d.heads == nil {
+		d.heads = map[string]headcount{}
+	}
+	d.heads[name] = d.countHeads(name)
+	return d.heads[name]
+}
+
+func (d *draft) countHeads(name string) headcount {
 	var h headcount
-	for _, m := range d.owned(&clusterv1.MachineSet{ObjectMeta: named(name)}) {
+	for _, m := range d.machinesOf(name) {
 		h.all++
 		if !m.DeletionTimestamp.IsZero() {
 			continue
@@ -336,11 +351,11 @@ func (d *draft) room(fresh headcount) room {
 		return room{}
 	}
 	limit := max(d.rollout.Unavailable, 1)
-	availableNow := MachineCounts(d.newest.Desired, d.group.Machines).Available
+	availableNow := MachineCounts(d.newest.Desired, d.owned(d.newest.Desired)).Available
 	busy := fresh.alive - availableNow
 	total := availableNow
 	for _, s := range d.rollout.Old {
-		total += MachineCounts(d.old[s.Name].Desired, d.group.Machines).Available
+		total += MachineCounts(d.old[s.Name].Desired, d.machinesOf(s.Name)).Available
 	}
 	return room{
 		available:   max(limit-max(d.rollout.Replicas-total, 0), 0),

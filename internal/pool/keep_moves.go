@@ -14,8 +14,7 @@ import (
 // mayStillMove reports whether the controller of a MachineSet may move Machines by an earlier plan:
 // the MachineSet has more than it asks for and names another one, or the controller has not read
 // spec.
-func mayStillMove(set *clusterv1.MachineSet, machines []*clusterv1.Machine) bool {
-	owned := MachineCounts(set, machines).Machines
+func mayStillMove(set *clusterv1.MachineSet, owned int32) bool {
 	target := set.Annotations[clusterv1.MachineSetMoveMachinesToMachineSetAnnotation]
 	told := target != "" && target != set.Name && deref(set.Spec.Replicas) < owned
 	return owned > 0 && (told || isUnread(set))
@@ -24,13 +23,14 @@ func mayStillMove(set *clusterv1.MachineSet, machines []*clusterv1.Machine) bool
 // stillMoves is mayStillMove for any MachineSet of the group but the one with the name except.
 func (d *draft) stillMoves(except string) bool {
 	return slices.ContainsFunc(d.group.MachineSets, func(set *clusterv1.MachineSet) bool {
-		return set.Name != except && mayStillMove(set, d.group.Machines)
+		owned := int32(len(d.owned(set))) // #nosec G115 -- a number of Machines
+		return set.Name != except && mayStillMove(set, owned)
 	})
 }
 
-// mayBegin returns how many Machines of an old MachineSet may move. While others may still move,
-// only the move that an earlier plan asked for continues.
-func (d *draft) mayBegin(s Sizes, h headcount) int32 {
+// mayBegin returns how many Machines of an old MachineSet may move beside those that go back. While
+// others may still move, only the move that an earlier plan asked for continues.
+func (d *draft) mayBegin(s Sizes, h headcount, back int32) int32 {
 	if !d.stillMoves(s.Name) {
 		return math.MaxInt32
 	}
@@ -38,7 +38,7 @@ func (d *draft) mayBegin(s Sizes, h headcount) int32 {
 	if target != d.newest.Desired.Name {
 		return 0
 	}
-	return max(h.alive-s.Replicas, 0)
+	return max(h.alive-s.Replicas-back, 0)
 }
 
 // atMost lowers how many Machines may move.

@@ -1,6 +1,8 @@
 package pool_test
 
 import (
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"slices"
 	"testing"
 	"time"
@@ -181,6 +183,38 @@ func TestEarlierMoves(t *testing.T) {
 			if begins := 3 - left; w.plan.Moving != test.moving || begins != test.begins {
 				t.Errorf("moving: %t, and %d Machines begin, want %t and %d:\n%s",
 					w.plan.Moving, begins, test.moving, test.begins, w)
+			}
+		})
+	}
+}
+
+// TestReturnsAreNoMoves: Machines that go back by an earlier plan let no others move while another
+// MachineSet may still move some.
+func TestReturnsAreNoMoves(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		unread bool
+		want   int32
+	}{"the other one may move": {true, 1}, "it may not": {false, 0}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, other, half := betweenTemplates(t)
+			w.md.Spec.Rollout.Strategy.RollingUpdate.MaxUnavailable = new(intstr.FromInt32(3))
+			newest := w.setOf("v1.32.0")
+			back := w.machines[w.names()[1]] // The other Machine of half is done.
+			w.own(back, half)
+			hasMoved(back, newest.Name, half.Name)
+			delete(back.Annotations, clusterv1.PendingAcknowledgeMoveAnnotation)
+			half.Spec.Replicas, other.Spec.Replicas = new(int32(1)), new(int32(1))
+			half.Annotations[clusterv1.MachineSetMoveMachinesToMachineSetAnnotation] = newest.Name
+			if test.unread {
+				other.Generation = 2
+			}
+			w.reconcile(t)
+			got := w.sets[half.Name]
+			if *got.Spec.Replicas != test.want ||
+				got.Annotations[v1alpha1.ReturnMachinesAnnotation] != back.Name {
+				t.Errorf("%d stay, want %d: %v\n%s", *got.Spec.Replicas, test.want, got.Annotations, w)
 			}
 		})
 	}

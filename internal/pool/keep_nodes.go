@@ -23,7 +23,7 @@ func (d *draft) nodeDue(m *clusterv1.Machine) time.Time {
 func (d *draft) awaitNodes() {
 	for _, m := range d.group.Machines {
 		due := d.nodeDue(m)
-		waits := !m.Status.NodeRef.IsDefined() && !isDeleting(m) && d.old[d.group.owner(m)] != nil
+		waits := !m.Status.NodeRef.IsDefined() && !isDeleting(m) && d.old[d.owner(m)] != nil
 		if waits && d.group.Now.Before(due) && (d.wake.IsZero() || due.Before(d.wake)) {
 			d.wake = due
 		}

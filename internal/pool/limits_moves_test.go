@@ -1,6 +1,7 @@
 package pool_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -139,6 +140,74 @@ func TestUpdatedByAge(t *testing.T) {
 		rolling(test.status, 1000)
 		if p := w.progress(t); p.Done != 2 || p.Updated != test.want {
 			t.Errorf("%s: %+v, want %d updated", name, p, test.want)
+		}
+	}
+}
+
+// TestNoKubeletGoesBack: under an UpdatePolicy that allows replacement, Machines whose kubelets are
+// newer than the template are replaced, although an updater would take them back. Without a policy
+// they are taken back, as by stock.
+func TestNoKubeletGoesBack(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		limits *pool.Limits
+		moves  bool
+	}{
+		"with a policy": {&pool.Limits{}, false},
+		"without":       {nil, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(3, 0, 1)
+			w.md.Spec.Template.Spec.Version = "v1.31.0"
+			w.settle(t)
+			before := w.names()
+			w.limits, w.covered["v1.30.0"] = test.limits, pool.AnswerYes
+			w.md.Spec.Template.Spec.Version = "v1.30.0"
+			w.reconcile(t)
+			set := w.setOf("v1.31.0")
+			_, moves := set.Annotations[clusterv1.MachineSetMoveMachinesToMachineSetAnnotation]
+			if moves != test.moves || *set.Spec.Replicas != 2 {
+				t.Errorf("Machines move: %t, want %t:\n%s", moves, test.moves, w)
+			}
+			w.settle(t)
+			for _, name := range before {
+				if m := w.machines[name]; (m != nil) != test.moves {
+					t.Errorf("Machine %s exists: %t, want %t", name, m != nil, test.moves)
+				}
+			}
+		})
+	}
+}
+
+// TestManyMachineSets: a blocked group gets a MachineSet with each change of its template. Its marks
+// name those that have Machines.
+func TestManyMachineSets(t *testing.T) {
+	t.Parallel()
+	w := keptGroup(t, 3, 1, nil)
+	w.covered["v1.31.0"] = pool.AnswerNo
+	w.settle(t)
+	with, empty := w.setOf("v1.30.0"), w.setOf("v1.31.0")
+	g := w.group()
+	for i := range 1500 {
+		set := empty.DeepCopy()
+		set.Name = fmt.Sprintf("md-%05d", 10_000+i)
+		set.Spec.Template.Spec.Version = fmt.Sprintf("v1.32.%d", i)
+		set.Labels = map[string]string{clusterv1.MachineDeploymentUniqueLabel: set.Name}
+		g.MachineSets = append(g.MachineSets, set)
+	}
+	plan, err := pool.Decide(g, map[string]pool.Coverage{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, set := range plan.Sets() {
+		want := with.Name
+		if set.Desired.Name == with.Name {
+			want = ""
+		}
+		got := set.Desired.Annotations[clusterv1.MachineSetReceiveMachinesFromMachineSetsAnnotation]
+		if got != want {
+			t.Fatalf("MachineSet %s receives from %.99q, want %q", set.Desired.Name, got, want)
 		}
 	}
 }

@@ -180,7 +180,7 @@ func (d *draft) observe() Observation {
 	equals, began := d.equals(), rolloutBegan(d.group.MachineDeployment, newest)
 	members := func(yield func(Member) bool) {
 		for _, m := range d.group.Machines {
-			set := d.group.owner(m)
+			set := d.owner(m)
 			isNew := newest != nil && Owns(newest, m) || equals.Has(set)
 			if !isNew && (!IsUpdating(m) || set == "") {
 				continue

@@ -149,7 +149,7 @@ func (d *draft) queue() *queue {
 	equals := d.equals()
 	for _, m := range d.group.Machines {
 		isNew := d.newest != nil && Owns(d.newest.Desired, m)
-		set := d.group.owner(m)
+		set := d.owner(m)
 		if isNew || set != "" {
 			machines++
 		}
