@@ -25,7 +25,7 @@ func (r *Run) CompleteMoves(ctx context.Context) (Next, error) {
 	var errs []error
 	facts := r.facts()
 	for _, m := range r.Machines {
-		if !facts.MayBeginUpdate(m) {
+		if !m.DeletionTimestamp.IsZero() || !facts.MayBeginUpdate(m) {
 			continue
 		}
 		if err := r.completeMove(ctx, m); err != nil {

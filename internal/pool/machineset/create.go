@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/sets"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/cluster-api/util/annotations"
@@ -98,12 +99,17 @@ func (r *Run) CreateMachines(ctx context.Context, count int) (Next, error) {
 		}
 		return Next{After: preflightRetry}, nil
 	}
+	taken := sets.New[string]()
+	for _, m := range r.Machines {
+		taken.Insert(m.Name)
+	}
 	for i := range count {
-		m, err := r.NewMachine(r.Set)
+		m, err := r.newMachine(taken)
 		if err != nil {
 			r.creationFailed(clusterv1.MachineCreationFailedV1Beta1Reason, err.Error())
 			return Next{}, err
 		}
+		taken.Insert(m.Name)
 		if err := r.createMachine(ctx, m); err != nil {
 			return Next{}, err
 		}
@@ -114,6 +120,22 @@ func (r *Run) CreateMachines(ctx context.Context, count int) (Next, error) {
 			"Created Machine %q", m.Name)
 	}
 	return Next{}, nil
+}
+
+// nameTries is how many names are tried for a new Machine. One of 27^5 random texts is taken.
+const nameTries = 10
+
+// newMachine is NewMachine with a name that is not taken. Creation is an apply, which would change
+// the Machine that has the name.
+func (r *Run) newMachine(taken sets.Set[string]) (*clusterv1.Machine, error) {
+	for range nameTries {
+		m, err := r.NewMachine(r.Set)
+		if err != nil || !taken.Has(m.Name) {
+			return m, err
+		}
+	}
+	return nil, fmt.Errorf("naming a Machine of MachineSet %s: %d names were taken. "+
+		"Fix: let spec.machineNaming.template end with {{ .random }}", r.Set.Name, nameTries)
 }
 
 // createMachine creates the bootstrap config, the infrastructure, and then the Machine.

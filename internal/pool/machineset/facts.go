@@ -13,10 +13,12 @@ import (
 // computes it anew.
 func setFacts(o client.Object) any { return objects.MetadataOf(o) }
 
-// deploymentFacts are the generation, which covers remediation and replicas, and the annotations,
-// of which the revision is one.
+// deploymentFacts are the generation, which covers remediation and replicas, the annotations, of
+// which the revision is one, and the labels, by which UpdatePolicies select.
 func deploymentFacts(o client.Object) any {
-	return objects.Metadata{Generation: o.GetGeneration(), Annotations: o.GetAnnotations()}
+	return objects.Metadata{
+		Generation: o.GetGeneration(), Annotations: o.GetAnnotations(), Labels: o.GetLabels(),
+	}
 }
 
 // machineConditions are the conditions of Machines that rules and status of a MachineSet read.

@@ -72,8 +72,8 @@ func (r *Run) DeleteMachines(ctx context.Context, count int) error {
 // the Machine as one that is left, and delete another one.
 func (r *Run) deleteMachine(ctx context.Context, m *clusterv1.Machine) error {
 	deleted, err := r.deleter.Delete(ctx, m)
-	if err != nil {
-		return err
+	if err := client.IgnoreNotFound(err); err != nil {
+		return err //nolint:wrapcheck // The caller names the Machine.
 	}
 	if left, ok := deleted.(*clusterv1.Machine); ok {
 		r.awaitMachine(left)
