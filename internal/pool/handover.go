@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/pkg/version"
 )
 
 // The rules for groups that are handed over as a whole (UpdatePolicy with handOver: Group).
@@ -168,16 +169,25 @@ func HandOverGap(md *clusterv1.MachineDeployment, m *clusterv1.Machine) string {
 	if m.Status.NodeInfo != nil {
 		kubelet = m.Status.NodeInfo.KubeletVersion
 	}
-	age, known := compareKubelet(kubelet, wanted)
 	switch {
 	case m.Spec.Version != wanted:
 		return fmt.Sprintf("its spec.version is %s", m.Spec.Version)
-	case !known || age != 0:
+	case !runs(kubelet, wanted):
 		return fmt.Sprintf("its kubelet has the version %q", kubelet)
 	case !conditions.IsTrue(m, clusterv1.MachineNodeReadyCondition):
 		return "its Node is not ready"
 	}
 	return ""
+}
+
+// runs reports whether a kubelet has the wanted version: any, if none is wanted.
+func runs(kubelet, wanted string) bool {
+	if wanted == "" {
+		return true
+	}
+	has, errHas := version.Parse(kubelet)
+	wants, errWants := version.Parse(wanted)
+	return errHas == nil && errWants == nil && wants.RunBy(has)
 }
 
 // hasArrived reports whether the plan takes a Machine that was handed over to the new MachineSet,

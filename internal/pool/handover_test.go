@@ -313,3 +313,32 @@ func TestRevertOfHandOver(t *testing.T) {
 		t.Errorf("decisions (-want +got):\n%s", diff)
 	}
 }
+
+// TestKubeletHasArrived: a build counts if the template has one. What a distribution adds to the
+// version that its kubelets report does not.
+func TestKubeletHasArrived(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		wanted, kubelet string
+		arrived         bool
+	}{
+		{"v1.31.4", "v1.31.4", true},
+		{"v1.31.4+rke2r2", "v1.31.4+rke2r1", false},
+		{"v1.31.4+rke2r2", "v1.31.4+rke2r2", true},
+		{"v1.31.4+rke2r2", "v1.31.4", false},
+		{"v1.31.4", "v1.31.4+k3s1", true},
+		{"v1.31.2", "v1.31.2-eks-7f9249a", true},
+		{"v1.31.2", "v1.31.2-rc.1", false},
+		{"v1.31.2", "v1.31.1-eks-7f9249a", false},
+		{"v1.31.2", "", false},
+		{"", "v1.30.0", true},
+	} {
+		md := &clusterv1.MachineDeployment{}
+		md.Spec.Template.Spec.Version = test.wanted
+		m := msMachine("a", reports(clusterv1.MachineNodeReadyCondition, metav1.ConditionTrue, "R", ""))
+		m.Spec.Version, m.Status.NodeInfo = test.wanted, kubelet(test.kubelet)
+		if gap := pool.HandOverGap(md, m); (gap == "") != test.arrived {
+			t.Errorf("%s runs %s: the gap is %q", test.wanted, test.kubelet, gap)
+		}
+	}
+}
