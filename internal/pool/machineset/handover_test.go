@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -144,5 +145,39 @@ func TestArrivalMeetsWrite(t *testing.T) {
 	w.settle("a")
 	if m := get(w, name, &clusterv1.Machine{}); !metav1.IsControlledBy(m, w.set("a")) || len(w.marks(name)) > 0 {
 		t.Errorf("a Machine that was half written went: %+v", m)
+	}
+}
+
+// TestUpdaterWritesBeforeSync: a MachineSet that was handed over and copies a label to its Machines
+// does not take back the version that the updater writes at that moment.
+func TestUpdaterWritesBeforeSync(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.policy = pool.SetPolicy{HoldUpdating: true}
+	existing(w)
+	w.belongs()
+	edit(w, w.set("a"), func(s *clusterv1.MachineSet) {
+		s.Annotations = with(s.Annotations, v1alpha1.HandedOverAnnotation, "{}")
+	})
+	w.settle("a")
+	edit(w, w.set("a"), func(s *clusterv1.MachineSet) { s.Spec.Template.Labels["l"] = "2" })
+	written := map[string]bool{}
+	w.Fail = func(verb, kind string) (error, bool) {
+		if verb == "apply" && kind == "Machine" && len(written) == 0 {
+			for _, m := range w.machines() {
+				written[m.Name] = true
+				edit(w, &m, func(m *clusterv1.Machine) { m.Spec.Version = "v1.34.0" })
+			}
+		}
+		return nil, false
+	}
+	if err := w.reconcile("a"); !apierrors.IsConflict(err) {
+		t.Errorf("error %v, want a conflict", err)
+	}
+	w.settle("a")
+	for _, m := range w.machines() {
+		if !written[m.Name] || m.Spec.Version != "v1.34.0" || m.Labels["l"] != "2" {
+			t.Errorf("Machine %s: version %s, label %q", m.Name, m.Spec.Version, m.Labels["l"])
+		}
 	}
 }

@@ -78,6 +78,10 @@ func (r *Run) syncMachine(
 	// The start of the update writes all of the Machine; until then nothing of it is applied.
 	if !*restored && !pool.AwaitsUpdate(m) {
 		desired := DesiredMachine(r.Set, m)
+		if pool.WasHandedOver(r.Set) {
+			// The updater writes the version, which the intent repeats as it was read.
+			desired.ResourceVersion = m.ResourceVersion
+		}
 		if err := r.applier.ApplyIfChanged(ctx, manager, desired, m); err != nil {
 			return m, versions{}, fmt.Errorf("updating Machine %s: %w", client.ObjectKeyFromObject(m), err)
 		}

@@ -67,7 +67,8 @@ func (a *Applier) Apply(ctx context.Context, manager string, desired client.Obje
 // ApplyIfChanged is [Applier.Apply] for an object that exists. original is the object as the
 // caller's cache has it. Where the intent would change nothing, because it was applied before and
 // the object's part in the answer is the same, or because original is older than the answer, it
-// sends no request, and desired becomes a copy of original.
+// sends no request, and desired becomes a copy of original. If desired has a resourceVersion, the
+// API server refuses the intent with a conflict unless the object has it still.
 func (a *Applier) ApplyIfChanged(
 	ctx context.Context, manager string, desired, original client.Object,
 ) error {
@@ -78,6 +79,7 @@ func (a *Applier) ApplyIfChanged(
 	if c.same {
 		return replace(a.client.Scheme(), original, desired)
 	}
+	c.intent.SetResourceVersion(desired.GetResourceVersion())
 	return a.apply(ctx, manager, desired, c.intent, c.wanted)
 }
 
