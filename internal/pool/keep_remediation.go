@@ -67,17 +67,25 @@ func decidedFirst(a, b *clusterv1.Machine) int {
 // others, then those whose deletion has been decided, then those of MachineSets that come first by
 // name.
 func (f SetFacts) remediatedBeforeOthers(unhealthy []*clusterv1.Machine, most int) (n int) {
+	ahead := map[bool]int{} // All that precedes reads of m is whether its deletion has been decided.
 	for _, m := range unhealthy {
-		ahead := 0
-		for _, other := range f.Group {
-			if !Owns(f.MachineSet, other) && f.precedes(other, m) {
-				ahead++
-			}
+		decided := wasRemediated(m)
+		if _, known := ahead[decided]; !known {
+			ahead[decided] = f.countAhead(m)
 		}
-		if ahead+n >= most {
+		if ahead[decided]+n >= most {
 			break
 		}
 		n++
+	}
+	return n
+}
+
+func (f SetFacts) countAhead(m *clusterv1.Machine) (n int) {
+	for _, other := range f.Group {
+		if !Owns(f.MachineSet, other) && f.precedes(other, m) {
+			n++
+		}
 	}
 	return n
 }
