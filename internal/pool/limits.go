@@ -80,6 +80,9 @@ type Progress struct {
 	InFlight, Updating int32
 	// Updated is how many of Done were moved to the new MachineSet, and not created there.
 	Updated int32
+	// Alone says that the next Machine is updated in place, and that none was updated before: the
+	// engine of updates lets one begin alone.
+	Alone bool
 	// Kept says that no rollout creates Machines: those that are created prove nothing about it.
 	Kept bool
 	// Replaced is how many of Touched are no canaries: in a kept group those that were created or are
@@ -197,6 +200,9 @@ func (l Limits) stage(a Allowance, p Progress) Allowance {
 		first := Share(l.Canary, p.Replicas)
 		reason, message := ReasonCanary, fmt.Sprintf(
 			"the first %d Machines are changed before the others (canary %s)", first, l.Canary.String())
+		if p.Alone && first > 1 {
+			message = fmt.Sprintf("the first Machine is updated alone (canary %s)", l.Canary.String())
+		}
 		if len(bad) > 0 {
 			reason, message = l.canaryFailed(bad[0], first)
 		}

@@ -125,7 +125,7 @@ func (s Sizes) moves() bool { return s.MoveTo != "" }
 // could move, they would wait for their turn there, where no limit of this group holds them.
 func (l Limits) allow(p Progress, moves bool) Allowance {
 	if moves {
-		p.InFlight = p.Updating
+		p.InFlight, p.Alone = p.Updating, p.Updated == 0
 	}
 	return l.Allow(p)
 }

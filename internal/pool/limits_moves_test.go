@@ -211,3 +211,28 @@ func TestManyMachineSets(t *testing.T) {
 		}
 	}
 }
+
+// TestFirstCanaryAlone: of several canaries one is updated alone. If it fails, it is the only Machine
+// that was touched.
+func TestFirstCanaryAlone(t *testing.T) {
+	t.Parallel()
+	for _, fails := range []bool{false, true} {
+		w := keptGroup(t, 9, 5, &pool.Limits{Canary: intstr.FromInt32(4), MaxInFlight: 5})
+		w.settle(t)
+		first := w.updating()
+		if len(first) != 1 {
+			t.Fatalf("%q are updated at first: %+v", first, w.plan.Allowance)
+		}
+		want := 3
+		if fails {
+			w.failUpdate(first[0])
+			want = 1
+		} else {
+			w.endUpdate(first[0])
+		}
+		w.settle(t)
+		if got := w.updating(); len(got) != want {
+			t.Errorf("fails: %t: %q are updated, want %d: %+v", fails, got, want, w.plan.Allowance)
+		}
+	}
+}

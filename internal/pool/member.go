@@ -73,7 +73,7 @@ func (m Member) isBusy() bool { return m.Deleting || m.Updating && !m.Failed }
 
 // Observation is what the Members of a group tell the limits.
 type Observation struct {
-	// Progress has no Replicas, Touched, InFlight, Kept and Turn: these depend on the plan.
+	// Progress has no Replicas, Touched, InFlight, Alone, Kept and Turn: these depend on the plan.
 	Progress Progress
 	// Updating is how many Members of old MachineSets are being updated, and have not failed.
 	Updating int32

@@ -62,6 +62,9 @@ func (l Limits) Stage(p Progress) Stage {
 	canary := Share(l.Canary, p.Replicas)
 	switch {
 	case canary > 0 && p.proved() < canary:
+		if p.Alone {
+			canary = 1
+		}
 		return Stage{Canary: true, End: canary + p.Replaced}
 	case len(l.Batches) == 0:
 		return Stage{}

@@ -46,6 +46,7 @@ func TestProgressOf(t *testing.T) {
 			}
 			w.reconcile(t)
 			// A plan may begin moves, which do not change its own allowance.
+			p.InFlight, p.Alone = p.Updating, p.Updated == 0
 			if diff := cmp.Diff(w.limits.Allow(p), w.plan.Allowance); diff != "" {
 				t.Fatalf("the allowance by the report (-) and of the plan (+):\n%s\n%s", diff, w)
 			}

@@ -81,8 +81,15 @@ func TestRollout(t *testing.T) {
 		"not begun": {facts: rollingPool(0, 0), want: "0 of 12 updated, canary"},
 		"canary":    {facts: rollingPool(1, 1), want: "1 of 12 updated, 1 in flight, canary"},
 		"batch":     {facts: rollingPool(5, 2), want: "5 of 12 updated, 2 in flight, batch 2 of 3"},
-		"soaking": {facts: rollingPool(2, 0), now: after(time.Second),
-			want: "0 of 12 updated, 2 in flight, canary"},
+		"soaking": {
+			facts: rollingPool(2, 0), now: after(time.Second),
+			want: "0 of 12 updated, 2 in flight, canary",
+			change: func(f *Facts) {
+				for _, m := range f.Machines {
+					m.CreationTimestamp = metav1.NewTime(after(0)) // Only Machines that are created soak.
+				}
+			},
+		},
 		"over": {facts: rollingPool(12, 0)},
 		"over, but not for its controller": {
 			facts: rollingPool(12, 0), want: "12 of 12 updated, batch 3 of 3",

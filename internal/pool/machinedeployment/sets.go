@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -96,12 +95,9 @@ func (r *run) readSets(ctx context.Context) error {
 func (r *run) adopt(ctx context.Context, set *clusterv1.MachineSet) error {
 	log := ctrl.LoggerFrom(ctx).WithValues("MachineSet", client.ObjectKeyFromObject(set))
 	owner := *metav1.NewControllerRef(r.md, capi.MachineDeploymentKind)
-	err := objects.Adopt(ctx, r.Client, owner, set)
-	if err != nil && !apierrors.IsConflict(err) {
+	if err := objects.Adopt(ctx, r.Client, owner, set); err != nil {
 		log.Error(err, "Cannot adopt the MachineSet")
 		r.event(corev1.EventTypeWarning, failedAdopt, "Failed to adopt MachineSet %q: %v", set.Name, err)
-	}
-	if err != nil {
 		return fmt.Errorf("adopting MachineSet %s: %w", set.Name, err)
 	}
 	log.Info("Adopted the MachineSet")

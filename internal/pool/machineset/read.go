@@ -154,11 +154,7 @@ func (r *Run) Adopt(ctx context.Context, m *clusterv1.Machine) error {
 // tries again.
 func (r *Run) adopted(ctx context.Context, m *clusterv1.Machine) bool {
 	log := ctrl.LoggerFrom(ctx).WithValues("Machine", client.ObjectKeyFromObject(m))
-	err := r.Adopt(ctx, m)
-	switch {
-	case apierrors.IsConflict(err):
-		return false // The cache is behind.
-	case err != nil:
+	if err := r.Adopt(ctx, m); err != nil {
 		log.Error(err, "Failed to adopt Machine")
 		r.recorder.Eventf(r.Set, corev1.EventTypeWarning, "FailedAdopt",
 			"Failed to adopt Machine %q: %v", m.Name, err)

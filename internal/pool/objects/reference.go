@@ -103,9 +103,8 @@ func Selects(set *clusterv1.MachineSet, of map[string]string) bool {
 	return err == nil && !selector.Empty() && selector.Matches(labels.Set(of))
 }
 
-// Adopt makes owner the controller of an object that has none. The API server refuses that if the
-// object has changed: another owner may have adopted it. Afterwards orphan is the object as the API
-// server returned it; after an error it is unchanged.
+// Adopt makes owner the controller of an object that has none. Afterwards orphan is the object as
+// the API server returned it; after an error it is unchanged.
 func Adopt(
 	ctx context.Context, c client.Client, owner metav1.OwnerReference, orphan client.Object,
 ) error {
@@ -114,7 +113,7 @@ func Adopt(
 		return err
 	}
 	orphan.SetOwnerReferences(util.EnsureOwnerRef(orphan.GetOwnerReferences(), owner))
-	if err := c.Patch(ctx, orphan, lockedMergeFrom(before)); err != nil {
+	if err := c.Patch(ctx, orphan, client.MergeFrom(before)); err != nil {
 		orphan.SetOwnerReferences(before.GetOwnerReferences())
 		return err
 	}

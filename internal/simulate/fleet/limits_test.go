@@ -19,7 +19,6 @@ import (
 func TestRolloutLimits(t *testing.T) {
 	t.Parallel()
 	const work, replacement = 150 * time.Second, 12 * time.Minute
-	const asked = 5 * time.Second // A machine that waits for its turn is asked about again after it.
 	number, percent := intstr.FromInt32, intstr.FromString
 	inPlace := Update{
 		InPlace: true, PolicyName: "keep", Steps: []inplace.Step{{Updater: "u", SetsVersion: true}},
@@ -47,12 +46,12 @@ func TestRolloutLimits(t *testing.T) {
 		"none": {update: inPlace, want: work},
 		"a canary and batches": {
 			update: inPlace, limits: &pool.Limits{Canary: number(2),
-				Batches: []intstr.IntOrString{number(4)}}, want: 4 * work,
+				Batches: []intstr.IntOrString{number(4)}}, want: 5 * work,
 		},
 		"a canary of 25 %": {update: inPlace, limits: &pool.Limits{Canary: percent("25%")},
-			want: 2 * work},
-		"a canary of 25 %, its first machine alone": {
-			update: first, limits: &pool.Limits{Canary: percent("25%")}, want: 3*work + asked,
+			want: 3 * work},
+		"a canary of 25 %, and the updaters' own": {
+			update: first, limits: &pool.Limits{Canary: percent("25%")}, want: 3 * work,
 		},
 		"two are replaced at once": {
 			update: replace, limits: &pool.Limits{MaxInFlight: 2}, want: 6 * replacement,
@@ -72,8 +71,8 @@ func TestRolloutLimits(t *testing.T) {
 			update: remediated, limits: &pool.Limits{Canary: number(1)}, failed: 1,
 			why: "p: the update of Machine c/p/1, one of the first ones, failed, and the Machine is gone. ",
 		},
-		"two canaries fail and are remediated": {
-			update: remediated, limits: &pool.Limits{Canary: number(2)}, failed: 2,
+		"the first of two canaries fails and is remediated": {
+			update: remediated, limits: &pool.Limits{Canary: number(2)}, failed: 1,
 			why: "one of the first ones, failed, and the Machine is gone. ",
 		},
 	} {
@@ -222,7 +221,7 @@ func TestOrderDeadlinesAndSoak(t *testing.T) {
 			want: 2*replacement + soak,
 		},
 		"an update in place has soaked when it ends": {
-			update: inPlace, limits: pool.Limits{Canary: number(2), Soak: soak}, want: 2 * (work + soak),
+			update: inPlace, limits: pool.Limits{Canary: number(2), Soak: soak}, want: 3 * (work + soak),
 		},
 		"three zones in place": {
 			update: zones(inPlace), limits: pool.Limits{Order: byZone}, want: 3 * (work + soak),

@@ -142,7 +142,9 @@ func (s *sim) observeMachines(g *group) pool.Observation {
 	if !g.isTimed() && !failed && !l.Order.OneAtATime {
 		// No machine differs from others in a way that counts.
 		return pool.Observation{
-			Progress: pool.Progress{Done: int32Of(g.fresh), Updating: int32Of(g.updating)},
+			Progress: pool.Progress{
+				Done: int32Of(g.fresh), Updated: int32Of(g.fresh), Updating: int32Of(g.updating),
+			},
 			Updating: int32Of(g.sets.earlier.updating),
 		}
 	}
