@@ -72,6 +72,9 @@ type ExtensionOptions struct {
 	// Held returns nil while no other replica can lead. Without, hooks and guard refuse requests. Nil
 	// means that one replica runs.
 	Held func() error
+	// Deployments reports whether the manager's cache has whole MachineDeployments: metrics then show
+	// those that are blocked.
+	Deployments bool
 }
 
 // AddToScheme registers every type that the extension reads or writes.
@@ -103,7 +106,7 @@ func SetUpExtension(ctx context.Context, mgr manager.Manager, o ExtensionOptions
 	updates := metrics.NewUpdates(metrics.MaxSets)
 	engine := newEngine(mgr, clients, updaters, o.InPlaceUpgrades, updates)
 	scope := metricsScope{
-		serves: metrics.Extension, gates: !o.NoGates, machines: true,
+		serves: metrics.Extension, gates: !o.NoGates, machines: true, deployments: o.Deployments,
 		filter: o.InPlaceUpgrades.WatchFilter,
 	}
 	if err := addMetrics(mgr, updates, scope); err != nil {

@@ -214,7 +214,7 @@ func checkLeads(elected <-chan struct{}, runs time.Duration) error {
 
 // addExtension serves the extension in this process, where it is asked for. Otherwise it adds only the engine of updates in place.
 func (b *builder) addExtension(ctx context.Context) error {
-	b.Extension.InPlaceUpgrades.WatchFilter = b.WatchFilter
+	b.Extension.InPlaceUpgrades.WatchFilter, b.Extension.Deployments = b.WatchFilter, true
 	if b.Extension.Port == 0 {
 		return b.addUpdates(ctx)
 	}

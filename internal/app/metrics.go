@@ -23,6 +23,8 @@ type metricsScope struct {
 	upgrades func(context.Context) bool
 	// gates and machines report whether its cache has UpgradeGates, and the metadata of Machines.
 	gates, machines bool
+	// deployments reports whether its cache has whole MachineDeployments, as that of a manager.
+	deployments bool
 	// filter is the value of the watch label of its Clusters; empty means all.
 	filter string
 }
@@ -35,7 +37,8 @@ func addMetrics(mgr manager.Manager, updates *metrics.Updates, scope metricsScop
 	collector := metrics.NewCollector(metrics.Options{
 		Reader: mgr.GetCache(), Serves: scope.serves, Elected: mgr.Elected(),
 		Upgrades: scope.upgrades,
-		Gates:    scope.gates, Machines: scope.machines, Filter: scope.filter,
+		Gates:    scope.gates, Machines: scope.machines, Deployments: scope.deployments,
+		Filter:  scope.filter,
 		Updates: updates, Now: time.Now, Log: mgr.GetLogger().WithName("metrics"),
 		Most: metrics.MaxSets,
 	})
@@ -61,8 +64,8 @@ func (b *builder) addMetrics(updates *metrics.Updates) error {
 	}
 	return addMetrics(b.mgr, updates, metricsScope{
 		serves: metrics.Manager, upgrades: b.servesUpgrades,
-		machines: installed && !b.Extension.InPlaceUpgrades.Off,
-		filter:   b.WatchFilter,
+		machines:    installed && !b.Extension.InPlaceUpgrades.Off,
+		deployments: true, filter: b.WatchFilter,
 	})
 }
 

@@ -23,8 +23,8 @@ const readTimeout = 5 * time.Second
 
 // Options are what a Collector works with.
 type Options struct {
-	// Reader reads Clusters from a cache, and, if Upgrades is true, UpgradeGates and the metadata
-	// of Machines.
+	// Reader reads Clusters from a cache, and what Upgrades, Gates, Machines and Deployments are
+	// about.
 	Reader client.Reader
 	// Serves is the value of the label serves of windlass_leader.
 	Serves Role
@@ -32,10 +32,12 @@ type Options struct {
 	// two replicas serve the same one.
 	Elected <-chan struct{}
 	// Upgrades reports whether this process serves upgrades, gates and machines in flight.
-	// Otherwise it serves only Updates.
 	Upgrades func(context.Context) bool
 	// Gates and Machines report whether Reader has UpgradeGates, and the metadata of Machines.
 	Gates, Machines bool
+	// Deployments reports whether Reader has whole MachineDeployments. If so, this process serves
+	// those that are blocked, whatever Upgrades returns.
+	Deployments bool
 	// Filter is the value of the label clusterv1.WatchLabel of the Clusters that gauges show; empty
 	// means all. Updates count for all Clusters: a hook may ask about any Machine.
 	Filter string
@@ -123,6 +125,8 @@ type facts struct {
 	clusters []*clusterv1.Cluster
 	gates    map[string][]*v1alpha1.UpgradeGate
 	machines []metav1.PartialObjectMetadata
+
+	deployments []clusterv1.MachineDeployment
 }
 
 func (c *Collector) read(ctx context.Context) (facts, error) {
@@ -151,16 +155,31 @@ func (c *Collector) read(ctx context.Context) (facts, error) {
 			f.gates[g.Namespace] = append(f.gates[g.Namespace], g)
 		}
 	}
-	if f.upgrades && c.Machines {
-		machines := &metav1.PartialObjectMetadataList{}
-		machines.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("MachineList"))
-		if err := c.Reader.List(ctx, machines, client.UnsafeDisableDeepCopy); err != nil {
-			return f, err
-		}
-		f.machines = machines.Items
+	if err := c.readWorkers(ctx, &f); err != nil {
+		return f, err
 	}
 	slices.SortFunc(f.clusters, func(a, b *clusterv1.Cluster) int {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 	})
 	return f, nil
+}
+
+// readWorkers adds the Machines and the MachineDeployments to f.
+func (c *Collector) readWorkers(ctx context.Context, f *facts) error {
+	if f.upgrades && c.Machines {
+		machines := &metav1.PartialObjectMetadataList{}
+		machines.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("MachineList"))
+		if err := c.Reader.List(ctx, machines, client.UnsafeDisableDeepCopy); err != nil {
+			return err
+		}
+		f.machines = machines.Items
+	}
+	if c.Deployments {
+		deployments := &clusterv1.MachineDeploymentList{}
+		if err := c.Reader.List(ctx, deployments, client.UnsafeDisableDeepCopy); err != nil {
+			return err
+		}
+		f.deployments = deployments.Items
+	}
+	return nil
 }

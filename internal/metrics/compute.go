@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -69,12 +70,13 @@ const phaseQueued, phaseUnreadable = string(status.Queued), string(status.Unread
 // compute returns the series of all gauges, in any order.
 func (c *Collector) compute(f facts) samples {
 	s := samples{}
-	if !f.upgrades {
-		return s
-	}
 	known := map[types.NamespacedName]bool{}
 	for _, cluster := range f.clusters {
 		known[client.ObjectKeyFromObject(cluster)] = true
+	}
+	s.addBlocked(f.deployments, known)
+	if !f.upgrades {
+		return s
 	}
 	failedSince := s.addMachines(f.machines, known)
 	held := map[holdKey]bool{}
@@ -117,6 +119,22 @@ func (s samples) addGlance(key types.NamespacedName, g status.Glance, held bool)
 	s.add(upToDateFamily, key, float64(g.UpToDate))
 	for _, gate := range g.Gates {
 		s.add(gateFamily, key, 1, gate.Gate, string(gate.Hook))
+	}
+}
+
+// addBlocked adds the MachineDeployments with the condition UpdateBlocked, but for those that are
+// being deleted: nobody waits for their update.
+func (s samples) addBlocked(
+	deployments []clusterv1.MachineDeployment, known map[types.NamespacedName]bool,
+) {
+	for i := range deployments {
+		md := &deployments[i]
+		c := meta.FindStatusCondition(md.Status.Conditions, v1alpha1.UpdateBlockedCondition)
+		blocked := c != nil && c.Status == metav1.ConditionTrue && md.DeletionTimestamp.IsZero()
+		cluster := types.NamespacedName{Namespace: md.Namespace, Name: md.Spec.ClusterName}
+		if blocked && known[cluster] {
+			s.add(blockedFamily, cluster, 1, md.Name, c.Reason)
+		}
 	}
 }
 

@@ -69,6 +69,9 @@ var (
 		"gate", "hook")
 	updatesFamily = newGauge("windlass_machine_updates",
 		"Machines whose update in place has begun or waits for its turn, by phase.", "phase")
+	blockedFamily = newGauge("windlass_machinedeployment_blocked",
+		"1 for each MachineDeployment whose update waits for a person, with the reason. Only "+
+			"windlass manager serves it.", "machinedeployment", "reason")
 	leaderDesc = prometheus.NewDesc("windlass_leader",
 		"1 if this process leads; 0 if it waits, and serves no series of a Cluster.",
 		[]string{"serves"}, nil)
@@ -95,5 +98,6 @@ func NewActive(labelled func() bool) prometheus.Collector {
 func gauges() []gauge {
 	return []gauge{
 		infoFamily, stepFamily, leftFamily, upToDateFamily, heldFamily, gateFamily, updatesFamily,
+		blockedFamily,
 	}
 }

@@ -36,6 +36,8 @@ type cache struct {
 	gates    []v1alpha1.UpgradeGate
 	machines []metav1.PartialObjectMetadata
 	err      error
+
+	deployments []clusterv1.MachineDeployment
 }
 
 func (c *cache) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
@@ -46,6 +48,8 @@ func (c *cache) List(_ context.Context, list client.ObjectList, _ ...client.List
 		list.Items = c.gates
 	case *metav1.PartialObjectMetadataList:
 		list.Items = c.machines
+	case *clusterv1.MachineDeploymentList:
+		list.Items = c.deployments
 	}
 	return c.err
 }
@@ -184,6 +188,45 @@ func TestUpgrades(t *testing.T) {
 	w.check(t, nil, infoFamily.name, leftFamily.name, heldFamily.name, gateFamily.name, updatesFamily.name)
 }
 
+// TestBlocked: a MachineDeployment with the condition UpdateBlocked is served, also if another
+// process serves upgrades, and only by a process whose cache has MachineDeployments.
+func TestBlocked(t *testing.T) {
+	t.Parallel()
+	deployment := func(name, kind, reason string, status metav1.ConditionStatus) clusterv1.MachineDeployment {
+		md := clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: name}}
+		md.Spec.ClusterName = "c"
+		md.Status.Conditions = []metav1.Condition{{Type: kind, Status: status, Reason: reason}}
+		return md
+	}
+	const blocked = v1alpha1.UpdateBlockedCondition
+	deleted := deployment("deleted", blocked, "CanaryFailed", metav1.ConditionTrue)
+	deleted.DeletionTimestamp = new(metav1.NewTime(start))
+	elsewhere := deployment("elsewhere", blocked, "CanaryFailed", metav1.ConditionTrue)
+	elsewhere.Spec.ClusterName = "other"
+	w := newWorld(MaxSets)
+	close(w.elected)
+	w.collector.Filter = "shard"
+	own, other := upgrading("c", ""), upgrading("other", "")
+	own.Labels = map[string]string{clusterv1.WatchLabel: "shard"}
+	w.cache.clusters = []clusterv1.Cluster{own, other}
+	w.cache.deployments = []clusterv1.MachineDeployment{
+		deployment("held", blocked, "CanaryFailed", metav1.ConditionTrue),
+		deployment("kept", blocked, "Partition", metav1.ConditionTrue),
+		deployment("free", blocked, "CanaryFailed", metav1.ConditionFalse),
+		deployment("moving", clusterv1.RollingOutCondition, "RollingOut", metav1.ConditionTrue),
+		deleted, elsewhere,
+	}
+	w.check(t, nil, blockedFamily.name)
+	w.collector.Deployments = true
+	want := []string{
+		`windlass_machinedeployment_blocked{cluster="c",cluster_namespace="team-a",machinedeployment="held",reason="CanaryFailed"} 1`,
+		`windlass_machinedeployment_blocked{cluster="c",cluster_namespace="team-a",machinedeployment="kept",reason="Partition"} 1`,
+	}
+	w.check(t, want, blockedFamily.name)
+	w.upgrades = false
+	w.check(t, want, blockedFamily.name)
+}
+
 // TestHeldSince counts from when this process saw a hook hold a Cluster, and anew for another hook.
 func TestHeldSince(t *testing.T) {
 	t.Parallel()
@@ -319,6 +362,7 @@ func TestLimit(t *testing.T) {
 		`windlass_metrics_omitted_label_sets{family="windlass_machine_update_attempts_total"} 2`,
 		`windlass_metrics_omitted_label_sets{family="windlass_machine_update_duration_seconds"} 0`,
 		`windlass_metrics_omitted_label_sets{family="windlass_machine_updates"} 0`,
+		`windlass_metrics_omitted_label_sets{family="windlass_machinedeployment_blocked"} 0`,
 	}, "windlass_metrics_omitted_label_sets")
 	// Without scrapes the sets beyond the limit are bounded, too.
 	for i := range 10 {
