@@ -120,8 +120,8 @@ func TestTemplatesUseWhatAlertsHave(t *testing.T) {
 }
 
 // healthy are series, one a minute, during which no alert fires: an upgrade moves, another one is
-// held for a while, a gate waits for hours, one replica leads, answers are fast, and few of them
-// fail.
+// held for a while, a gate waits for hours, a partition holds a pool, one replica leads, answers are
+// fast, and few of them fail.
 const healthy = `load 1m
 	windlass_leader{namespace="w",job="j",serves="extension",pod="a"} 1+0x1600
 	windlass_leader{namespace="w",job="j",serves="extension",pod="b"} 0+0x1600
@@ -139,6 +139,8 @@ const healthy = `load 1m
 	windlass_cluster_upgrade_held_seconds{cluster_namespace="n",cluster="d",reason="UpgradeGate"} 0+60x1430 _x170
 	windlass_machine_updates{cluster_namespace="n",cluster="c",phase="Updating"} 3+0x1600
 	windlass_machine_updates{cluster_namespace="n",cluster="d",phase="Failed"} 1+0x3 stale
+	windlass_machinedeployment_blocked{cluster_namespace="n",cluster="c",machinedeployment="a",reason="Partition"} 1+0x1600
+	windlass_machinedeployment_blocked{cluster_namespace="n",cluster="c",machinedeployment="b",reason="NodeMissing"} 1+0x28 stale
 	controller_runtime_webhook_requests_total{namespace="w",webhook="/guard-machine",code="200"} 0+60x1600
 	controller_runtime_webhook_requests_total{namespace="w",webhook="/guard-machine",code="500"} 0+1x1600
 	controller_runtime_webhook_requests_total{namespace="w",webhook="/mutate-other",code="500"} 0+60x1600
@@ -170,6 +172,13 @@ var broken = map[string][]struct {
 	windlass_cluster_upgrade_held_seconds{cluster_namespace="n",cluster="c",reason="Rule"} 0+60x1600`, 16}},
 	"WindlassMachineUpdateFailed": {{leads + `
 	windlass_machine_updates{cluster_namespace="n",cluster="c",phase="Failed"} 1+0x1600`, 5}},
+	"WindlassPoolHeld": {
+		// The reason changes, and then another replica leads.
+		{leads + `
+	windlass_machinedeployment_blocked{cluster_namespace="n",cluster="c",machinedeployment="md",reason="CoverageUnknown",pod="a"} 1+0x10 stale
+	windlass_machinedeployment_blocked{cluster_namespace="n",cluster="c",machinedeployment="md",reason="CanaryFailed",pod="a"} _x10 1x10 stale
+	windlass_machinedeployment_blocked{cluster_namespace="n",cluster="c",machinedeployment="md",reason="CanaryFailed",pod="b"} _x20 1x1500`, 30},
+	},
 	"WindlassUpgradeStalls": {
 		// A drain that never ends: its update counts once.
 		{leads + `
