@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/pool"
 	"github.com/windlass-dev/windlass/internal/updatepolicy"
 )
 
@@ -72,6 +73,41 @@ func patched(t *testing.T, object []byte, form string, patch []byte) []byte {
 		t.Fatalf("%s: %v", patch, err)
 	}
 	return changed
+}
+
+// yamlBlock finds the YAML of a page.
+var yamlBlock = regexp.MustCompile("(?s)```yaml\n(.*?)```")
+
+// TestLimitsManifest holds that the complete policy of the page is valid, that its deadlines can be
+// met, and that the MachineDeployment leaves room for it.
+func TestLimitsManifest(t *testing.T) {
+	t.Parallel()
+	_, page, _ := strings.Cut(readText(t, "../docs/how-to/limit-a-rollout.md"), "## A complete policy")
+	blocks := yamlBlock.FindAllStringSubmatch(page, -1)
+	if len(blocks) != 2 {
+		t.Fatalf("the section has %d blocks of YAML, want a policy and a MachineDeployment", len(blocks))
+	}
+	var policy v1alpha1.UpdatePolicy
+	if err := yaml.UnmarshalStrict([]byte(blocks[0][1]), &policy); err != nil {
+		t.Fatal(err)
+	}
+	if err := updatepolicy.Check(&policy); err != nil {
+		t.Error(err)
+	}
+	s := policy.Spec
+	if attempts := s.MaxAttempts * s.AttemptTimeoutSeconds; s.MachineDeadlineSeconds < attempts ||
+		s.GroupDeadlineSeconds < s.MachineDeadlineSeconds {
+		t.Errorf("attempts take %d s, a machine %d s, the group %d s",
+			attempts, s.MachineDeadlineSeconds, s.GroupDeadlineSeconds)
+	}
+	var md clusterv1.MachineDeployment
+	if err := yaml.UnmarshalStrict([]byte(blocks[1][1]), &md); err != nil {
+		t.Fatal(err)
+	}
+	budget, err := pool.BudgetOf(&md)
+	if err != nil || budget.Surge != 0 || budget.Unavailable != s.MaxInFlight {
+		t.Errorf("the MachineDeployment has the budget %+v, %v; maxInFlight is %d", budget, err, s.MaxInFlight)
+	}
 }
 
 // TestLimitsFields holds that each limit of rollouts that is a field of an UpdatePolicy is on the
