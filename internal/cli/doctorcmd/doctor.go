@@ -17,8 +17,9 @@ import (
 	"github.com/windlass-dev/windlass/internal/view"
 )
 
-const long = `Doctor checks whether stock Cluster API can update the machines of a Cluster in place, what it would replace, and what
-to fix. Use it before an upgrade with updates in place. It changes nothing, and asks no updater.
+const long = `Doctor checks whether the machines of a Cluster can be updated in place, what would replace them, and what to fix. It
+looks for the engine that drives the Cluster, stock Cluster API or windlass manager. Use it before a change that is to
+be made in place. It changes nothing, and asks no updater.
 
 Exit codes: 0 no errors were found; 1 an error was found, or a usage or input error.
 
@@ -31,7 +32,7 @@ With -f the Cluster comes from manifests. Checks that need a management cluster 
 guard, templates) are then Warnings.
 
 Checks: MachinesKept (the result of all others, for each group), Policy, FeatureGates, Extension, Updaters, Guard,
-Replicas, Surge, RolloutTimes, Templates, HealthChecks, Paused, Machines, Unread.
+Replicas, Surge, RolloutTimes, Limits, Templates, HealthChecks, Paused, Machines, Unread.
 
 With -o json or -o yaml standard output holds one document, {namespace, cluster, verdict, worst, findings: [{id,
 severity, subject, message, fix, unknown}]}; when the Cluster cannot be read it is {error: {rule, item, version,
