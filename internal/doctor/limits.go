@@ -22,6 +22,7 @@ func checkLimits(f Facts, groups []group, into *findings) {
 			checkStockLimits(g, into)
 		} else {
 			checkShares(g, into)
+			checkMaxFailures(g, into)
 			checkMachineDeadline(g, into)
 			checkGroupDeadline(g, into)
 			checkOrder(g, into)
@@ -72,6 +73,18 @@ func checkShares(g group, into *findings) {
 				"none waits until the first have proved the change",
 			limits.Canary.String(), g.selected.Name, replicas)
 	}
+}
+
+// checkMaxFailures compares maxFailures with the places that failed machines keep.
+func checkMaxFailures(g group, into *findings) {
+	limits := g.selected.Limits
+	if !g.selected.InPlace || limits.MaxFailures <= limits.MaxInFlight {
+		return
+	}
+	into.add(Warning, g.Subject, "raise maxInFlight of the UpdatePolicy, or lower maxFailures",
+		"maxFailures %d of UpdatePolicy %q has no effect: a machine whose update failed keeps its place "+
+			"in maxInFlight, so no other machine begins after %d failures",
+		limits.MaxFailures, g.selected.Name, limits.MaxInFlight)
 }
 
 // checkMachineDeadline compares the deadline of a machine with the time that one updater may take.

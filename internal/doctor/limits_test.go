@@ -24,6 +24,11 @@ func TestLimits(t *testing.T) {
 		canary    = func(n intstr.IntOrString) func(*v1alpha1.UpdatePolicySpec) {
 			return func(s *v1alpha1.UpdatePolicySpec) { s.Canary = &n }
 		}
+		failures = func(most, inFlight int32) func(*v1alpha1.UpdatePolicySpec) {
+			return func(s *v1alpha1.UpdatePolicySpec) {
+				s.OnFailure, s.MaxFailures, s.MaxInFlight = v1alpha1.FailurePause, most, inFlight
+			}
+		}
 		deadline = func(seconds int32) func(*v1alpha1.UpdatePolicySpec) {
 			return func(s *v1alpha1.UpdatePolicySpec) {
 				s.MachineDeadlineSeconds, s.MaxAttempts, s.AttemptTimeoutSeconds, s.SoakSeconds = seconds, 2, 600, 60
@@ -62,8 +67,15 @@ func TestLimits(t *testing.T) {
 			changes: []func(*Facts){manager, with(canary(intstr.FromInt32(9)))},
 			want:    []string{prefix + `canary 9 of UpdatePolicy "all" covers all 4 machines`},
 		},
-		"canary of a pool of one": {changes: []func(*Facts){manager, replicas(1)}},
-		"no canary":               {changes: []func(*Facts){manager, with(canary(intstr.FromInt32(0)))}},
+		"more failures than places": {
+			changes: []func(*Facts){manager, with(failures(3, 2))},
+			want: []string{prefix + `maxFailures 3 of UpdatePolicy "all" has no effect: a machine whose update ` +
+				`failed keeps its place in maxInFlight, so no other machine begins after 2 failures`},
+		},
+		"as many failures as places":         {changes: []func(*Facts){manager, with(failures(2, 2))}},
+		"more failures of replaced machines": {changes: []func(*Facts){manager, with(failures(3, 2)), with(replace)}},
+		"canary of a pool of one":            {changes: []func(*Facts){manager, replicas(1)}},
+		"no canary":                          {changes: []func(*Facts){manager, with(canary(intstr.FromInt32(0)))}},
 		"deadline before the last attempt": {
 			changes: []func(*Facts){manager, with(deadline(1199))},
 			want: []string{prefix + `machineDeadlineSeconds of UpdatePolicy "all" is 19m59s, ` +
