@@ -158,29 +158,6 @@ func (d *draft) settled(s Sizes, h headcount) bool {
 	return !set.DeletionTimestamp.IsZero() || s.Replicas <= h.all && !isUnread(set)
 }
 
-// fewSets is how many MachineSets may all be named in the mark to receive of each of them. A group
-// that is blocked gets one with each change of its template.
-const fewSets = 20
-
-// senders returns the names of the other MachineSets from which a Machine may come, sorted. If there
-// are many, those are left out that have no Machines and were not told to move any.
-func (d *draft) senders(name string) []string {
-	var names []string
-	for _, set := range d.group.MachineSets {
-		target := set.Annotations[clusterv1.MachineSetMoveMachinesToMachineSetAnnotation]
-		sends := len(d.group.MachineSets) <= fewSets || len(d.owned(set)) > 0 ||
-			target != "" && target != set.Name
-		if set.Name != name && sends {
-			names = append(names, set.Name)
-		}
-	}
-	if d.newest != nil && d.newest.Current == nil && d.newest.Desired.Name != name {
-		names = append(names, d.newest.Desired.Name)
-	}
-	slices.Sort(names)
-	return names
-}
-
 // mayCreate returns how many Machines an old MachineSet may have before it learns that it must not
 // create any: spec.replicas, unless it is marked already. The new MachineSet is written first, and
 // must leave room for them.

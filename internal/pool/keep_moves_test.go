@@ -1,16 +1,16 @@
 package pool_test
 
 import (
-	"github.com/windlass-dev/windlass/api/v1alpha1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"slices"
 	"testing"
 	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/pool"
 )
 

@@ -152,7 +152,7 @@ func (l Limits) hold(p Progress) (reason Reason, message string) {
 		return ReasonPolicyUnknown, "it is unknown which UpdatePolicy counts: " + l.Unknown
 	case p.Held != "" && first > 0:
 		return ReasonCanaryFailed, p.Held
-	case len(failed) > 0 && len(failed) >= int(l.MaxFailures) && l.MaxFailures > 0:
+	case l.MaxFailures > 0 && len(failed) >= int(l.MaxFailures):
 		return ReasonMaxFailures, failedMessage(failed, l.MaxFailures)
 	case len(failed) > 0 && l.MaxFailures == 0:
 		return ReasonMachineDeadline, fmt.Sprintf("the change of Machine %s takes longer than %s "+

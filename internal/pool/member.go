@@ -101,7 +101,7 @@ func (l Limits) Observe(members iter.Seq[Member], began, now time.Time) Observat
 			o.fresh(m)
 			continue
 		case m.Updating && !m.Failed:
-			o.Observation.Updating++
+			o.Updating++
 		}
 		if l.Order.strict() {
 			waiting = append(waiting, m)

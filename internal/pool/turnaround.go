@@ -136,3 +136,25 @@ func (d *draft) returning(set string) []string {
 	}
 	return names
 }
+
+// withoutReturn removes MachineSets from covered that have a Machine whose kubelet is newer than the
+// template: under an UpdatePolicy no kubelet goes back a version in place. It returns the answers
+// with the reason.
+func (d *draft) withoutReturn(
+	covered map[string]bool, coverage map[string]Coverage,
+) map[string]Coverage {
+	if d.group.Limits == nil {
+		return coverage // As stock.
+	}
+	coverage = maps.Clone(coverage)
+	for _, m := range d.group.Machines {
+		set := d.owner(m)
+		if covered[set] && d.kubeletAhead(m) {
+			covered[set] = false
+			coverage[set] = Coverage{Answer: AnswerNo, Reason: fmt.Sprintf(
+				"the kubelet of Machine %s is newer than spec.template asks, and does not go back in place",
+				m.Name)}
+		}
+	}
+	return coverage
+}
