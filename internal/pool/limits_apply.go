@@ -125,7 +125,9 @@ func (s Sizes) moves() bool { return s.MoveTo != "" }
 // could move, they would wait for their turn there, where no limit of this group holds them.
 func (l Limits) allow(p Progress, moves bool) Allowance {
 	if moves {
-		p.InFlight, p.Alone = p.Updating, p.Updated == 0
+		p.InFlight = p.Updating
+		// A spare Machine that is done has been the first.
+		p.Alone = p.Updated == 0 && (p.Kept || p.Done == 0)
 	}
 	return l.Allow(p)
 }
