@@ -23,7 +23,7 @@ const killedPrefix = "killed-"
 func killedPools() []rig.Pool {
 	return []rig.Pool{
 		{Name: killedPrefix + "kept", Replicas: 4, MaxUnavailable: 2,
-			Policy: v1alpha1.UpdatePolicySpec{MaxInFlight: 2}},
+			Policy: v1alpha1.UpdatePolicySpec{MaxInFlight: 2, Drain: true}},
 		{Name: killedPrefix + "replaced", Replicas: 3, MaxSurge: 1, NoPolicy: true},
 	}
 }

@@ -82,10 +82,13 @@ func (p *plane) createUpdater(ctx context.Context, t *testing.T) {
 			kept = append(kept, pool.Name)
 		}
 	}
-	p.NewUpdater(ctx, t, setup.SimulatedUpdater{Name: "kept", Selector: &metav1.LabelSelector{
-		MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "pool",
-			Operator: metav1.LabelSelectorOpIn, Values: kept}},
-	}})
+	p.NewUpdater(ctx, t, setup.SimulatedUpdater{
+		Name: "kept", Transitions: v1alpha1.Transitions{NeedsDrain: true},
+		Selector: &metav1.LabelSelector{
+			MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "pool",
+				Operator: metav1.LabelSelectorOpIn, Values: kept}},
+		},
+	})
 }
 
 // guard sets the label that turns the guard off; nil turns it on.
@@ -101,7 +104,7 @@ func (p *plane) guard(ctx context.Context, t *testing.T, value any) {
 func (p *plane) checkClean(ctx context.Context, t *testing.T) {
 	t.Helper()
 	p.History.Await(ctx, t, "waiting until no mark and no cordon is left", func() string {
-		return strings.Join(append(p.marks(ctx, t), p.cordons(ctx, t)...), "; ")
+		return strings.Join(append(p.marks(ctx, t), p.cordons(ctx, t, "")...), "; ")
 	})
 	if does("stories") {
 		for _, pool := range blockedPools {
@@ -151,16 +154,20 @@ func (p *plane) marks(ctx context.Context, t *testing.T) (found []string) {
 	return found
 }
 
-// cordons names the nodes that are cordoned.
-func (p *plane) cordons(ctx context.Context, t *testing.T) (found []string) {
+// cordons names the nodes of a pool that are cordoned, or of the cluster if pool is empty.
+func (p *plane) cordons(ctx context.Context, t *testing.T, pool string) (found []string) {
 	t.Helper()
+	of := map[string]bool{}
+	for _, m := range p.MachinesOf(ctx, t, rig.PoolsCluster, pool) {
+		of[m.Status.NodeRef.Name] = true
+	}
 	nodes := &corev1.NodeList{}
 	if err := p.Workload(ctx, t, rig.PoolsCluster).List(ctx, nodes); err != nil {
 		t.Fatal(err)
 	}
 	for i := range nodes.Items {
-		if nodes.Items[i].Spec.Unschedulable {
-			found = append(found, "node "+nodes.Items[i].Name+" is cordoned")
+		if node := &nodes.Items[i]; node.Spec.Unschedulable && (pool == "" || of[node.Name]) {
+			found = append(found, "node "+node.Name+" is cordoned")
 		}
 	}
 	return found

@@ -66,23 +66,29 @@ func (p *plane) pid(ctx context.Context, t *testing.T, name string) int {
 	return 0
 }
 
-// crashAt sends a pool to a version with act, freezes the engine at the first fact that matches,
-// kills it, and starts the other engine.
-func (p *plane) crashAt(
-	ctx context.Context, t *testing.T, from setup.Engine, match func(history.Fact) bool, act func(),
-) (to setup.Engine) {
+// crash is the end of an engine at a fact that act leads to. frozen is called when the engine is
+// frozen, before it is killed.
+type crash struct {
+	from        setup.Engine
+	at          func(history.Fact) bool
+	act, frozen func()
+}
+
+// crashAt freezes the engine at the first fact that matches, kills it, and starts the other engine.
+func (p *plane) crashAt(ctx context.Context, t *testing.T, c crash) (to setup.Engine) {
 	t.Helper()
-	trap := p.processes.arm(p.pid(ctx, t, from.Child()), match)
-	act()
+	trap := p.processes.arm(p.pid(ctx, t, c.from.Child()), c.at)
+	c.act()
 	select {
 	case <-trap.sprung:
 	case <-ctx.Done():
 		t.Fatal(context.Cause(ctx))
 	}
-	if _, err := p.KillChild(ctx, from.Child()); err != nil {
+	c.frozen()
+	if _, err := p.KillChild(ctx, c.from.Child()); err != nil {
 		t.Fatal(err)
 	}
-	to = other(from)
+	to = other(c.from)
 	p.Switch(ctx, t, to)
 	return to
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -27,6 +28,8 @@ const (
 type stage struct {
 	name  string
 	match func(history.Fact) bool
+	// cordoned reports that a node of the pool is cordoned at this stage.
+	cordoned bool
 }
 
 func annotated(kind, key string) func(history.Fact) bool {
@@ -46,21 +49,23 @@ func setOf(version string) func(history.Fact) bool {
 // keepStages are in the order of a rollout that keeps machines.
 func keepStages() []stage {
 	return []stage{
-		{"the MachineSet is new", setOf(nextVersion)},
-		{"a move is announced",
-			annotated(kindSet, clusterv1.MachineSetMoveMachinesToMachineSetAnnotation)},
-		{"a Machine has moved",
-			annotated(history.KindMachine, clusterv1.PendingAcknowledgeMoveAnnotation)},
-		{"a move is acknowledged", annotated(kindSet, clusterv1.AcknowledgedMoveAnnotation)},
-		{"a Machine has its new version", func(f history.Fact) bool {
+		{name: "the MachineSet is new", match: setOf(nextVersion)},
+		{name: "a move is announced",
+			match: annotated(kindSet, clusterv1.MachineSetMoveMachinesToMachineSetAnnotation)},
+		{name: "a Machine has moved",
+			match: annotated(history.KindMachine, clusterv1.PendingAcknowledgeMoveAnnotation)},
+		{name: "a move is acknowledged",
+			match: annotated(kindSet, clusterv1.AcknowledgedMoveAnnotation)},
+		{name: "a Machine has its new version", match: func(f history.Fact) bool {
 			return f.Kind == history.KindMachine && f.Version == nextVersion
 		}},
-		{"the hook is pending", annotated(history.KindMachine, runtimev1.PendingHooksAnnotation)},
-		{"the updater is at work", func(f history.Fact) bool {
+		{name: "the hook is pending",
+			match: annotated(history.KindMachine, runtimev1.PendingHooksAnnotation)},
+		{name: "the updater is at work", cordoned: true, match: func(f history.Fact) bool {
 			progress := rig.ProgressOf(f.Object)
 			return f.Kind == history.KindMachine && progress != nil && progress.Phase == inplace.Updating
 		}},
-		{"a Machine is done", func(f history.Fact) bool {
+		{name: "a Machine is done", match: func(f history.Fact) bool {
 			m := rig.MachineOf(f)
 			return m != nil && rig.NotAt(m, nextVersion) == ""
 		}},
@@ -70,16 +75,19 @@ func keepStages() []stage {
 // rollStages are in the order of a rollout that replaces machines.
 func rollStages() []stage {
 	return []stage{
-		{"the MachineSet is new", setOf(nextVersion)},
-		{"a Machine is created",
-			func(f history.Fact) bool { return f.Kind == history.KindMachine && f.Version == nextVersion }},
-		{"a new Machine is ready",
-			func(f history.Fact) bool { return f.Kind == history.KindMachine && f.At(nextVersion) }},
-		{"a Machine is being deleted", func(f history.Fact) bool {
+		{name: "the MachineSet is new", match: setOf(nextVersion)},
+		{name: "a Machine is created", match: func(f history.Fact) bool {
+			return f.Kind == history.KindMachine && f.Version == nextVersion
+		}},
+		{name: "a new Machine is ready", match: func(f history.Fact) bool {
+			return f.Kind == history.KindMachine && f.At(nextVersion)
+		}},
+		{name: "a Machine is being deleted", match: func(f history.Fact) bool {
 			return f.Kind == history.KindMachine && f.Deleting && !f.Gone
 		}},
-		{"a Machine is gone",
-			func(f history.Fact) bool { return f.Kind == history.KindMachine && f.Gone }},
+		{name: "a Machine is gone", match: func(f history.Fact) bool {
+			return f.Kind == history.KindMachine && f.Gone
+		}},
 	}
 }
 
@@ -91,14 +99,15 @@ type swap struct {
 
 func keptPool(name string) rig.Pool {
 	return rig.Pool{Name: keepPrefix + name, Replicas: 2, MaxUnavailable: 1,
-		Policy: v1alpha1.UpdatePolicySpec{MaxInFlight: 2}}
+		Policy: v1alpha1.UpdatePolicySpec{MaxInFlight: 2, Drain: true}}
 }
 
 func replacedPool(name string) rig.Pool {
 	return rig.Pool{Name: rollPrefix + name, Replicas: 2, MaxSurge: 1, NoPolicy: true}
 }
 
-// shortSwaps is how many stages the short form has: other ones with each seed.
+// shortSwaps is how many stages the short form has: other ones with each seed, and always one at
+// which a node is cordoned.
 const shortSwaps = 6
 
 // swaps are one for each stage, twice: the number of stages is odd, so that each stage has both
@@ -118,6 +127,11 @@ func swaps() []swap {
 	}
 	random := rand.New(rand.NewPCG(*seed, 1))
 	random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	cordoned := slices.IndexFunc(all, func(s swap) bool { return s.cordoned })
+	if cordoned >= shortSwaps {
+		last := shortSwaps - 1
+		all[cordoned], all[last] = all[last], all[cordoned]
+	}
 	return all[:shortSwaps]
 }
 
@@ -163,7 +177,14 @@ func (p *plane) testSwaps(ctx context.Context, t *testing.T) {
 		of := func(f history.Fact) bool {
 			return f.Group == s.pool.Name && f.Cluster.Namespace == rig.PoolsCluster && s.match(f)
 		}
-		engine = p.crashAt(ctx, t, from, of, func() { p.Send(ctx, t, s.pool.Name, nextVersion) })
+		frozen := func() {
+			if s.cordoned && len(p.cordons(ctx, t, s.pool.Name)) == 0 {
+				t.Errorf("%s: no node of pool %s is cordoned", s.name, s.pool.Name)
+			}
+		}
+		engine = p.crashAt(ctx, t, crash{
+			from: from, at: of, act: func() { p.Send(ctx, t, s.pool.Name, nextVersion) }, frozen: frozen,
+		})
 		t.Logf("%s: from %s to %s", s.name, from, engine)
 	}
 	for _, s := range swaps() {
