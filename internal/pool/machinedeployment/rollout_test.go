@@ -124,6 +124,20 @@ var scenarios = map[string]scenario{
 		begin: inPlace, change: (*world).upgrade,
 		want: "v1.34.0 small: 3 of 3, map[v1.34.0:3], revision 2", created: 1, moved: 2, deleted: 1,
 	},
+	"kept": {
+		begin: withBudget(0, 1, kept(inPlace)), change: (*world).upgrade,
+		want: "v1.34.0 small: 3 of 3, map[v1.34.0:3], revision 2", moved: 3,
+	},
+	"kept, blocked": {
+		begin: kept(nothing), change: func(w *world) {
+			w.upgrade()
+			scale(4)(w)
+		},
+		want: "v1.33.0 small: 3 of 3, map[v1.33.0:3], revision 1, moves to v1.33.0, " +
+			"receives from v1.34.0\n" +
+			"v1.34.0 small: 1 of 1, map[v1.34.0:1], revision 2, receives from v1.33.0",
+		created: 1,
+	},
 	"on delete": {
 		begin: onDelete, change: (*world).upgrade,
 		want: "v1.33.0 small: 3 of 3, map[v1.33.0:3], revision 1\n" +

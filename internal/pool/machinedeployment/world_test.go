@@ -296,11 +296,13 @@ func (w *world) checkBudget() {
 	}
 }
 
-// picture describes the end of a test without names of Machines.
+// picture describes the end of a test without names of Machines. MachineSets have their version as a
+// name, because crashes change names.
 func (w *world) picture() string {
 	w.t.Helper()
-	var lines []string
+	var lines, names []string
 	for _, set := range w.sets() {
+		names = append(names, set.Name, set.Spec.Template.Spec.Version)
 		versions := map[string]int{}
 		for _, m := range w.machines() {
 			if pool.Owns(set, m) {
@@ -312,7 +314,7 @@ func (w *world) picture() string {
 			*set.Status.Replicas, *set.Spec.Replicas, versions,
 			set.Annotations[clusterv1.RevisionAnnotation], marksOf(set)))
 	}
-	return strings.Join(lines, "\n")
+	return strings.NewReplacer(names...).Replace(strings.Join(lines, "\n"))
 }
 
 func marksOf(set *clusterv1.MachineSet) string {
