@@ -11,6 +11,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
+	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/pool"
 )
 
@@ -49,6 +50,53 @@ func TestLimits(t *testing.T) {
 				t.Errorf("%d MachineSets are left:\n%s", n, w.picture())
 			}
 		})
+	}
+}
+
+// TestMaxFailures: the update of a Machine has failed. If the policy's maxFailures is reached, no
+// other Machine moves, and the condition names the reason, until the policy changes.
+func TestMaxFailures(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		most    int32
+		moved   int
+		blocked string
+	}{
+		"reached":     {most: 1, moved: 1, blocked: "MaxFailures"},
+		"not reached": {most: 2, moved: 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := scenario{begin: withBudget(0, 1, kept(func(w *world) {
+				w.extension, w.frozen = coverAll, true
+				w.policy.Limits = &pool.Limits{MaxInFlight: 3, MaxFailures: tt.most}
+			})), change: (*world).upgrade}.run(t)
+			w.settle()
+			w.expectMoved(1, "")
+			for _, m := range w.machines() {
+				if pool.IsUpdating(m) {
+					m.Annotations[v1alpha1.UpdateProgressAnnotation] = `{"phase":"Failed"}`
+					w.update(m)
+				}
+			}
+			withBudget(0, 3, nothing)(w)
+			w.settle()
+			w.expectMoved(tt.moved, tt.blocked)
+			w.policy.Limits.MaxFailures = 3
+			w.settle()
+			w.expectMoved(3, "")
+		})
+	}
+}
+
+// expectMoved checks how many Machines have moved, that none was created or deleted, and the reason
+// of the condition.
+func (w *world) expectMoved(moved int, blocked string) {
+	w.t.Helper()
+	got, want := [...]int{w.created, w.deleted, w.moved}, [...]int{0, 0, moved}
+	if got != want || w.blocked() != blocked {
+		w.t.Errorf("created, deleted and moved are %v, want %v, and the reason is %q, want %q:\n%s",
+			got, want, w.blocked(), blocked, w.picture())
 	}
 }
 
