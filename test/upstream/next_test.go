@@ -10,8 +10,9 @@ import (
 	"testing"
 )
 
-// TestNextVersion prints what another version of Cluster API changed in the files that we replace,
-// and runs its tests on our code. Tests that only one version has are printed and are no failure.
+// TestNextVersion prints what another version of Cluster API changed in the files that we replace, and
+// which files it added to the packages, and runs its tests on our code. Tests that only one version
+// has are printed and are no failure.
 func TestNextVersion(t *testing.T) {
 	if *against == "" {
 		t.Skip("name a version: make upstream-diff V=vX.Y.Z")
@@ -44,6 +45,10 @@ func TestNextVersion(t *testing.T) {
 		if _, ok := after.cached[inReconcilers(name)]; ok {
 			kept.replaced = append(kept.replaced, name)
 		}
+	}
+	for _, name := range newFiles(before, after) {
+		t.Logf("%s is new in %s. The copy contains it. If it is code that we replace, name it in "+
+			"testdata/replaced.txt", name, *against)
 	}
 	kept.internals = keepExisting(t, after, l.internals)
 

@@ -51,6 +51,9 @@ func moveImports(name string, source []byte) (out []byte, imports []string, err 
 	return append(out, source[at:]...), imports, nil
 }
 
+// adapterPrefix begins the names of adapters in a copy.
+const adapterPrefix = "windlass_"
+
 // addAdapters adds the adapters below testdata/adapters, and the packages of ours that they import,
 // directly or not.
 func (t *tree) addAdapters() error {
@@ -61,7 +64,7 @@ func (t *tree) addAdapters() error {
 			return fmt.Errorf("listing adapters: %w", err)
 		}
 		for _, name := range names {
-			imports, err := t.addSource(name, inReconcilers(pkg, "windlass_"+filepath.Base(name)))
+			imports, err := t.addSource(name, inReconcilers(pkg, adapterPrefix+filepath.Base(name)))
 			if err != nil {
 				return err
 			}

@@ -22,7 +22,8 @@ var (
 // seedOfClock is the code in upstream's tests that chooses the seed of a random sequence.
 const seedOfClock = "time.Now().UnixNano()"
 
-// TestUpstream runs upstream's tests on our code, and compares what ran and passed with the lists.
+// TestUpstream runs upstream's tests on our code, and compares what ran and passed with the lists. The
+// copy that they ran in contains nothing that we replace.
 func TestUpstream(t *testing.T) {
 	t.Parallel()
 	l, err := readLists("testdata")
@@ -49,6 +50,13 @@ func TestUpstream(t *testing.T) {
 		t.Fatal(err)
 	}
 	reportFailures(t, result)
+	problems, err := checkCopy(filepath.Join(root, outDir, version), l.replaced)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, problem := range problems {
+		t.Error(problem)
+	}
 	switch {
 	case *only != "" || *below != "":
 	case *update && !t.Failed():
