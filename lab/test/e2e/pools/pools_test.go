@@ -32,7 +32,7 @@ func (p *plane) pools() (pools []rig.Pool) {
 		}
 	}
 	if does("down") {
-		pools = append(pools, downPools()...)
+		pools = append(pools, append(downPools(), updatingDown())...)
 	}
 	if does("kills") {
 		pools = append(pools, killedPools()...)
@@ -62,6 +62,7 @@ func TestPools(t *testing.T) {
 	}
 	if does("down") {
 		t.Run("extension down", func(t *testing.T) { p.testDown(ctx, t) })
+		t.Run("extension down in an update", func(t *testing.T) { p.testDownInUpdate(ctx, t) })
 	}
 	if does("kills") {
 		t.Run("kills", func(t *testing.T) { p.testKills(ctx, t) })
