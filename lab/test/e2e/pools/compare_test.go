@@ -26,7 +26,7 @@ import (
 // kinds are those of a pool's objects, with their API groups.
 func kinds() map[string]string {
 	return map[string]string{
-		"MachineDeployment": clusterv1.GroupVersion.Group, kindSet: clusterv1.GroupVersion.Group,
+		kindDeployment: clusterv1.GroupVersion.Group, kindSet: clusterv1.GroupVersion.Group,
 		"Machine":    clusterv1.GroupVersion.Group,
 		"DevMachine": "infrastructure.cluster.x-k8s.io", "KubeadmConfig": "bootstrap.cluster.x-k8s.io",
 	}

@@ -15,7 +15,10 @@ import (
 	"github.com/windlass-dev/windlass/lab/test/e2e/internal/rig"
 )
 
-const kindSet = "MachineSet"
+const (
+	kindDeployment = "MachineDeployment"
+	kindSet        = "MachineSet"
+)
 
 // limits are what must hold of a pool at each revision of its objects, from the time at which all
 // its machines are available.

@@ -120,7 +120,7 @@ func (p *plane) checkCondition(t *testing.T, pool string) {
 	t.Helper()
 	var shown []string
 	for _, f := range p.History.Facts(func(f history.Fact) bool {
-		return f.Kind == "MachineDeployment" && f.Group == pool
+		return f.Kind == kindDeployment && f.Group == pool
 	}) {
 		if c := f.Condition(v1alpha1.UpdateBlockedCondition); c != nil {
 			shown = append(shown, c.Reason+": "+c.Message)
@@ -132,21 +132,35 @@ func (p *plane) checkCondition(t *testing.T, pool string) {
 	}
 }
 
-// marks names the annotations of moves and updates. The blocked pools keep their own.
+// markKeys are the annotations that are gone when a rollout has ended, beside Cluster API's.
+var markKeys = []string{
+	v1alpha1.UpdatePlanAnnotation, v1alpha1.UpdateProgressAnnotation, v1alpha1.UpdateOwedAnnotation,
+	v1alpha1.MovedFromAnnotation, v1alpha1.ReturnMachinesAnnotation, v1alpha1.NoUpdateAnnotation,
+	v1alpha1.HandedOverAnnotation, v1alpha1.FailedCanariesAnnotation,
+	v1alpha1.RolloutResumedAnnotation, v1alpha1.RemediationPausedAnnotation,
+	v1alpha1.UpdateRetryAnnotation, v1alpha1.UpdateFailedAnnotation,
+}
+
+// blockedMarks are those of the MachineSets of blocked pools: an old one moves its Machines to itself,
+// so that none is deleted, and says that no update reaches them.
+var blockedMarks = []string{
+	clusterv1.MachineSetMoveMachinesToMachineSetAnnotation,
+	clusterv1.MachineSetReceiveMachinesFromMachineSetsAnnotation, v1alpha1.NoUpdateAnnotation,
+}
+
+// marks names the annotations of moves and updates that no rollout needs any more.
 func (p *plane) marks(ctx context.Context, t *testing.T) (found []string) {
 	t.Helper()
-	for _, kind := range []string{kindSet, "Machine"} {
+	for _, kind := range []string{kindDeployment, kindSet, "Machine"} {
 		for _, o := range p.list(ctx, t, kind) {
-			if slices.Contains(blockedPools, o.GetLabels()[clusterv1.MachineDeploymentNameLabel]) {
-				continue
-			}
+			blocked := kind == kindSet && slices.Contains(blockedPools,
+				o.GetLabels()[clusterv1.MachineDeploymentNameLabel])
 			for _, key := range slices.Sorted(maps.Keys(o.GetAnnotations())) {
-				windlass := []string{
-					v1alpha1.UpdateProgressAnnotation, v1alpha1.MovedFromAnnotation,
-					v1alpha1.ReturnMachinesAnnotation,
+				if blocked && slices.Contains(blockedMarks, key) {
+					continue
 				}
 				if strings.HasPrefix(key, "in-place-updates.internal.cluster.x-k8s.io/") ||
-					slices.Contains(windlass, key) {
+					slices.Contains(markKeys, key) {
 					found = append(found, fmt.Sprintf("%s %s keeps %s", kind, o.GetName(), key))
 				}
 			}
