@@ -46,9 +46,8 @@ func (p *plane) list(ctx context.Context, t *testing.T, kind string) []unstructu
 	return list.Items
 }
 
-// shape returns a pool's objects as lines of text: without times, messages, counters of writes,
-// and with the same names for all pools. The objects of two pools with the same shape differ in
-// nothing else.
+// shape returns a pool's objects as lines of text: without times and counters of writes, and with the
+// same names for all pools. The objects of two pools with the same shape differ in nothing else.
 func (p *plane) shape(ctx context.Context, t *testing.T, pool string) []string {
 	t.Helper()
 	var objects []unstructured.Unstructured
@@ -108,9 +107,9 @@ func placeholders(pool string, objects []unstructured.Unstructured) *strings.Rep
 func dropped(key string) bool {
 	return slices.Contains([]string{
 		"uid", "resourceVersion", "generation", "observedGeneration", "creationTimestamp",
-		"lastTransitionTime", "time", "message",
+		"lastTransitionTime", "time",
 		"lastUpdated", "token", "machineID", "systemUUID", "bootID", "addresses",
-		"certificatesExpiryDate", "dataSecretCreated", "f:message", ".",
+		"certificatesExpiryDate", "dataSecretCreated", ".",
 	}, key)
 }
 
@@ -198,18 +197,21 @@ func flatten(path string, value any) []string {
 // settleTime bounds the wait for the last writes about a pool that has arrived.
 const settleTime = 45 * time.Second
 
-// awaitShape waits until the objects of a pool have a shape.
-func (p *plane) awaitShape(ctx context.Context, t *testing.T, pool string, want []string) {
+// awaitShape waits until the objects of a pool have a shape, which is that of another pool, like.
+func (p *plane) awaitShape(
+	ctx context.Context, t *testing.T, pool, like string, shape func() []string,
+) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
-	diff := ""
+	diff := "they were not read"
 	if err := p.History.Until(ctx, func() string {
-		if got := p.shape(ctx, t, pool); got != nil {
+		want, got := shape(), p.shape(ctx, t, pool)
+		if want != nil && got != nil {
 			diff = gocmp.Diff(want, got)
 		}
 		return diff
 	}); err != nil {
-		t.Errorf("the objects of pool %s differ from those of a pool whose engine never changed (-want +got):\n%s", pool, diff)
+		t.Errorf("the objects of pool %s differ from those of %s (-want +got):\n%s", pool, like, diff)
 	}
 }

@@ -24,6 +24,8 @@ const (
 	rollPrefix = "roll-"
 )
 
+var prefixes = []string{keepPrefix, rollPrefix}
+
 // stage is a point of a rollout at which engines change: the first fact of the pool that matches.
 type stage struct {
 	name  string
@@ -135,7 +137,7 @@ func swaps() []swap {
 	return all[:shortSwaps]
 }
 
-// basePools are sent by one engine alone.
+// basePools are updated by one engine alone.
 func basePools() []rig.Pool {
 	var pools []rig.Pool
 	for _, engine := range []setup.Engine{setup.EngineWindlass, setup.EngineStock} {
@@ -144,17 +146,20 @@ func basePools() []rig.Pool {
 	return pools
 }
 
-// swapPools are all that testSwaps needs.
-func swapPools() []rig.Pool {
-	pools := basePools()
+// crashedPools are those whose engine crashes.
+func crashedPools() (pools []rig.Pool) {
 	for _, s := range swaps() {
 		pools = append(pools, s.pool)
 	}
 	return pools
 }
 
+// swapPools are all that testSwaps needs.
+func swapPools() []rig.Pool { return append(basePools(), crashedPools()...) }
+
 // testSwaps crashes the engine at every stage and puts the other one in its place. A pool's
-// rollout is under way while engines change for the next pools, too. All pools end alike.
+// rollout is under way while engines change for the next pools, too. All pools end alike under each
+// engine, and those that one engine alone has updated are alike, too.
 func (p *plane) testSwaps(ctx context.Context, t *testing.T) {
 	t.Helper()
 	kept := func(m *clusterv1.Machine) bool {
@@ -162,47 +167,72 @@ func (p *plane) testSwaps(ctx context.Context, t *testing.T) {
 	}
 	before := p.Census(rig.PoolsCluster, kept)
 	engine := setup.EngineWindlass
-	base := func() {
-		t.Helper()
-		for _, prefix := range []string{keepPrefix, rollPrefix} {
-			p.Send(ctx, t, prefix+string(engine), nextVersion)
-		}
-		for _, prefix := range []string{keepPrefix, rollPrefix} {
-			p.awaitPool(ctx, t, prefix+string(engine), nextVersion, 2)
-		}
-	}
-	base()
 	for _, s := range swaps() {
 		from := engine
-		of := func(f history.Fact) bool {
-			return f.Group == s.pool.Name && f.Cluster.Namespace == rig.PoolsCluster && s.match(f)
-		}
-		frozen := func() {
-			if s.cordoned && len(p.cordons(ctx, t, s.pool.Name)) == 0 {
-				t.Errorf("%s: no node of pool %s is cordoned", s.name, s.pool.Name)
-			}
-		}
-		engine = p.crashAt(ctx, t, crash{
-			from: from, at: of, act: func() { p.Send(ctx, t, s.pool.Name, nextVersion) }, frozen: frozen,
-		})
+		engine = p.crashAt(ctx, t, p.crashOf(ctx, t, s, from))
 		t.Logf("%s: from %s to %s", s.name, from, engine)
 	}
 	for _, s := range swaps() {
 		p.awaitPool(ctx, t, s.pool.Name, nextVersion, int(s.pool.Replicas))
 	}
 	p.Switch(ctx, t, setup.EngineStock)
-	engine = setup.EngineStock
-	base()
-	p.Switch(ctx, t, setup.EngineWindlass)
-	want := map[string][]string{}
-	for _, prefix := range []string{keepPrefix, rollPrefix} {
-		want[prefix] = p.shape(ctx, t, prefix+string(setup.EngineWindlass))
+	p.sendBase(ctx, t, setup.EngineStock)
+	p.compareWith(ctx, t, setup.EngineStock, crashedPools())
+	byStock := map[string][]string{}
+	for _, prefix := range prefixes {
+		byStock[prefix] = p.shape(ctx, t, prefix+string(setup.EngineStock))
 	}
+	p.Switch(ctx, t, setup.EngineWindlass)
+	p.sendBase(ctx, t, setup.EngineWindlass)
+	for _, prefix := range prefixes {
+		p.awaitShape(ctx, t, prefix+string(setup.EngineWindlass), "one that Cluster API has updated",
+			func() []string { return byStock[prefix] })
+	}
+	p.compareWith(ctx, t, setup.EngineWindlass, swapPools())
 	for _, pool := range swapPools() {
-		p.awaitShape(ctx, t, pool.Name, want[pool.Name[:len(keepPrefix)]])
 		p.checkLimits(t, pool.Name, limitsOf(pool))
 	}
 	rig.CheckCensus(t, before, p.Census(rig.PoolsCluster, kept))
+}
+
+// crashOf is the crash of an engine at the stage of a swap.
+func (p *plane) crashOf(ctx context.Context, t *testing.T, s swap, from setup.Engine) crash {
+	t.Helper()
+	return crash{
+		from: from,
+		at: func(f history.Fact) bool {
+			return f.Group == s.pool.Name && f.Cluster.Namespace == rig.PoolsCluster && s.match(f)
+		},
+		act: func() { p.Send(ctx, t, s.pool.Name, nextVersion) },
+		frozen: func() {
+			if s.cordoned && len(p.cordons(ctx, t, s.pool.Name)) == 0 {
+				t.Errorf("%s: no node of pool %s is cordoned", s.name, s.pool.Name)
+			}
+		},
+	}
+}
+
+// sendBase has the engine that runs update its base pools.
+func (p *plane) sendBase(ctx context.Context, t *testing.T, engine setup.Engine) {
+	t.Helper()
+	for _, prefix := range prefixes {
+		p.Send(ctx, t, prefix+string(engine), nextVersion)
+	}
+	for _, prefix := range prefixes {
+		p.awaitPool(ctx, t, prefix+string(engine), nextVersion, 2)
+	}
+}
+
+// compareWith waits until the objects of pools have the shape of those that the engine which runs has
+// updated alone.
+func (p *plane) compareWith(
+	ctx context.Context, t *testing.T, engine setup.Engine, pools []rig.Pool,
+) {
+	t.Helper()
+	for _, pool := range pools {
+		like := pool.Name[:len(keepPrefix)] + string(engine)
+		p.awaitShape(ctx, t, pool.Name, like, func() []string { return p.shape(ctx, t, like) })
+	}
 }
 
 // awaitPool is AwaitPool, and waits until nothing of a move is left, and the status counts all
