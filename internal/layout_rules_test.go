@@ -187,7 +187,9 @@ var rules = []rule{
 	{pkg: "internal/recordjson", kind: pure, imports: ``},
 	{pkg: "internal/recordjson/formtest", kind: effects, imports: ``},
 	{pkg: "internal/shares", kind: effects, imports: `internal/keyed`},
-	{pkg: "internal/simulate/explore", kind: pure, imports: `internal/chain pkg/plan pkg/version`},
+	{pkg: "internal/simulate/explore", kind: pure, imports: `
+		internal/chain internal/simulate/search pkg/plan pkg/version
+	`},
 	{pkg: "internal/simulate/fleet", kind: pure, imports: `
 		internal/chain internal/gate internal/guard internal/inplace internal/pool pkg/plan
 		pkg/version math/rand/v2
@@ -200,10 +202,14 @@ var rules = []rule{
 	{pkg: "internal/simulate/page", kind: pure, imports: `
 		internal/htmlpage internal/simulate/whatif internal/text embed
 	`},
+	{pkg: "internal/simulate/rollouts", kind: pure, imports: `
+		api/v1alpha1 internal/pool internal/simulate/search
+	`},
 	{pkg: "internal/simulate/scenario", kind: pure, imports: `
 		api/v1alpha1 internal/gate internal/inplace internal/pool internal/simulate/fleet
 		internal/updatepolicy pkg/plan pkg/version
 	`},
+	{pkg: "internal/simulate/search", kind: pure, imports: ``},
 	{pkg: "internal/simulate/whatif", kind: pure, imports: `
 		internal/inplace internal/simulate/fleet pkg/version golang.org/x/sync/errgroup
 	`},

@@ -165,7 +165,8 @@ func (m *model) slowest(w *world) version.Version {
 	return slowest
 }
 
-func (m *model) start() world {
+// Begin is the world that the Config describes.
+func (m *model) Begin() world {
 	w := world{target: m.rung(m.Target), faults: m.Faults}
 	for i, g := range m.Groups {
 		oldest := g.Oldest

@@ -22,14 +22,14 @@ func New(c Config) (*World, error) {
 		return nil, err
 	}
 	m.labelled = true
-	return &World{m: m, w: m.start()}, nil
+	return &World{m: m, w: m.Begin()}, nil
 }
 
 // Options returns what can happen, in the words that Do takes.
 func (w *World) Options() []string {
 	var options []string
 	for next := range w.m.steps(w.w) {
-		options = append(options, next.label)
+		options = append(options, next.Label)
 	}
 	return options
 }
@@ -37,14 +37,14 @@ func (w *World) Options() []string {
 // Do lets the first thing happen whose words contain what. The error is that there is none, or that an invariant is violated.
 func (w *World) Do(what string) (happened string, err error) {
 	for next := range w.m.steps(w.w) {
-		if !strings.Contains(next.label, what) {
+		if !strings.Contains(next.Label, what) {
 			continue
 		}
-		w.w = next.to
-		if next.problem != "" {
-			err = fmt.Errorf("%s: %s", next.label, next.problem)
+		w.w = next.To
+		if next.Problem != "" {
+			err = fmt.Errorf("%s: %s", next.Label, next.Problem)
 		}
-		return next.label, err
+		return next.Label, err
 	}
 	return "", fmt.Errorf("%q cannot happen; what can is: %s", what, strings.Join(w.Options(), " | "))
 }

@@ -1,8 +1,9 @@
-package pool_test
+package rollouts
 
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 )
 
@@ -62,13 +63,13 @@ type operation struct {
 func (o operation) String() string {
 	switch o.kind { //nolint:exhaustive // The other kinds are handled elsewhere.
 	case writeSet:
-		return fmt.Sprintf("%s%d %+v", kinds[o.kind], o.set, o.spec)
+		return fmt.Sprintf("%s%d (%s)", kinds[o.kind], o.set, o.spec.written())
 	case cleanSet:
 		return fmt.Sprintf("%s%d", kinds[o.kind], o.set)
 	case createMachine, writeRecord, recordCanaries, finish, removeSet, writePaused:
 		return kinds[o.kind]
 	case writeStatus:
-		return fmt.Sprintf("status %v", o.status)
+		return fmt.Sprintf("status %s", o.status.text())
 	}
 	return kinds[o.kind] + machineName(int(o.machine))
 }
@@ -82,8 +83,9 @@ func (e *explorer) intern(list []operation) uint16 {
 		return 0
 	}
 	var key [maxOperations]operation
-	if copy(key[:], list) < len(list) {
-		panic(fmt.Sprintf("%d operations in one reconcile: raise maxOperations", len(list)))
+	if copy(key[:], list) < len(list) || len(e.lists) >= math.MaxUint16 {
+		e.err = errFull
+		return 0
 	}
 	id, known := e.rests[key]
 	if !known {
@@ -216,8 +218,8 @@ func (w *scene) clean() {
 	}
 }
 
-// free is a Machine that nothing refers to.
-func (e *explorer) free(w *scene) int {
+// free returns a Machine that does not exist, and that nothing refers to; false if there is none.
+func (e *explorer) free(w *scene) (i int, ok bool) {
 	used := w.md.failed
 	for _, set := range slices.Concat(w.sets[:], w.cachedSets[:]) {
 		used |= set.acknowledged
@@ -229,8 +231,8 @@ func (e *explorer) free(w *scene) int {
 	}
 	for i := range w.machines {
 		if !w.machines[i].exists && !w.cachedMachines[i].exists && !has(used, i) {
-			return i
+			return i, true
 		}
 	}
-	panic("there are too many Machines for this model: raise maxMachines")
+	return 0, false
 }

@@ -1,10 +1,8 @@
-package pool_test
+package rollouts
 
 import (
 	"encoding/json"
 	"fmt"
-	"strings"
-	"testing"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -64,7 +62,7 @@ func followUp(v view, g pool.Group) (o operation, changed bool) {
 // since the failure was recorded.
 func (w *scene) loseCanary(e *explorer, i uint8) {
 	m, asked := w.machines[i], has(w.md.failed, int(i)) && (w.md.retry || w.md.retried)
-	if m.inUpdate() && m.broken && m.owner == w.md.template && w.done < e.canary && !asked {
+	if m.inUpdate() && m.broken && m.owner == w.md.template && w.done < e.Canary && !asked {
 		w.canaryLost = true
 	}
 }
@@ -81,40 +79,9 @@ func (e *explorer) checkCanary(w *scene, o operation) string {
 	case w.stockRan || w.opened || o.to != w.md.template:
 	case w.canaryLost:
 		return fmt.Sprintf("%v: the update of a canary has failed, and another Machine begins", o)
-	case w.retriedOnce && !w.proven && running > e.canary:
+	case w.retriedOnce && !w.proven && running > e.Canary:
 		return fmt.Sprintf("%v: %d Machines try an update that has failed, and at most %d may", o,
-			running, e.canary)
+			running, e.Canary)
 	}
 	return ""
-}
-
-// TestExploreFindsForgottenCanaries: the checks find a decider that does not read the record, and
-// one that has no canaries after a retry.
-func TestExploreFindsForgottenCanaries(t *testing.T) {
-	t.Parallel()
-	forgetting := func(when func(*pool.FailedCanaries) bool) decider {
-		return edited(func(g *pool.Group) {
-			copyOf(g)
-			if c, _ := pool.FailedCanariesOf(g.MachineDeployment); c != nil && when(c) {
-				delete(g.MachineDeployment.Annotations, v1alpha1.FailedCanariesAnnotation)
-			}
-		}, nil)
-	}
-	for want, forgets := range map[string]func(*pool.FailedCanaries) bool{
-		"another Machine begins":                   func(*pool.FailedCanaries) bool { return true },
-		"2 Machines try an update that has failed": func(c *pool.FailedCanaries) bool { return c.Retried },
-	} {
-		t.Run(want, func(t *testing.T) {
-			t.Parallel()
-			s := scenario{replicas: 3, unavailable: 2, keep: true, covered: upwards,
-				bounds: bounds{canary: 1}, faults: faults{hangs: 2, retries: 1}}
-			r := explore(s, forgetting(forgets), 20_000)
-			if !strings.Contains(r.violation, want) {
-				t.Errorf("the fault is not found in %d states: want %q, got\n%s", r.states, want, r.violation)
-			}
-			if !strings.Contains(r.violation, "remediates") {
-				t.Errorf("no canary was remediated:\n%s", r.violation)
-			}
-		})
-	}
 }

@@ -1,4 +1,4 @@
-package pool_test
+package rollouts
 
 import (
 	"fmt"
@@ -8,14 +8,6 @@ import (
 
 	"github.com/windlass-dev/windlass/internal/pool"
 )
-
-// decider is what the explorer examines.
-type decider struct {
-	needs  func(pool.Group) ([]pool.Question, error)
-	decide func(pool.Group, map[string]pool.Coverage) (pool.Plan, error)
-}
-
-var sound = decider{needs: pool.Needs, decide: pool.Decide}
 
 // decided is what a MachineDeployment controller does after one reading.
 type decided struct {
@@ -48,7 +40,7 @@ type reading struct {
 	stock bool
 }
 
-// ours asks the decider.
+// ours asks the engine.
 func (e *explorer) ours(v view) decided {
 	if v.sets[v.md.template].deleting {
 		// The rules create a MachineSet with another name. This model waits until its slot is free.
@@ -63,13 +55,13 @@ func (e *explorer) ours(v view) decided {
 		return decided{stated: v.outage}
 	}
 	d := decided{todo: operations(v, plan, g.Machines), stated: stated(plan)}
-	if e.alone || e.keep || g.Limits != nil || v.outage || e.uncounted(v) {
+	if e.alone || e.Keep || g.Limits != nil || v.outage || e.uncounted(v) {
 		return d
 	}
 	g.Count = func(set *clusterv1.MachineSet, _ []*clusterv1.Machine) pool.Counts { return pool.StatusCounts(set) }
 	exact, err := e.plan(g, v.outage)
 	if err != nil {
-		d.problem = fmt.Sprintf("stock decides, and this decider returns: %v", err)
+		d.problem = fmt.Sprintf("stock decides, and this engine returns: %v", err)
 		return d
 	}
 	got, want := operations(v, exact, nil), e.stock(v)
@@ -84,14 +76,14 @@ func (e *explorer) ours(v view) decided {
 		}
 	}
 	if !slices.Equal(got, want) {
-		d.problem = fmt.Sprintf("with the same counters stock writes\n\t%v\nand this decider\n\t%v", want, got)
+		d.problem = fmt.Sprintf("with the same counters stock writes\n\t%v\nand this engine\n\t%v", want, got)
 	}
 	return d
 }
 
-// plan asks the decider for a plan, and answers its questions.
+// plan asks the engine for a plan, and answers its questions.
 func (e *explorer) plan(g pool.Group, outage bool) (pool.Plan, error) {
-	questions, err := e.decider.needs(g)
+	questions, err := e.Engine.Needs(g)
 	if err != nil {
 		return pool.Plan{}, err
 	}
@@ -101,12 +93,12 @@ func (e *explorer) plan(g pool.Group, outage bool) (pool.Plan, error) {
 		switch {
 		case outage:
 			c = pool.Coverage{Answer: pool.AnswerUnknown, Reason: "the updater is away"}
-		case e.covered[slotOf(q.Old.Name)][slotOf(q.New.Name)]:
+		case e.covers(slotOf(q.Old.Name), slotOf(q.New.Name)):
 			c = pool.Coverage{Answer: pool.AnswerYes}
 		}
 		answers[q.Old.Name] = c
 	}
-	return e.decider.decide(g, answers)
+	return e.Engine.Decide(g, answers)
 }
 
 // stated reports whether nothing but Machines that wait for a stated reason is left to do.

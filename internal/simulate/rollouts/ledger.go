@@ -1,4 +1,4 @@
-package pool_test
+package rollouts
 
 import "fmt"
 
@@ -19,7 +19,11 @@ func (e *explorer) acknowledge(w *scene, o operation) string {
 
 // create adds a Machine, and checks that there is room for it.
 func (e *explorer) create(w *scene, o operation) string {
-	i := e.free(w)
+	i, ok := e.free(w)
+	if !ok {
+		e.err = errFull
+		return ""
+	}
 	w.machines[i] = machine{exists: true, owner: o.set, infrastructure: o.set, bootstrap: o.set, spec: o.set, kubelet: o.set}
 	if !w.sets[o.set].exists {
 		return fmt.Sprintf("%s has no owner", machineName(i))
@@ -33,7 +37,7 @@ func (e *explorer) create(w *scene, o operation) string {
 	if n, most := w.total(), w.most+e.mostExtra()+w.late; n > most && !w.stockRan && !w.pausedOnce {
 		return fmt.Sprintf("there are %d Machines, and at most %d are allowed", n, most)
 	}
-	if n := w.alive(); e.keep && n > w.most {
+	if n := w.alive(); e.Keep && n > w.most {
 		return fmt.Sprintf("the rollout creates %s, and the policy keeps Machines", machineName(i))
 	}
 	return ""
@@ -55,20 +59,20 @@ func (e *explorer) cleanSet(w *scene, id uint8) string {
 }
 
 // mostExtra is maxSurge as the rules see it.
-func (s scenario) mostExtra() int8 {
-	if s.onDelete {
+func (s *Scenario) mostExtra() int8 {
+	if s.OnDelete {
 		return 0
 	}
-	return s.surge
+	return s.Surge
 }
 
 // needed is how many Machines must be available.
 func (e *explorer) needed(w *scene) int8 {
-	if e.onDelete || e.keep && !e.keeps(&w.view) {
+	if e.OnDelete || e.Keep && !e.keeps(&w.view) {
 		return 0
 	}
-	unavailable := e.unavailable
-	if unavailable == 0 && (e.surge == 0 || e.keep) {
+	unavailable := e.Unavailable
+	if unavailable == 0 && (e.Surge == 0 || e.Keep) {
 		// No spare Machine makes room where Machines are kept.
 		unavailable = 1
 	}
@@ -92,7 +96,7 @@ func (e *explorer) remove(w *scene, o operation) string {
 		return ""
 	}
 	served := m.serves()
-	if n := w.alive(); e.keep && !w.stockRan && o.kind == deleteMachine && n <= w.fewest && !m.broken {
+	if n := w.alive(); e.Keep && !w.stockRan && o.kind == deleteMachine && n <= w.fewest && !m.broken {
 		return fmt.Sprintf("the rollout deletes %s, and the policy keeps Machines", machineName(int(o.machine)))
 	}
 	if n := w.alive(); m.pending && !m.acknowledged && !w.stockRan && o.kind == deleteMachine && n <= w.fewest && !m.broken {
@@ -109,11 +113,11 @@ func (e *explorer) move(w *scene, o operation) string {
 	if m.inUpdate() {
 		return fmt.Sprintf("%s moves, and is being updated", name)
 	}
-	if !e.covered[o.set][o.to] {
+	if !e.covers(o.set, o.to) {
 		return fmt.Sprintf("%s moves to ms%d, and no update in place leads there", name, o.to)
 	}
 	m.owner, m.updating, m.pending, m.acknowledged = o.to, true, true, false
-	if e.keep {
+	if e.Keep {
 		m.left = o.set + 1
 	}
 	if !w.sets[o.to].exists {
@@ -148,9 +152,9 @@ func (e *explorer) checkServing(w *scene, served bool, o operation) string {
 }
 
 // ends says what is wrong with a world in which nothing happens any more. waits has the reasons of
-// the decider for Machines that wait.
+// the engine for Machines that wait.
 func (e *explorer) ends(w *scene, stated bool) string {
-	kept := e.partition > 0 && !w.stock
+	kept := e.Partition > 0 && !w.stock
 	if kept && !stated {
 		if broken := e.endsWithin(w); broken != "" {
 			return broken
@@ -163,7 +167,7 @@ func (e *explorer) ends(w *scene, stated bool) string {
 			return fmt.Sprintf("the rollout has ended, and %s has marks", m.text(i))
 		case m.deleting:
 			return fmt.Sprintf("the rollout has ended, and %s is being deleted", machineName(i))
-		case m.broken && e.keep && !w.stock && !e.covered[m.owner][w.md.template]:
+		case m.broken && e.Keep && !w.stock && !e.covers(m.owner, w.md.template):
 			return fmt.Sprintf("the rollout has ended, and nobody repairs %s", machineName(i))
 		case m.spec != m.infrastructure || m.spec != m.bootstrap || m.kubelet != m.spec || m.owner != m.spec:
 			return fmt.Sprintf("the rollout has ended, and the objects of %s disagree: %+v", machineName(i), m)

@@ -1,4 +1,4 @@
-package pool_test
+package rollouts
 
 import "slices"
 
@@ -14,7 +14,7 @@ type stockSet struct {
 // stockPlan is a model of the MachineDeployment controller of Cluster API v1.14, in numbers. It was
 // written from that controller's behavior, and shares nothing with the rules.
 type stockPlan struct {
-	scenario
+	Scenario
 	view
 	newest       stockSet
 	exists       bool
@@ -26,7 +26,7 @@ type stockPlan struct {
 
 // stock returns what stock's controller writes after reading v; nothing if a hook fails.
 func (e *explorer) stock(v view) []operation {
-	p := stockPlan{scenario: e.scenario, view: v, exists: v.sets[v.md.template].exists}
+	p := stockPlan{Scenario: e.Scenario, view: v, exists: v.sets[v.md.template].exists}
 	p.newest = stockSet{id: v.md.template, set: v.sets[v.md.template], target: v.sets[v.md.template].replicas}
 	for i := range uint8(maxTemplates) {
 		if i != v.md.template && v.sets[i].exists {
@@ -43,7 +43,7 @@ func (e *explorer) stock(v view) []operation {
 	case v.md.paused:
 		p.proportional()
 		return p.writes()
-	case e.onDelete:
+	case e.OnDelete:
 		p.scaleNewest()
 		p.oldOnDelete()
 		return p.writes()
@@ -61,10 +61,10 @@ func (e *explorer) stock(v view) []operation {
 }
 
 func (p *stockPlan) maxUnavailable() int8 {
-	if p.surge == 0 && p.unavailable == 0 {
+	if p.Surge == 0 && p.Unavailable == 0 {
 		return min(1, p.md.replicas)
 	}
-	return min(p.unavailable, p.md.replicas)
+	return min(p.Unavailable, p.md.replicas)
 }
 
 // acknowledge raises the newest MachineSet by the Machines that moved there.
@@ -90,8 +90,8 @@ func (p *stockPlan) scaleNewest() {
 		return
 	}
 	limit := p.md.replicas
-	if !p.onDelete {
-		limit += p.surge
+	if !p.OnDelete {
+		limit += p.Surge
 	}
 	have := max(n.set.replicas, n.set.status.machines)
 	for _, s := range p.old {
@@ -165,16 +165,16 @@ func (p *stockPlan) inPlace() bool {
 		if p.outage {
 			return false
 		}
-		if p.covered[s.id][n.id] {
+		if p.covers(s.id, n.id) {
 			s.moveTo = n.id + 1
 			p.receive |= 1 << s.id
 		}
 	}
 	up := n.target - n.set.replicas
-	if p.receive == 0 || up <= 0 || p.surge == 0 {
+	if p.receive == 0 || up <= 0 || p.Surge == 0 {
 		return true
 	}
-	up = max(up-p.surge, 0)
+	up = max(up-p.Surge, 0)
 	if up == 0 && !p.inProgress() {
 		up = 1
 	}
@@ -275,14 +275,14 @@ func (p *stockPlan) proportional() {
 				s.target = 0
 			}
 		}
-	case !p.onDelete:
+	case !p.OnDelete:
 		p.spread(active)
 	}
 }
 
 // spread scales active MachineSets in proportion.
 func (p *stockPlan) spread(active []*stockSet) {
-	room := p.md.replicas + p.surge
+	room := p.md.replicas + p.Surge
 	if p.md.replicas == 0 {
 		room = 0
 	}
@@ -344,7 +344,7 @@ func (p *stockPlan) writes() []operation {
 		list = append(list, operation{
 			kind: writeSet, set: s.id, update: true,
 			spec: setSpec{
-				replicas: s.target, moveTo: s.moveTo, revision: s.set.revision, desired: p.md.replicas, noCreate: p.onDelete,
+				replicas: s.target, moveTo: s.moveTo, revision: s.set.revision, desired: p.md.replicas, noCreate: p.OnDelete,
 			},
 		})
 	}

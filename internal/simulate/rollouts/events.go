@@ -1,15 +1,14 @@
-package pool_test
+package rollouts
 
 import (
 	"fmt"
 	"slices"
+
+	"github.com/windlass-dev/windlass/internal/simulate/search"
 )
 
-// step is a way from one world to another.
-type step struct {
-	to               scene
-	label, violation string
-}
+// step is a way from one scene to another.
+type step = search.Step[scene]
 
 // md is the number of the MachineDeployment controller among the controllers.
 const md = maxTemplates
@@ -31,7 +30,7 @@ func (e *explorer) steps(w *scene) []step {
 func (e *explorer) reconcile(w *scene, by int) []step {
 	todo, problem := e.todo(w, by)
 	if problem != "" {
-		return []step{{to: *w, label: e.name(w, by), violation: problem}}
+		return []step{{To: *w, Label: e.name(w, by), Problem: problem}}
 	}
 	if len(todo) == 0 {
 		return nil
@@ -41,20 +40,20 @@ func (e *explorer) reconcile(w *scene, by int) []step {
 	next.rest[by] = 0
 	for n := range todo {
 		o := todo[n]
-		if n > 0 && next.crashes > 0 {
+		if n > 0 && next.Crashes > 0 {
 			crashed := next
-			crashed.crashes--
+			crashed.Crashes--
 			crashed.restart()
-			all = append(all, step{to: crashed, label: label + ", and crashes"})
+			all = append(all, step{To: crashed, Label: label + ", and crashes"})
 		}
-		if n > 0 && next.races > 0 {
+		if n > 0 && next.Races > 0 {
 			raced := next
-			raced.races--
+			raced.Races--
 			raced.rest[by] = e.intern(todo[n:])
-			all = append(all, step{to: raced, label: label + ", and is interrupted"})
+			all = append(all, step{To: raced, Label: label + ", and is interrupted"})
 		}
 		if failed, ok := e.failing(next, todo[n:]); ok {
-			all = append(all, step{to: failed, label: label + ", and fails"})
+			all = append(all, step{To: failed, Label: label + ", and fails"})
 		}
 		if next.quota && o.kind == createMachine {
 			todo = ending(todo)
@@ -65,24 +64,28 @@ func (e *explorer) reconcile(w *scene, by int) []step {
 		}
 		ok, violation := e.apply(&next, by, o)
 		if violation != "" {
-			return append(all, step{to: next, label: label, violation: violation})
+			return append(all, step{To: next, Label: label, Problem: violation})
 		}
 		if !ok {
 			break
 		}
 	}
-	return append(all, step{to: next, label: label})
+	return append(all, step{To: next, Label: label})
 }
 
+// name names a controller, by the engine that it belongs to.
 func (e *explorer) name(w *scene, by int) string {
-	engine := ""
+	name := "the MachineDeployment controller"
+	switch {
+	case !e.labelled:
+		return ""
+	case by != md:
+		name = fmt.Sprintf("the controller of ms%d", by)
+	}
 	if w.stock {
-		engine = "stock's "
+		name += " of Cluster API"
 	}
-	if by == md {
-		return engine + "md"
-	}
-	return fmt.Sprintf("%sms%d", engine, by)
+	return name
 }
 
 // todo is what a controller does next: the rest of a reconcile, or a new one.
@@ -113,7 +116,7 @@ func (e *explorer) sets(v view, id uint8) (todo []operation, problem string) {
 	r, known := e.setPlans[key]
 	if !known {
 		r = v.reconcileSet(id)
-		if e.keep && !v.sets[id].deleting {
+		if e.Keep && !v.sets[id].deleting {
 			r, problem = e.keptSet(v, id)
 		} else {
 			problem = e.compareSets(v, id, r)
@@ -143,7 +146,10 @@ func (w *scene) restart() {
 func (e *explorer) machineSteps(w *scene, i int) []step {
 	next := steps{from: w}
 	add := func(label string, possible bool, edit func(*scene, *machine)) {
-		next.add(machineName(i)+" "+label, possible, func(w *scene) {
+		if possible && e.labelled {
+			label = machineName(i) + " " + label
+		}
+		next.add(label, possible, func(w *scene) {
 			edit(w, &w.machines[i])
 			w.clean()
 		})
@@ -158,7 +164,7 @@ func (e *explorer) machineSteps(w *scene, i int) []step {
 			w.finishes()
 		})
 	add("is updated",
-		m.updating && m.hook && m.node && (!m.broken || e.keep) && !m.hangs &&
+		m.updating && m.hook && m.node && (!m.broken || e.Keep) && !m.hangs &&
 			!m.deleting, func(w *scene, m *machine) {
 			w.proven = w.proven || m.owner == w.md.template
 			m.kubelet, m.updating, m.available, m.left = m.spec, false, false, 0
@@ -169,22 +175,22 @@ func (e *explorer) machineSteps(w *scene, i int) []step {
 	})
 	add("drains", m.deleting && m.available, func(_ *scene, m *machine) { m.available = false })
 	add("is gone", m.deleting && !m.available, func(_ *scene, m *machine) { *m = machine{} })
-	add("hangs", w.hangs > 0 && m.updating && m.hook && !m.broken && !m.deleting,
+	add("hangs", w.Hangs > 0 && m.updating && m.hook && !m.broken && !m.deleting,
 		func(w *scene, m *machine) {
-			w.hangs--
+			w.Hangs--
 			w.loses()
 			m.hangs, m.broken, m.available, m.left = true, true, false, 0
 		})
 	add("is overdue", m.hangs && !m.overdue && !m.deleting,
 		func(_ *scene, m *machine) { m.overdue = true })
-	add("breaks", w.breaks > 0 && !m.broken && !m.deleting, func(w *scene, m *machine) {
-		w.breaks--
+	add("breaks", w.Breaks > 0 && !m.broken && !m.deleting, func(w *scene, m *machine) {
+		w.Breaks--
 		w.loses()
 		w.excuse(m.serves())
 		m.broken, m.available = true, false
 	})
-	add("is deleted by a person", w.deletes > 0 && !m.deleting, func(w *scene, m *machine) {
-		w.deletes--
+	add("is deleted by a person", w.Deletes > 0 && !m.deleting, func(w *scene, m *machine) {
+		w.Deletes--
 		w.loses()
 		w.excuse(m.serves())
 		m.deleting, m.asked = true, true
@@ -218,7 +224,7 @@ func (s *steps) add(label string, possible bool, edit func(*scene)) {
 	if possible {
 		next := *s.from
 		edit(&next)
-		s.all = append(s.all, step{to: next, label: label})
+		s.all = append(s.all, step{To: next, Label: label})
 	}
 }
 
@@ -226,22 +232,22 @@ func (s *steps) add(label string, possible bool, edit func(*scene)) {
 func (e *explorer) cacheSteps(w *scene) []step {
 	next := steps{from: w}
 	add := next.add
-	add("the cache of MachineSets stops", w.lags > 0 && !w.staleSets, func(w *scene) {
-		w.lags--
+	add("the cache of MachineSets stops", w.Lags > 0 && !w.staleSets, func(w *scene) {
+		w.Lags--
 		w.staleSets, w.cachedSets = true, w.sets
 	})
-	add("the cache of Machines stops", w.lags > 0 && !w.staleMachines, func(w *scene) {
-		w.lags--
+	add("the cache of Machines stops", w.Lags > 0 && !w.staleMachines, func(w *scene) {
+		w.Lags--
 		w.staleMachines, w.cachedMachines = true, w.machines
 	})
 	add("the caches catch up", w.staleSets || w.staleMachines, (*scene).catchUp)
-	add("the other engine takes over", w.swaps > 0, func(w *scene) {
-		w.swaps--
+	add("the other engine takes over", w.Swaps > 0, func(w *scene) {
+		w.Swaps--
 		w.restart()
 		w.stock = !w.stock
 		w.stockRan = true
 	})
-	add("the updater is away", w.outages > 0 && !w.outage, func(w *scene) { w.outages--; w.outage = true })
+	add("the updater is away", w.Outages > 0 && !w.outage, func(w *scene) { w.Outages--; w.outage = true })
 	add("the updater is back", w.outage, func(w *scene) { w.outage = false })
 	return next.all
 }
@@ -252,9 +258,9 @@ func (e *explorer) people(w *scene) []step {
 	add := func(label string, possible bool, edit func(*scene)) {
 		next.add(label, possible, func(w *scene) { edit(w); w.md.observed = false })
 	}
-	for _, n := range e.scales {
-		add(fmt.Sprintf("scale to %d", n), w.scales > 0 && n != w.md.replicas, func(w *scene) {
-			w.scales--
+	for _, n := range e.Scales {
+		add(fmt.Sprintf("scale to %d", n), w.Scales > 0 && n != w.md.replicas, func(w *scene) {
+			w.Scales--
 			// More Machines are needed than before, or a new MachineSet shrinks at once.
 			w.excused += max(n-w.md.replicas, w.md.replicas-n)
 			// New Machines fill what is missing, whatever the limits are.
@@ -263,26 +269,26 @@ func (e *explorer) people(w *scene) []step {
 			w.most, w.fewest = max(w.most, n), min(w.fewest, n)
 		})
 	}
-	add("the template changes", w.changes > 0 && w.md.template+1 < maxTemplates, func(w *scene) {
-		w.changes--
+	add("the template changes", w.Changes > 0 && w.md.template+1 < maxTemplates, func(w *scene) {
+		w.Changes--
 		w.md.template++
 		w.renews()
 	})
-	add("the template is reverted", w.reverts > 0 && w.md.template > 0,
-		func(w *scene) { w.reverts--; w.md.template--; w.renews() })
-	add("pause", w.pauses > 0 && !w.md.paused, func(w *scene) {
-		w.pauses--
+	add("the template is reverted", w.Reverts > 0 && w.md.template > 0,
+		func(w *scene) { w.Reverts--; w.md.template--; w.renews() })
+	add("pause", w.Pauses > 0 && !w.md.paused, func(w *scene) {
+		w.Pauses--
 		w.md.paused, w.pausedOnce = true, true
 		// A paused group is scaled without a look at availability.
 		w.excused += w.md.replicas
 	})
-	add("the policy goes", w.flips > 0 && !w.md.open,
-		func(w *scene) { w.flips--; w.md.open, w.opened = true, true })
-	add("the policy comes back", w.flips > 0 && w.md.open,
-		func(w *scene) { w.flips--; w.md.open = false })
-	add("a person asks for a retry", w.retries > 0 && w.md.failed != 0 && !w.md.retry,
+	add("the policy goes", w.Flips > 0 && !w.md.open,
+		func(w *scene) { w.Flips--; w.md.open, w.opened = true, true })
+	add("the policy comes back", w.Flips > 0 && w.md.open,
+		func(w *scene) { w.Flips--; w.md.open = false })
+	add("a person asks for a retry", w.Retries > 0 && w.md.failed != 0 && !w.md.retry,
 		func(w *scene) {
-			w.retries--
+			w.Retries--
 			w.md.retry, w.canaryLost, w.retriedOnce = true, false, true
 		})
 	add("unpause", w.md.paused, func(w *scene) { w.md.paused = false })
@@ -292,24 +298,24 @@ func (e *explorer) people(w *scene) []step {
 // settle lets nobody disturb the group from now on.
 func (w *scene) settle() {
 	w.restart()
-	w.faults, w.outage, w.md.paused, w.md.open = faults{}, false, false, false
+	w.Faults, w.outage, w.md.paused, w.md.open = Faults{}, false, false, false
 }
 
 // calm lets all controllers act once, and all Machines make progress. It returns what they break.
 func (e *explorer) calm(w *scene) (labels []string, violation string) {
 	for by := range maxTemplates + 1 {
 		for _, s := range e.reconcile(w, by) {
-			*w = s.to
-			labels = append(labels, s.label)
-			if s.violation != "" {
-				return labels, s.violation
+			*w = s.To
+			labels = append(labels, s.Label)
+			if s.Problem != "" {
+				return labels, s.Problem
 			}
 		}
 	}
 	for i := range w.machines {
 		if s := e.machineSteps(w, i); len(s) > 0 {
-			*w = s[0].to
-			labels = append(labels, s[0].label)
+			*w = s[0].To
+			labels = append(labels, s[0].Label)
 		}
 	}
 	return labels, ""
@@ -317,7 +323,7 @@ func (e *explorer) calm(w *scene) (labels []string, violation string) {
 
 // helped does what people owe a group whose rollout waits for them: it deletes an outdated Machine.
 func (e *explorer) helped(w *scene) bool {
-	if !e.onDelete {
+	if !e.OnDelete {
 		return false
 	}
 	i := slices.IndexFunc(w.machines[:], func(m machine) bool { return m.exists && !m.deleting && (m.owner != w.md.template || m.broken) })

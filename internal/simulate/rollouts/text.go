@@ -1,4 +1,4 @@
-package pool_test
+package rollouts
 
 import (
 	"fmt"
@@ -12,7 +12,7 @@ func (w *scene) String() string {
 		if !set.exists && w.owned(uint8(i)) == 0 {
 			continue
 		}
-		text := fmt.Sprintf("ms%d %d%v", i, set.replicas, set.status)
+		text := fmt.Sprintf("ms%d has %d replicas, status %s", i, set.replicas, set.status.text())
 		if set.deleting {
 			text += " deleting"
 		}
@@ -52,4 +52,40 @@ func (m machine) text(i int) string {
 		}
 	}
 	return text
+}
+
+// text names the counters in the order of their fields.
+func (n numbers) text() string {
+	return fmt.Sprintf("%d/%d/%d", n.machines, n.available, n.upToDate)
+}
+
+// written names what the MachineDeployment controller writes to a MachineSet.
+func (s setSpec) written() string {
+	text := fmt.Sprintf("%d replicas, revision %d, desired %d", s.replicas, s.revision, s.desired)
+	for _, part := range []struct {
+		set  bool
+		text string
+	}{
+		{s.moveTo != 0, "moves to ms" + fmt.Sprint(int(s.moveTo)-1)},
+		{s.receive != 0, "receives from " + listSlots(s.receive)},
+		{s.acknowledged != 0, "counts " + listMachines(s.acknowledged)},
+		{s.returning != 0, "returns " + listMachines(s.returning)},
+		{s.noCreate, "creates none"}, {s.noUpdate, "no update"},
+	} {
+		if part.set {
+			text += ", " + part.text
+		}
+	}
+	return text
+}
+
+// listSlots names MachineSets as traces do.
+func listSlots(bits uint8) string {
+	var list []string
+	for i := range maxTemplates {
+		if has(bits, i) {
+			list = append(list, fmt.Sprintf("ms%d", i))
+		}
+	}
+	return strings.Join(list, ",")
 }

@@ -1,4 +1,4 @@
-package pool_test
+package rollouts
 
 import (
 	"slices"
@@ -9,13 +9,14 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/pool"
+	"github.com/windlass-dev/windlass/internal/simulate/search"
 )
 
-// edited is a decider that reads changed facts, or whose plan is changed.
-func edited(in func(*pool.Group), out func(pool.Group, *pool.Plan)) decider {
-	return decider{
-		needs: pool.Needs,
-		decide: func(g pool.Group, answers map[string]pool.Coverage) (pool.Plan, error) {
+// edited is an engine that reads changed facts, or whose plan is changed.
+func edited(in func(*pool.Group), out func(pool.Group, *pool.Plan)) Engine {
+	return Engine{
+		Needs: pool.Needs,
+		Decide: func(g pool.Group, answers map[string]pool.Coverage) (pool.Plan, error) {
 			seen := g
 			if in != nil {
 				in(&seen)
@@ -42,20 +43,20 @@ func copyOf(g *pool.Group) {
 }
 
 // silent turns the comparison with stock off: invariants alone must find the fault.
-func silent(s scenario) scenario {
+func silent(s Scenario) Scenario {
 	s.alone = true
 	return s
 }
 
-// faulty are deciders that are broken in one way each, and what the exploration says about them.
+// faulty are engines that are broken in one way each, and what the exploration says about them.
 func faulty() map[string]struct {
-	decider  decider
-	scenario scenario
+	engine   Engine
+	scenario Scenario
 	want     string
 } {
 	type m = struct {
-		decider  decider
-		scenario scenario
+		engine   Engine
+		scenario Scenario
 		want     string
 	}
 	set := func(plan *pool.SetPlan, key, value string) {
@@ -69,20 +70,20 @@ func faulty() map[string]struct {
 				copyOf(g)
 				g.MachineDeployment.Spec.Rollout.Strategy.RollingUpdate.MaxSurge.IntVal++
 			}, nil),
-			scenario{replicas: 2, surge: 1}, "and at most 3 are allowed",
+			Scenario{Replicas: 2, Surge: 1}, "and at most 3 are allowed",
 		},
 		"takes another maxUnavailable": {
 			edited(func(g *pool.Group) {
 				copyOf(g)
 				g.MachineDeployment.Spec.Rollout.Strategy.RollingUpdate.MaxUnavailable.IntVal++
 			}, nil),
-			scenario{replicas: 3, surge: 1, unavailable: 1}, "are available, and at least 2 must be",
+			Scenario{Replicas: 3, Surge: 1, Unavailable: 1}, "are available, and at least 2 must be",
 		},
 		"believes old counters": {
 			edited(func(g *pool.Group) {
 				g.Count = func(s *clusterv1.MachineSet, _ []*clusterv1.Machine) pool.Counts { return pool.StatusCounts(s) }
 			}, nil),
-			scenario{replicas: 2, surge: 1, unavailable: 1, notBegun: true, scales: []int8{0, 2}, faults: faults{scales: 2, changes: 1}},
+			Scenario{Replicas: 2, Surge: 1, Unavailable: 1, notBegun: true, Scales: []int8{0, 2}, Faults: Faults{Scales: 2, Changes: 1}},
 			"allowed",
 		},
 		"believes that each spec was read": {
@@ -92,7 +93,7 @@ func faulty() map[string]struct {
 					s.Status.Conditions[0].ObservedGeneration = s.Generation
 				}
 			}, nil),
-			scenario{replicas: 3, unavailable: 1, keep: true, covered: upwards, faults: faults{changes: 1, reverts: 1, races: 1}}, "is counted twice",
+			Scenario{Replicas: 3, Unavailable: 1, Keep: true, Covered: true, Faults: Faults{Changes: 1, Reverts: 1, Races: 1}}, "is counted twice",
 		},
 		"forgets which moves it counted": {
 			edited(nil, func(_ pool.Group, p *pool.Plan) {
@@ -100,7 +101,7 @@ func faulty() map[string]struct {
 					delete(p.New.Desired.Annotations, clusterv1.AcknowledgedMoveAnnotation)
 				}
 			}),
-			scenario{replicas: 2, unavailable: 1, covered: upwards}, "is counted twice",
+			Scenario{Replicas: 2, Unavailable: 1, Covered: true}, "is counted twice",
 		},
 		"counts a move twice": {
 			edited(nil, func(_ pool.Group, p *pool.Plan) {
@@ -108,7 +109,7 @@ func faulty() map[string]struct {
 					*p.New.Desired.Spec.Replicas++
 				}
 			}),
-			scenario{replicas: 2, unavailable: 1, covered: upwards}, "and at most 2 are allowed",
+			Scenario{Replicas: 2, Unavailable: 1, Covered: true}, "and at most 2 are allowed",
 		},
 		"does not let the new MachineSet receive": {
 			edited(nil, func(_ pool.Group, p *pool.Plan) {
@@ -116,7 +117,7 @@ func faulty() map[string]struct {
 					delete(p.New.Desired.Annotations, clusterv1.MachineSetReceiveMachinesFromMachineSetsAnnotation)
 				}
 			}),
-			scenario{replicas: 2, unavailable: 1, covered: upwards}, "the rollout has ended",
+			Scenario{Replicas: 2, Unavailable: 1, Covered: true}, "the rollout has ended",
 		},
 		"moves what cannot be updated": {
 			edited(nil, func(_ pool.Group, p *pool.Plan) {
@@ -125,7 +126,7 @@ func faulty() map[string]struct {
 					set(p.New, clusterv1.MachineSetReceiveMachinesFromMachineSetsAnnotation, p.Old[i].Desired.Name)
 				}
 			}),
-			scenario{replicas: 2, unavailable: 1}, "no update in place leads there",
+			Scenario{Replicas: 2, Unavailable: 1}, "no update in place leads there",
 		},
 		"never scales down": {
 			edited(nil, func(_ pool.Group, p *pool.Plan) {
@@ -133,19 +134,19 @@ func faulty() map[string]struct {
 					*old.Desired.Spec.Replicas = *old.Current.Spec.Replicas
 				}
 			}),
-			scenario{replicas: 2, surge: 1}, "the rollout has ended",
+			Scenario{Replicas: 2, Surge: 1}, "the rollout has ended",
 		},
 		"forgets an old MachineSet": {
 			edited(func(g *pool.Group) { g.MachineSets = g.MachineSets[max(len(g.MachineSets)-2, 0):] }, nil),
-			scenario{replicas: 2, surge: 1, faults: faults{changes: 1}}, "allowed",
+			Scenario{Replicas: 2, Surge: 1, Faults: Faults{Changes: 1}}, "allowed",
 		},
 		"replaces kept Machines": {
 			edited(func(g *pool.Group) { g.Keep = false }, nil),
-			scenario{replicas: 2, surge: 1, keep: true}, "the rollout has ended", // MachineSets do not obey.
+			Scenario{Replicas: 2, Surge: 1, Keep: true}, "the rollout has ended", // MachineSets do not obey.
 		},
 		"does not look at the group": {
-			sound, scenario{
-				replicas: 2, unavailable: 2, keep: true, blind: true, covered: upwards, faults: faults{reverts: 1, races: 1},
+			Engine{}, Scenario{
+				Replicas: 2, Unavailable: 2, Keep: true, blind: true, Covered: true, Faults: Faults{Reverts: 1, Races: 1},
 			}, "there are 3 Machines",
 		},
 		"does not name the Machines that return": {
@@ -154,8 +155,8 @@ func faulty() map[string]struct {
 					delete(old.Desired.Annotations, v1alpha1.ReturnMachinesAnnotation)
 				}
 			}),
-			scenario{replicas: 2, unavailable: 2, keep: true, covered: upwards,
-				faults: faults{reverts: 1}}, "the rollout has ended",
+			Scenario{Replicas: 2, Unavailable: 2, Keep: true, Covered: true,
+				Faults: Faults{Reverts: 1}}, "the rollout has ended",
 		},
 		"keeps marks of a paused group": {
 			edited(nil, func(g pool.Group, p *pool.Plan) {
@@ -163,7 +164,7 @@ func faulty() map[string]struct {
 					set(p.New, clusterv1.MachineSetReceiveMachinesFromMachineSetsAnnotation, "md-00009")
 				}
 			}),
-			scenario{replicas: 2, unavailable: 1, covered: upwards}, "has marks",
+			Scenario{Replicas: 2, Unavailable: 1, Covered: true}, "has marks",
 		},
 		"drops the mark to receive with the policy": {
 			edited(nil, func(g pool.Group, p *pool.Plan) {
@@ -171,8 +172,8 @@ func faulty() map[string]struct {
 					delete(p.New.Desired.Annotations, clusterv1.MachineSetReceiveMachinesFromMachineSetsAnnotation)
 				}
 			}),
-			scenario{replicas: 3, unavailable: 2, keep: true, updatesOnDelete: true, covered: upwards,
-				bounds: bounds{maxInFlight: 2}, faults: faults{flips: 1, races: 1, lags: 1}},
+			Scenario{Replicas: 3, Unavailable: 2, Keep: true, UpdatesOnDelete: true, Covered: true,
+				Limits: Limits{MaxInFlight: 2}, Faults: Faults{Flips: 1, Races: 1, Lags: 1}},
 			"and the policy keeps Machines",
 		},
 		"lets Machines be deleted that were to move": {
@@ -183,8 +184,8 @@ func faulty() map[string]struct {
 					}
 				}
 			}),
-			scenario{replicas: 2, unavailable: 1, keep: true, updatesOnDelete: true, covered: upwards,
-				faults: faults{flips: 1}}, "the rollout deletes m00, and the policy keeps Machines",
+			Scenario{Replicas: 2, Unavailable: 1, Keep: true, UpdatesOnDelete: true, Covered: true,
+				Faults: Faults{Flips: 1}}, "the rollout deletes m00, and the policy keeps Machines",
 		},
 		"breaks deadlocks too early": {
 			edited(nil, func(_ pool.Group, p *pool.Plan) {
@@ -194,22 +195,31 @@ func faulty() map[string]struct {
 					}
 				}
 			}),
-			scenario{replicas: 3, unavailable: 1, faults: faults{breaks: 1}}, "must be",
+			Scenario{Replicas: 3, Unavailable: 1, Faults: Faults{Breaks: 1}}, "must be",
 		},
 	}
 }
 
-// TestExploreFindsFaults breaks the decider on purpose: invariants must find each fault without the
+// TestExploreFindsFaults breaks the engine on purpose: invariants must find each fault without the
 // comparison with stock, or the exploration proves nothing.
 func TestExploreFindsFaults(t *testing.T) {
 	t.Parallel()
 	for name, tt := range faulty() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := explore(silent(tt.scenario), tt.decider, 20_000)
-			if !strings.Contains(r.violation, tt.want) {
-				t.Errorf("the fault is not found in %d states: want %q, got\n%s", r.states, tt.want, r.violation)
-			}
+			finds(t, silent(tt.scenario), tt.engine, tt.want)
 		})
 	}
+}
+
+// finds explores what a broken engine does, and checks that a violation contains want.
+func finds(t *testing.T, s Scenario, broken Engine, want string) *search.Violation {
+	t.Helper()
+	s.Engine = broken
+	r, err := Explore(t.Context(), s, 20_000)
+	if err != nil || !strings.Contains(r.Violation.String(), want) {
+		t.Errorf("the fault is not found in %d states: want %q, got\n%v, %v", r.States, want,
+			r.Violation, err)
+	}
+	return r.Violation
 }

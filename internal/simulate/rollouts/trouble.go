@@ -1,4 +1,4 @@
-package pool_test
+package rollouts
 
 import (
 	"fmt"
@@ -7,26 +7,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
-
-// troubled are explorations in which MachineSets fail.
-var troubled = map[string]scenario{
-	"fails, replace":        {replicas: 2, surge: 1, unavailable: 1, faults: faults{fails: 2, sticks: 1}},
-	"fails, in place":       {replicas: 3, unavailable: 1, covered: upwards, faults: faults{fails: 1, sticks: 1}},
-	"fails, scale":          {replicas: 2, surge: 1, covered: upwards, scales: []int8{1, 3}, faults: faults{sticks: 1, scales: 1}},
-	"fails, changes, races": {replicas: 2, surge: 1, unavailable: 1, faults: faults{sticks: 1, changes: 1, reverts: 1, races: 1}},
-	"fails, swaps":          {replicas: 2, surge: 1, unavailable: 1, covered: upwards, faults: faults{sticks: 2, swaps: 1}},
-	"quota, scale":          {replicas: 3, surge: 1, scales: []int8{2}, faults: faults{quotas: 1, scales: 1}},
-	"quota, scale, both":    {replicas: 3, surge: 1, unavailable: 1, scales: []int8{1, 2}, faults: faults{quotas: 1, scales: 1}},
-	"quota, in place":       {replicas: 3, surge: 1, covered: upwards, scales: []int8{2}, faults: faults{quotas: 1, scales: 1, deletes: 1}},
-	"halts, scale":          {replicas: 2, surge: 1, unavailable: 1, scales: []int8{1, 3}, faults: faults{halts: 1, scales: 1}},
-	"keep, fails":           {replicas: 2, unavailable: 1, keep: true, covered: upwards, scales: []int8{1, 3}, faults: faults{fails: 1, sticks: 1, scales: 1}},
-	"keep, fails, blocked":  {replicas: 2, keep: true, scales: []int8{1, 3}, faults: faults{sticks: 1, scales: 1, deletes: 1}},
-	"keep, fails, reverts":  {replicas: 3, unavailable: 2, keep: true, covered: upwards, faults: faults{sticks: 1, fails: 1, reverts: 1, races: 1}},
-	"keep, quota":           {replicas: 3, unavailable: 2, keep: true, covered: upwards, scales: []int8{2, 4}, faults: faults{quotas: 1, scales: 1, deletes: 1}},
-	"keep, halts":           {replicas: 2, keep: true, scales: []int8{1, 3}, faults: faults{halts: 1, scales: 1, deletes: 1}},
-	"keep, halts, covered":  {replicas: 2, unavailable: 1, keep: true, covered: upwards, scales: []int8{1, 3}, faults: faults{halts: 1, scales: 1}},
-	"limits, fails":         {replicas: 3, surge: 1, unavailable: 1, covered: upwards, bounds: bounds{canary: 1}, faults: faults{fails: 1, sticks: 1}},
-}
 
 // trouble keeps the controller of a MachineSet from observing its spec.
 type trouble struct {
@@ -85,10 +65,10 @@ func (s *machineSet) pause(id uint8) []operation {
 // failing is a reconcile of a MachineSet that does nothing of todo any more but write its status.
 func (e *explorer) failing(w scene, todo []operation) (failed scene, ok bool) {
 	end := todo[len(todo)-1]
-	if w.fails == 0 || end.kind != writeStatus {
+	if w.Fails == 0 || end.kind != writeStatus {
 		return w, false
 	}
-	w.fails--
+	w.Fails--
 	end.failed = true
 	for _, o := range todo {
 		// The status counts Machines that move as in an update.
@@ -111,14 +91,14 @@ func ending(todo []operation) []operation {
 func (e *explorer) troubleSteps(w *scene) []step {
 	next := steps{from: w}
 	add := next.add
-	add("no Machine can be created", w.quotas > 0 && !w.quota,
-		func(w *scene) { w.quotas--; w.quota = true })
+	add("no Machine can be created", w.Quotas > 0 && !w.quota,
+		func(w *scene) { w.Quotas--; w.quota = true })
 	add("Machines can be created again", w.quota, func(w *scene) { w.quota = false })
 	for i, set := range w.sets {
-		add(fmt.Sprintf("ms%d fails from now on", i), w.sticks > 0 && set.exists && !set.fails,
-			func(w *scene) { w.sticks--; w.sets[i].fails = true })
-		add(fmt.Sprintf("ms%d is paused", i), w.halts > 0 && set.exists && !set.halted,
-			func(w *scene) { w.halts--; w.sets[i].halted, w.sets[i].read = true, false })
+		add(fmt.Sprintf("ms%d fails from now on", i), w.Sticks > 0 && set.exists && !set.fails,
+			func(w *scene) { w.Sticks--; w.sets[i].fails = true })
+		add(fmt.Sprintf("ms%d is paused", i), w.Halts > 0 && set.exists && !set.halted,
+			func(w *scene) { w.Halts--; w.sets[i].halted, w.sets[i].read = true, false })
 		add(fmt.Sprintf("ms%d is not paused any more", i), set.halted,
 			func(w *scene) { w.sets[i].halted = false })
 	}
@@ -145,11 +125,11 @@ func (e *explorer) endsHeld(w *scene) string {
 	switch {
 	case !halted && n > wanted:
 		return fmt.Sprintf("no Machine can be created, and %d stay where people want %d", n, wanted)
-	case !w.quota && e.keep && !newest.halted && n < wanted:
+	case !w.quota && e.Keep && !newest.halted && n < wanted:
 		return fmt.Sprintf("a MachineSet is paused, and there are %d Machines where people want %d", n, wanted)
-	case e.keep && !halted && wanted-n < max(e.unavailable, 1):
+	case e.Keep && !halted && wanted-n < max(e.Unavailable, 1):
 		for i, m := range w.machines {
-			if m.exists && m.owner != w.md.template && e.covered[m.owner][w.md.template] {
+			if m.exists && m.owner != w.md.template && e.covers(m.owner, w.md.template) {
 				return fmt.Sprintf("no Machine can be created, and %s does not move", m.text(i))
 			}
 		}

@@ -1,0 +1,115 @@
+package rollouts
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/windlass-dev/windlass/internal/pool"
+)
+
+// rules are the limits as the rules read them; nil without any.
+func (b Limits) rules() *pool.Limits {
+	if b == (Limits{}) {
+		return nil
+	}
+	l := &pool.Limits{
+		MaxInFlight: int32(b.MaxInFlight), Canary: intstr.FromInt32(int32(b.Canary)),
+		Partition: intstr.FromInt32(int32(b.Partition)),
+	}
+	if b.Batch > 0 {
+		l.Batches = []intstr.IntOrString{intstr.FromInt32(int32(b.Batch))}
+	}
+	return l
+}
+
+// mayTouch is how many Machines of replicas a rollout may have touched once done were done. It
+// repeats the contract of the UpdatePolicy, and shares nothing with the rules.
+func (b Limits) mayTouch(replicas, done int8) int8 {
+	most := replicas
+	switch {
+	case b.Canary > 0 && done < b.Canary:
+		most = b.Canary
+	case b.Batch > 0:
+		most = b.Canary
+		for most <= done {
+			most += b.Batch
+		}
+	}
+	return max(min(most, replicas-b.Partition), 0)
+}
+
+// atTemplate counts the Machines of the current template that are alive, and those that are done.
+func (w *scene) atTemplate() (alive, done int8) {
+	for _, m := range w.machines {
+		if m.exists && !m.deleting && m.owner == w.md.template {
+			alive++
+			if m.available && !m.inUpdate() {
+				done++
+			}
+		}
+	}
+	return alive, done
+}
+
+// finishes notes the highest number of Machines that were done.
+func (w *scene) finishes() {
+	_, done := w.atTemplate()
+	w.done = max(w.done, done)
+}
+
+// renews notes that the template has changed.
+func (w *scene) renews() {
+	w.changed, w.done = true, 0
+	w.canaryLost, w.retriedOnce, w.proven = false, false, false
+	w.finishes()
+}
+
+// checkLimits says which limit of the UpdatePolicy a write breaks. Machines that others took away
+// do not count, and the limits do not count once the policy was away.
+func (e *explorer) checkLimits(w *scene, o operation) string {
+	if e.Limits == (Limits{}) || w.stockRan || w.opened || w.pausedOnce {
+		return ""
+	}
+	fresh, _ := w.atTemplate()
+	most := e.mayTouch(w.most, w.done)
+	old := w.alive() - fresh
+	if touched := w.md.replicas - old - w.lost; !w.changed && o.kind != createMachine &&
+		touched > most {
+		return fmt.Sprintf("%v: %d Machines are touched, and at most %d may be", o, touched, most)
+	}
+	if o.kind != deleteMachine && o.kind != remediate && fresh-w.lost > most {
+		return fmt.Sprintf("%v: %d Machines are at the new template, and at most %d may be", o, fresh,
+			most)
+	}
+	return e.checkInFlight(w, o)
+}
+
+// checkInFlight says whether more Machines than maxInFlight are being replaced.
+func (e *explorer) checkInFlight(w *scene, o operation) string {
+	if e.MaxInFlight == 0 || e.Keep || e.Covered || w.changed {
+		return ""
+	}
+	busy := max(w.md.replicas-w.total(), 0)
+	for _, m := range w.machines {
+		if m.exists && (m.deleting && !m.asked || !m.available && !m.broken) {
+			busy++
+		}
+	}
+	if busy-w.lost > e.MaxInFlight {
+		return fmt.Sprintf("%v: %d Machines are in flight, and at most %d may be", o, busy, e.MaxInFlight)
+	}
+	return ""
+}
+
+// endsWithin says whether a rollout with a partition leaves another number of old Machines.
+func (e *explorer) endsWithin(w *scene) string {
+	fresh, _ := w.atTemplate()
+	old, want := w.alive()-fresh, min(e.Partition, w.md.replicas)
+	if old > want || old < want && !w.opened && !w.stockRan && !w.changed && w.lost == 0 &&
+		w.most == w.fewest {
+		return fmt.Sprintf("the rollout has ended, and %d Machines are at the old template instead of %d",
+			old, want)
+	}
+	return ""
+}
