@@ -140,23 +140,14 @@ type strategy struct {
 	replicas                 int32
 }
 
-// deploymentStrategy reads the object, or what Cluster API would make it of: the topology, else the class.
+// deploymentStrategy reads the object, or what Cluster API will create.
 func deploymentStrategy(g group) strategy {
-	if md := g.MachineDeployment; md != nil {
-		s := md.Spec.Rollout.Strategy
-		return strategy{
-			maxSurge: s.RollingUpdate.MaxSurge, maxUnavailable: s.RollingUpdate.MaxUnavailable,
-			replicas: *cmp.Or(md.Spec.Replicas, new(int32(1))),
-		}
+	md := g.Deployment()
+	s := md.Spec.Rollout.Strategy.RollingUpdate
+	return strategy{
+		maxSurge: s.MaxSurge, maxUnavailable: s.MaxUnavailable,
+		replicas: *cmp.Or(md.Spec.Replicas, new(int32(1))),
 	}
-	s := strategy{replicas: *cmp.Or(g.InTopology.Replicas, new(int32(1)))}
-	if t := g.InTopology.Rollout.Strategy; t.Type != "" {
-		s.maxSurge, s.maxUnavailable = t.RollingUpdate.MaxSurge, t.RollingUpdate.MaxUnavailable
-	} else if g.InClass != nil {
-		c := g.InClass.Rollout.Strategy
-		s.maxSurge, s.maxUnavailable = c.RollingUpdate.MaxSurge, c.RollingUpdate.MaxUnavailable
-	}
-	return s
 }
 
 func checkOnDelete(f Facts, g group, fix string, into *findings) {

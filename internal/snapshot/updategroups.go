@@ -73,19 +73,36 @@ func (g UpdateGroup) Owner() capi.Owner {
 	return capi.MachineDeployment(g.Namespace, g.Object)
 }
 
-// IsOnDelete reports whether a group of workers has the strategy OnDelete. Its topology, else its
-// class, describes it if there is no object.
-func (g UpdateGroup) IsOnDelete() bool {
-	var kind clusterv1.MachineDeploymentRolloutStrategyType
-	switch {
-	case g.MachineDeployment != nil:
-		kind = g.MachineDeployment.Spec.Rollout.Strategy.Type
-	case g.InTopology != nil && g.InTopology.Rollout.Strategy.Type != "":
-		kind = g.InTopology.Rollout.Strategy.Type
-	case g.InClass != nil:
-		kind = g.InClass.Rollout.Strategy.Type
+// Deployment returns the MachineDeployment of a group of workers. While it does not exist, the result
+// has what Cluster API will create and rollouts read: spec.replicas and spec.rollout.strategy, by the
+// topology, else by its class. The type of the strategy is empty if nothing describes it.
+func (g UpdateGroup) Deployment() *clusterv1.MachineDeployment {
+	if g.MachineDeployment != nil {
+		return g.MachineDeployment
 	}
-	return kind == clusterv1.OnDeleteMachineDeploymentStrategyType
+	md := &clusterv1.MachineDeployment{}
+	strategy := &md.Spec.Rollout.Strategy
+	if g.InTopology != nil {
+		md.Spec.Replicas = g.InTopology.Replicas
+	}
+	switch {
+	case g.InTopology != nil && g.InTopology.Rollout.Strategy.Type != "":
+		t := g.InTopology.Rollout.Strategy
+		strategy.Type = t.Type
+		strategy.RollingUpdate.MaxSurge = t.RollingUpdate.MaxSurge
+		strategy.RollingUpdate.MaxUnavailable = t.RollingUpdate.MaxUnavailable
+	case g.InClass != nil:
+		c := g.InClass.Rollout.Strategy
+		strategy.Type = c.Type
+		strategy.RollingUpdate.MaxSurge = c.RollingUpdate.MaxSurge
+		strategy.RollingUpdate.MaxUnavailable = c.RollingUpdate.MaxUnavailable
+	}
+	return md
+}
+
+// IsOnDelete reports whether a group of workers has the strategy OnDelete.
+func (g UpdateGroup) IsOnDelete() bool {
+	return g.Deployment().Spec.Rollout.Strategy.Type == clusterv1.OnDeleteMachineDeploymentStrategyType
 }
 
 // UpdateGroups lists a cluster's groups as UpdatePolicies select them: the control plane, then the topology's

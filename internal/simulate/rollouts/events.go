@@ -107,31 +107,36 @@ func (e *explorer) todo(w *scene, by int) (todo []operation, problem string) {
 	case set.halted:
 		return set.pause(uint8(by)), ""
 	}
-	return e.sets(v, uint8(by))
+	return e.sets(v, uint8(by), w.stock)
 }
 
 // sets is reconcileSet with a memory. It compares the model with the rules.
-func (e *explorer) sets(v view, id uint8) (todo []operation, problem string) {
-	key := setReading{v, id}
+func (e *explorer) sets(v view, id uint8, stock bool) (todo []operation, problem string) {
+	key := setReading{v, id, stock}
 	r, known := e.setPlans[key]
-	if !known {
+	if known {
+		return r, ""
+	}
+	if e.Keep && !v.sets[id].deleting {
+		r, problem = e.keptSet(v, id)
+	} else {
+		var records []operation
 		r = v.reconcileSet(id)
-		if e.Keep && !v.sets[id].deleting {
-			r, problem = e.keptSet(v, id)
-		} else {
-			problem = e.compareSets(v, id, r)
+		records, problem = e.compareSets(v, id, r)
+		if !stock {
+			r = append(records, r...)
 		}
-		if problem != "" {
-			return r, problem
-		}
+	}
+	if problem == "" {
 		e.setPlans[key] = r
 	}
-	return r, ""
+	return r, problem
 }
 
 type setReading struct {
 	view
-	id uint8
+	id    uint8
+	stock bool
 }
 
 // restart forgets what the controllers were doing, and reads everything again.

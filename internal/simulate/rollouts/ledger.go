@@ -171,6 +171,8 @@ func (e *explorer) ends(w *scene, stated bool) string {
 			return fmt.Sprintf("the rollout has ended, and nobody repairs %s", machineName(i))
 		case m.spec != m.infrastructure || m.spec != m.bootstrap || m.kubelet != m.spec || m.owner != m.spec:
 			return fmt.Sprintf("the rollout has ended, and the objects of %s disagree: %+v", machineName(i), m)
+		case kept && m.broken && m.owner != w.md.template:
+			// It waits for the rollout, and the partition for a person.
 		case (m.owner != w.md.template && !kept || !m.available) && !stated:
 			return fmt.Sprintf("the rollout has ended, and %s is not as desired", m.text(i))
 		}

@@ -66,19 +66,25 @@ func (w *scene) renews() {
 }
 
 // checkLimits says which limit of the UpdatePolicy a write breaks. Machines that others took away
-// do not count, and the limits do not count once the policy was away.
+// do not count, and the limits do not count once the policy was away. If the template has changed,
+// new Machines take the place of those that an earlier plan deleted, whatever the limits are.
 func (e *explorer) checkLimits(w *scene, o operation) string {
 	if e.Limits == (Limits{}) || w.stockRan || w.opened || w.pausedOnce {
 		return ""
 	}
 	fresh, _ := w.atTemplate()
-	most := e.mayTouch(w.most, w.done)
+	may := e.Limits
+	if w.changed {
+		may.Partition = 0 // Machines that had the template before do not count. See endsWithin.
+	}
+	most := may.mayTouch(w.most, w.done)
 	old := w.alive() - fresh
 	if touched := w.md.replicas - old - w.lost; !w.changed && o.kind != createMachine &&
 		touched > most {
 		return fmt.Sprintf("%v: %d Machines are touched, and at most %d may be", o, touched, most)
 	}
-	if o.kind != deleteMachine && o.kind != remediate && fresh-w.lost > most {
+	adds := o.kind == moveMachine || o.kind == createMachine && !w.changed
+	if adds && fresh-w.lost > most {
 		return fmt.Sprintf("%v: %d Machines are at the new template, and at most %d may be", o, fresh,
 			most)
 	}
@@ -87,7 +93,9 @@ func (e *explorer) checkLimits(w *scene, o operation) string {
 
 // checkInFlight says whether more Machines than maxInFlight are being replaced.
 func (e *explorer) checkInFlight(w *scene, o operation) string {
-	if e.MaxInFlight == 0 || e.Keep || e.Covered || w.changed {
+	// The limits never keep spec.replicas from being followed.
+	scaled := w.Scales != e.Faults.Scales
+	if e.MaxInFlight == 0 || e.Keep || e.Covered || w.changed || scaled {
 		return ""
 	}
 	busy := max(w.md.replicas-w.total(), 0)
@@ -106,8 +114,8 @@ func (e *explorer) checkInFlight(w *scene, o operation) string {
 func (e *explorer) endsWithin(w *scene) string {
 	fresh, _ := w.atTemplate()
 	old, want := w.alive()-fresh, min(e.Partition, w.md.replicas)
-	if old > want || old < want && !w.opened && !w.stockRan && !w.changed && w.lost == 0 &&
-		w.most == w.fewest {
+	if old > want || old < want && !w.opened && !w.stockRan && !w.changed && !w.pausedOnce &&
+		w.lost == 0 && w.most == w.fewest {
 		return fmt.Sprintf("the rollout has ended, and %d Machines are at the old template instead of %d",
 			old, want)
 	}

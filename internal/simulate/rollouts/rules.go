@@ -15,9 +15,8 @@ func (e *explorer) byRules(v view, id uint8) ([]operation, error) {
 	f := pool.SetFacts{Deployment: g.MachineDeployment, MachinesRead: true, Group: g.Machines}
 	f.Now, f.Decided = g.Now, true
 	keeps := e.keeps(&v)
-	f.Policy = pool.SetPolicy{Keep: keeps, RepairByUpdate: keeps, HoldUpdating: keeps}
-	if keeps {
-		f.Policy.Limits = g.Limits // Stock records nothing, so others are not compared with it.
+	f.Policy = pool.SetPolicy{
+		Keep: keeps, RepairByUpdate: keeps, HoldUpdating: keeps, Limits: g.Limits,
 	}
 	for _, set := range g.MachineSets {
 		if set.Name == setName(id) {
@@ -103,20 +102,24 @@ func (e *explorer) scaleByRules(
 	return nil
 }
 
-// compareSets says where the rules of MachineSets and the model of stock differ.
-func (e *explorer) compareSets(v view, id uint8, stock []operation) string {
+// compareSets says where the rules of MachineSets and the model of stock differ. Stock does not record
+// failed canaries; records are what the rules write about them, before anything else.
+func (e *explorer) compareSets(v view, id uint8, stock []operation) (records []operation, problem string) {
 	if v.sets[id].deleting {
-		return ""
+		return nil, ""
 	}
 	want := slices.DeleteFunc(slices.Clone(stock), func(o operation) bool { return o.kind == writeStatus })
 	got, err := e.byRules(v, id)
 	if err != nil {
-		return fmt.Sprintf("ms%d: the rules return %v", id, err)
+		return nil, fmt.Sprintf("ms%d: the rules return %v", id, err)
+	}
+	for len(got) > 0 && got[0].kind == recordCanaries {
+		records, got = append(records, got[0]), got[1:]
 	}
 	if !slices.Equal(got, want) {
-		return fmt.Sprintf("ms%d: stock writes\n\t%v\nand the rules\n\t%v", id, want, got)
+		return nil, fmt.Sprintf("ms%d: stock writes\n\t%v\nand the rules\n\t%v", id, want, got)
 	}
-	return ""
+	return records, ""
 }
 
 // keptSet is view.reconcileSet for a group whose Machines are kept: stock has no such rules.

@@ -3,6 +3,7 @@ package rollouts
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/windlass-dev/windlass/internal/pool"
 )
@@ -68,6 +69,36 @@ type Faults struct {
 type Engine struct {
 	Needs  func(pool.Group) ([]pool.Question, error)
 	Decide func(pool.Group, map[string]pool.Coverage) (pool.Plan, error)
+}
+
+// Describe names the group to people, without its Faults.
+func (s *Scenario) Describe() string {
+	parts := []string{fmt.Sprintf("%d machines", s.Replicas)}
+	if s.Replicas == 1 {
+		parts[0] = "1 machine"
+	}
+	add := func(possible bool, format string, args ...any) {
+		if possible {
+			parts = append(parts, fmt.Sprintf(format, args...))
+		}
+	}
+	onDelete := s.OnDelete || s.UpdatesOnDelete
+	add(onDelete, "strategy OnDelete")
+	add(!onDelete, "maxSurge %d, maxUnavailable %d", s.Surge, s.Unavailable)
+	add(s.Covered, "updated in place")
+	add(!s.Covered && s.Keep, "which no updater covers")
+	add(!s.Covered && !s.Keep, "replaced")
+	add(s.Keep, "kept by the UpdatePolicy")
+	for _, limit := range []struct {
+		name string
+		n    int8
+	}{
+		{"maxInFlight", s.MaxInFlight}, {"canary", s.Canary}, {"batches", s.Batch},
+		{"partition", s.Partition},
+	} {
+		add(limit.n > 0, "%s %d", limit.name, limit.n)
+	}
+	return strings.Join(parts, ", ")
 }
 
 // maxReplicas leaves room for Machines that are created, and for those that are being deleted.

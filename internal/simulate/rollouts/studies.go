@@ -1,0 +1,114 @@
+package rollouts
+
+import (
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/windlass-dev/windlass/internal/pool"
+)
+
+// Group is a MachineDeployment, as far as its rollouts depend on it.
+type Group struct {
+	// Budget is what its strategy allows; maxSurge and maxUnavailable count only for RollingUpdate.
+	Budget pool.Budget
+	// OnDelete says that the strategy is OnDelete, UpdateOnDelete that its UpdatePolicy has the
+	// Machines updated in place all the same.
+	OnDelete, UpdateOnDelete bool
+	// Keep says that no rollout may create or delete a Machine, Covered that updaters cover changes.
+	Keep, Covered bool
+	// Limits are those of its UpdatePolicy; nil if none count.
+	Limits *pool.Limits
+}
+
+// MaxReplicas is how many Machines a Scenario of Represent has at most.
+const MaxReplicas = 3
+
+// Represent returns a small group whose rollouts follow the same rules as those of g: what is 0 stays
+// 0, and a partition or a batch that covers all Machines still does.
+func Represent(g Group) Scenario {
+	replicas := min(max(g.Budget.Replicas, 1), MaxReplicas)
+	if g.Budget.Surge > 0 && g.Budget.Unavailable > 0 || (g.Keep || g.Covered) && g.atOnce() > 1 {
+		replicas = min(replicas, 2) // Two show the same in fewer states.
+	}
+	few := func(n, most int32) int8 { return int8(min(max(n, 0), most, replicas)) }
+	s := Scenario{
+		Replicas: int8(replicas), Keep: g.Keep, Covered: g.Covered,
+		OnDelete: g.OnDelete && !g.UpdateOnDelete, UpdatesOnDelete: g.OnDelete && g.UpdateOnDelete,
+	}
+	if l := g.Limits; l != nil && !s.OnDelete {
+		share := func(of intstr.IntOrString) int8 {
+			n := pool.Share(of, g.Budget.Replicas)
+			if n > 0 && n >= g.Budget.Replicas {
+				return s.Replicas
+			}
+			return few(n, 1)
+		}
+		s.Limits = Limits{
+			MaxInFlight: few(l.MaxInFlight, 2), Partition: share(l.Partition),
+			Canary: few(pool.Share(l.Canary, g.Budget.Replicas), 1),
+		}
+		if len(l.Batches) > 0 {
+			s.Batch = max(share(l.Batches[0]), 1)
+		}
+	}
+	switch {
+	case s.UpdatesOnDelete:
+		// Such a group has no maxUnavailable. The maxInFlight of its policy takes the place.
+		s.Unavailable = s.MaxInFlight
+	case s.OnDelete:
+	case g.Budget.Surge > 0:
+		s.Surge, s.Unavailable = 1, few(g.Budget.Unavailable, 1)
+	default:
+		s.Unavailable = few(g.Budget.Unavailable, 2)
+	}
+	return s
+}
+
+// atOnce is how many Machines may be updated in place at once.
+func (g *Group) atOnce() int32 {
+	switch {
+	case g.OnDelete && g.Limits != nil:
+		return g.Limits.MaxInFlight
+	case g.OnDelete || g.Budget.Surge > 0:
+		return 1
+	}
+	return g.Budget.Unavailable
+}
+
+// Study is one kind of disturbance that a rollout is explored with.
+type Study struct {
+	// Varies says to people what may happen, and how often.
+	Varies   string
+	Scenario Scenario
+}
+
+// Studies returns what the Machines of a group have to withstand; s has no Faults. The disturbances
+// of one study come in every order and at every point, those of different studies do not come
+// together.
+func Studies(s Scenario) []Study {
+	var all []Study
+	scales := []int8{s.Replicas + 1, s.Replicas - 1}
+	if s.Covered && !s.Keep && s.Canary+s.Batch > 0 {
+		scales = scales[:1] // See TestKnownGaps.
+	}
+	add := func(possible bool, varies string, f Faults) {
+		if possible {
+			s := s
+			s.Faults, s.Scales = f, scales
+			all = append(all, Study{Varies: varies, Scenario: s})
+		}
+	}
+	add(true, "a crash, and an interruption between two writes", Faults{Crashes: 1, Races: 1})
+	add(true, "a cache lags", Faults{Lags: 1})
+	add(!s.Keep, "Cluster API's own engine takes over and gives way again", Faults{Swaps: 2})
+	add(true, "a machine breaks", Faults{Breaks: 1})
+	add(true, "a person deletes one", Faults{Deletes: 1})
+	add(true, "people scale the group twice", Faults{Scales: 2})
+	add(true, "the template changes again", Faults{Changes: 1})
+	add(true, "it is reverted", Faults{Reverts: 1})
+	add(true, "a pause", Faults{Pauses: 1})
+	add(s.Covered, "the updater is away, an update hangs, a retry",
+		Faults{Outages: 1, Hangs: 1, Retries: 1})
+	limited := s.Limits != Limits{} || s.UpdatesOnDelete
+	add(limited, "the UpdatePolicy goes and comes back", Faults{Flips: 2})
+	return all
+}
