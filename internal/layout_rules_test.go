@@ -93,8 +93,9 @@ var rules = []rule{
 		pkg/version
 	`},
 	{pkg: "internal/cli/verifycmd", kind: effects, imports: `
-		internal/chain internal/cli internal/cli/planinput internal/simulate/explore
-		internal/snapshot internal/view pkg/plan pkg/version
+		api/v1alpha1 internal/chain internal/cli internal/cli/planinput internal/inplace/cover
+		internal/pool internal/simulate/explore internal/simulate/rollouts internal/simulate/search
+		internal/snapshot internal/updatepolicy internal/view pkg/plan pkg/version
 	`},
 	{pkg: "internal/clustercheck", kind: pure, imports: `internal/capi internal/text pkg/version`},
 	{pkg: "internal/clustercheck/probe", kind: effects, imports: `

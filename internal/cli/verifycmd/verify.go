@@ -15,6 +15,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/cli"
 	"github.com/windlass-dev/windlass/internal/cli/planinput"
 	"github.com/windlass-dev/windlass/internal/simulate/explore"
+	"github.com/windlass-dev/windlass/internal/simulate/search"
 	"github.com/windlass-dev/windlass/internal/snapshot"
 	"github.com/windlass-dev/windlass/internal/view"
 	"github.com/windlass-dev/windlass/pkg/plan"
@@ -22,7 +23,8 @@ import (
 )
 
 const long = `Verify explores every order of events in an upgrade by Windlass' engine, and checks safety rules after every step. Use
-it before an upgrade with windlass manager. It changes nothing, and calls no extension.
+it before an upgrade with windlass manager. It changes nothing. It asks updaters what they cover, as windlass plan
+does, and calls no other extension.
 
 Exit codes: 0 every state was explored, and is safe; 1 a fault was found, not every state was explored (--max-states, or
 groups that are not represented), or a usage or input error; 3 no legal plan exists.
@@ -36,6 +38,12 @@ It checks after each step: the version skew of each machine; that the control pl
 back; the order of hooks, each completed once for each step and none lost; and that no group moves before its turn,
 beyond the concurrency, or while an annotation holds it. It checks for every state: without further disturbance, the
 upgrade reaches its target.
+
+It then explores the machines of MachineDeployments, by the rules that choose which machine is created, deleted or
+updated next: controllers crash, caches lag, machines break, people scale, pause and change a group. It checks
+maxSurge, maxUnavailable and the limits of the UpdatePolicy; that no machine is lost, counted twice or replaced against
+the policy; and that each rollout ends. A few machines represent a group, and groups with the same strategy and policy
+are explored once, at most 4 that differ. Notes name them, and what is not shown.
 
 The Cluster comes from flags, manifests or the management cluster, as with windlass plan. If there are more than 4
 groups, 4 represent them. A note names the groups, and states if the answer is not complete because of this.
@@ -188,29 +196,52 @@ func runExplorer(ctx context.Context, r planinput.Request, in planinput.Input, m
 	if represented.Note != "" {
 		result.Notes = append(result.Notes, represented.Note)
 	}
-	result.Notes = append(result.Notes, outside)
+	machines := machinesOf(ctx, r, p)
+	result.Notes = append(append(result.Notes, machines.notes...), outside)
+	result.Complete = result.Complete && !machines.unknown
 	for _, g := range c.Groups {
 		result.Groups = append(result.Groups, g.Name)
 	}
-	for _, study := range explore.Studies(c, p.ControlPlane) {
+	err = exploreAll(ctx, &result, explore.Studies(c, p.ControlPlane), machines.rollouts, maxStates)
+	return result, err
+}
+
+// exploreAll adds what each study finds, until one finds a fault.
+func exploreAll(ctx context.Context, result *view.Verification, studies []explore.Study, of []rollout, maxStates int) error {
+	for _, study := range studies {
 		began := time.Now()
 		report, err := explore.Explore(ctx, study.Config, maxStates)
 		if err != nil {
-			return result, fmt.Errorf("exploring %s: %w", study.Name, err)
+			return fmt.Errorf("exploring %s: %w", study.Name, err)
 		}
-		var found *view.Counterexample
-		if v := report.Violation; v != nil {
-			found = &view.Counterexample{Study: study.Name, Problem: v.Problem, Trace: v.Trace}
-		}
+		found := counterexample(study.Name, report.Violation)
 		result.Add(view.VerifiedStudy{
 			Name: study.Name, Varies: study.Varies, States: report.States, Transitions: report.Transitions, Complete: report.Complete,
 			Seconds: time.Since(began).Seconds(),
 		}, found)
 		if found != nil {
-			break
+			return nil
 		}
 	}
-	return result, nil
+	for _, r := range of {
+		study, found, err := r.explore(ctx, maxStates)
+		if err != nil {
+			return err
+		}
+		result.Add(study, found)
+		if found != nil {
+			return nil
+		}
+	}
+	return nil
+}
+
+// counterexample returns how a study shows a violation; nil for none.
+func counterexample(study string, v *search.Violation) *view.Counterexample {
+	if v == nil {
+		return nil
+	}
+	return &view.Counterexample{Study: study, Problem: v.Problem, Trace: v.Trace}
 }
 
 // simulatedGroups puts MachineDeployments first, as the engine does.

@@ -1,0 +1,197 @@
+package verifycmd
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/cli/planinput"
+	"github.com/windlass-dev/windlass/internal/inplace/cover"
+	"github.com/windlass-dev/windlass/internal/pool"
+	"github.com/windlass-dev/windlass/internal/simulate/rollouts"
+	"github.com/windlass-dev/windlass/internal/snapshot"
+	"github.com/windlass-dev/windlass/internal/updatepolicy"
+	"github.com/windlass-dev/windlass/internal/view"
+	"github.com/windlass-dev/windlass/pkg/plan"
+)
+
+// maxRollouts is how many groups that differ are explored.
+const maxRollouts = 4
+
+// notInPlace is what is not explored of machines that are updated in place, and no bound of it.
+const notInPlace = "not shown: several machines are on their way to an update in place when the template " +
+	"changes, is reverted, or people remove machines; then more of them than maxUnavailable, the canary " +
+	"or a batch allows may be updated at once"
+
+// rollout is what is explored of the machines of groups that are alike.
+type rollout struct {
+	// groups are their names; the first one names the study.
+	groups []string
+	// scenarios are without disturbances. There are two if nobody knows whether updaters cover a change.
+	scenarios []rollouts.Scenario
+}
+
+// machines are the rollouts of a Cluster.
+type machines struct {
+	rollouts []rollout
+	notes    []string
+	// unknown says that a group is not explored because its rollout is not known.
+	unknown bool
+}
+
+// defaultStrategy is Cluster API's, for a group of which nothing is known.
+var defaultStrategy = rollouts.Group{Budget: pool.NewBudget(rollouts.MaxReplicas, 1, 0)}
+
+// machinesOf finds out how the machines of a Cluster's MachineDeployments change.
+func machinesOf(ctx context.Context, r planinput.Request, p plan.Plan) machines {
+	var m machines
+	for _, g := range r.Request.Inventory.Groups {
+		if g.Kind == plan.MachinePool {
+			m.note("the machines of MachinePools are not explored: their provider decides about them")
+			break
+		}
+	}
+	switch u := r.Updates; {
+	case u == nil:
+		m.addDefaults(r.Request.Inventory.Groups)
+	case u.Problem != "":
+		m.unknown = true
+		m.note("the machines of groups are not explored: %s", u.Problem)
+	default:
+		asked := *u
+		asked.Facts.Engine = v1alpha1.EngineManager // Its engine is explored, whoever drives the Cluster now.
+		updates := asked.Answer(ctx, p)
+		for i, g := range snapshot.UpdateGroups(u.Facts.Objects, u.Facts.Class) {
+			if !g.ControlPlane && g.Name != "" {
+				m.addGroup(g, u.Facts.Policies, updates[i])
+			}
+		}
+	}
+	m.describe()
+	return m
+}
+
+func (m *machines) note(format string, args ...any) {
+	m.notes = append(m.notes, fmt.Sprintf(format, args...))
+}
+
+// addDefaults adds groups of which only the names are known.
+func (m *machines) addDefaults(groups []plan.Group) {
+	for _, g := range groups {
+		if g.Kind != plan.MachinePool {
+			m.add(g.Name, rollouts.Represent(defaultStrategy))
+		}
+	}
+}
+
+// addGroup adds a group by its objects.
+func (m *machines) addGroup(
+	g snapshot.UpdateGroup, policies []v1alpha1.UpdatePolicy, update cover.Update,
+) {
+	selected, err := updatepolicy.Select(policies, g.Group)
+	md := g.Deployment()
+	strategy := md.Spec.Rollout.Strategy.RollingUpdate
+	budget, broken := pool.Resolve(*cmp.Or(md.Spec.Replicas, new(int32(1))),
+		cmp.Or(strategy.MaxSurge, new(intstr.FromInt32(1))), strategy.MaxUnavailable)
+	if err = cmp.Or(err, broken); err != nil {
+		m.unknown = true
+		m.note("the machines of %s are not explored: %v", g.Name, err)
+		return
+	}
+	if selected.HandOver {
+		m.note("the machines of %s are handed over to an updater, which is not explored", g.Name)
+		return
+	}
+	of := rollouts.Group{
+		Budget: budget, OnDelete: g.IsOnDelete(), UpdateOnDelete: selected.UpdateOnDelete,
+		Keep: selected.Keeps(md),
+	}
+	if selected.Limited(md) {
+		of.Limits = &selected.Limits
+	}
+	var scenarios []rollouts.Scenario
+	if update.Outcome == cover.InPlace || update.Outcome == cover.Unknown {
+		of.Covered = true
+		scenarios = append(scenarios, rollouts.Represent(of))
+	}
+	if update.Outcome != cover.InPlace {
+		of.Covered = false
+		scenarios = append(scenarios, rollouts.Represent(of))
+	}
+	m.add(g.Name, scenarios...)
+}
+
+// add adds a group. Groups that are alike are explored once.
+func (m *machines) add(name string, scenarios ...rollouts.Scenario) {
+	at := slices.IndexFunc(m.rollouts, func(r rollout) bool {
+		return reflect.DeepEqual(r.scenarios, scenarios)
+	})
+	if at < 0 {
+		m.rollouts = append(m.rollouts, rollout{groups: []string{name}, scenarios: scenarios})
+		return
+	}
+	m.rollouts[at].groups = append(m.rollouts[at].groups, name)
+}
+
+// describe adds notes on what represents which machines, and leaves out what is too much.
+func (m *machines) describe() {
+	if n := len(m.rollouts); n > maxRollouts {
+		var names []string
+		for _, r := range m.rollouts[maxRollouts:] {
+			names = append(names, r.groups...)
+		}
+		m.rollouts, m.unknown = m.rollouts[:maxRollouts], true
+		m.note("the machines of %s are not explored: only %d groups that differ are",
+			strings.Join(names, ", "), maxRollouts)
+	}
+	inPlace := false
+	for _, r := range m.rollouts {
+		ways := make([]string, 0, len(r.scenarios))
+		for _, s := range r.scenarios {
+			ways = append(ways, s.Describe())
+			inPlace = inPlace || s.Covered
+		}
+		m.note("the machines of %s are represented by %s", strings.Join(r.groups, ", "),
+			strings.Join(ways, "; and, as it is unknown whether updaters cover the change, by "))
+	}
+	if inPlace {
+		m.notes = append(m.notes, notInPlace)
+	}
+}
+
+// explore visits all that can happen to the machines.
+func (r rollout) explore(
+	ctx context.Context, maxStates int,
+) (view.VerifiedStudy, *view.Counterexample, error) {
+	study := view.VerifiedStudy{Name: "machines of " + r.groups[0], Complete: true}
+	began := time.Now()
+	var varies []string
+	for _, scenario := range r.scenarios {
+		for _, s := range rollouts.Studies(scenario) {
+			if !slices.Contains(varies, s.Varies) {
+				varies = append(varies, s.Varies)
+			}
+			report, err := rollouts.Explore(ctx, s.Scenario, maxStates)
+			if err != nil {
+				return study, nil, fmt.Errorf("exploring %s: %w", study.Name, err)
+			}
+			study.States += report.States
+			study.Transitions += report.Transitions
+			study.Complete = study.Complete && report.Complete
+			study.Seconds = time.Since(began).Seconds()
+			if report.Violation != nil {
+				study.Varies = s.Varies
+				return study, counterexample(study.Name, report.Violation), nil
+			}
+		}
+	}
+	study.Varies = "one of: " + strings.Join(varies, "; ")
+	return study, nil, nil
+}
