@@ -26,15 +26,16 @@ import (
 const maxRollouts = 4
 
 // notInPlace is what is not explored of machines that are updated in place, and no bound of it.
-const notInPlace = "not shown: several machines are on their way to an update in place when the template " +
-	"changes, is reverted, or people remove machines; then more of them than maxUnavailable, the canary " +
-	"or a batch allows may be updated at once"
+const notInPlace = "not shown: several machines are on their way to an update in place when the " +
+	"template changes, is reverted, or people remove machines; then more of them than " +
+	"maxUnavailable, the canary or a batch allows may be updated at once"
 
 // rollout is what is explored of the machines of groups that are alike.
 type rollout struct {
 	// groups are their names; the first one names the study.
 	groups []string
-	// scenarios are without disturbances. There are two if nobody knows whether updaters cover a change.
+	// scenarios are without disturbances. There are two if nobody knows whether updaters cover a
+	// change.
 	scenarios []rollouts.Scenario
 }
 
@@ -65,8 +66,9 @@ func machinesOf(ctx context.Context, r planinput.Request, p plan.Plan) machines 
 		m.unknown = true
 		m.note("the machines of groups are not explored: %s", u.Problem)
 	default:
+		// The manager's engine is explored, whoever drives the Cluster now.
 		asked := *u
-		asked.Facts.Engine = v1alpha1.EngineManager // Its engine is explored, whoever drives the Cluster now.
+		asked.Facts.Engine = v1alpha1.EngineManager
 		updates := asked.Answer(ctx, p)
 		for i, g := range snapshot.UpdateGroups(u.Facts.Objects, u.Facts.Class) {
 			if !g.ControlPlane && g.Name != "" {

@@ -57,9 +57,9 @@ func followUp(v view, g pool.Group) (o operation, changed bool) {
 	return operation{kind: writeRecord, record: canariesOf(c), read: v.md}, changed
 }
 
-// loseCanary notes that a canary is deleted whose update has begun and hangs. w.done counts all Machines that ever
-// were done, so this finds no canary where the rules find none. A retry may have been asked for
-// since the failure was recorded.
+// loseCanary notes that a canary is deleted whose update has begun and hangs. w.done counts all
+// Machines that ever were done, so this finds no canary where the rules find none. A retry may have
+// been asked for since the failure was recorded.
 func (w *scene) loseCanary(e *explorer, i uint8) {
 	m, asked := w.machines[i], has(w.md.failed, int(i)) && (w.md.retry || w.md.retried)
 	if m.inUpdate() && m.hangs && m.owner == w.md.template && w.done < e.Canary && !asked {
@@ -71,7 +71,7 @@ func (w *scene) loseCanary(e *explorer, i uint8) {
 func (e *explorer) checkCanary(w *scene, o operation) string {
 	running := int8(0)
 	for _, m := range w.machines {
-		if m.exists && m.owner == w.md.template && m.inUpdate() && !m.deleting {
+		if m.owner == w.md.template && m.inUpdate() && !m.deleting {
 			running++
 		}
 	}

@@ -58,11 +58,16 @@ func (e *explorer) ours(v view) decided {
 	if e.alone || e.Keep || g.Limits != nil || v.outage || e.uncounted(v) {
 		return d
 	}
+	d.problem = e.compare(v, g)
+	return d
+}
+
+// compare says where ours decides in another way than stock does on the same counters.
+func (e *explorer) compare(v view, g pool.Group) (problem string) {
 	g.Count = func(set *clusterv1.MachineSet, _ []*clusterv1.Machine) pool.Counts { return pool.StatusCounts(set) }
 	exact, err := e.plan(g, v.outage)
 	if err != nil {
-		d.problem = fmt.Sprintf("stock decides, and this engine returns: %v", err)
-		return d
+		return fmt.Sprintf("stock decides, and this engine returns: %v", err)
 	}
 	got, want := operations(v, exact, nil), e.stock(v)
 	if exact.Moving {
@@ -76,9 +81,9 @@ func (e *explorer) ours(v view) decided {
 		}
 	}
 	if !slices.Equal(got, want) {
-		d.problem = fmt.Sprintf("with the same counters stock writes\n\t%v\nand this engine\n\t%v", want, got)
+		return fmt.Sprintf("with the same counters stock writes\n\t%v\nand this engine\n\t%v", want, got)
 	}
-	return d
+	return ""
 }
 
 // plan asks the engine for a plan, and answers its questions.

@@ -40,21 +40,7 @@ func (e *explorer) reconcile(w *scene, by int) []step {
 	next.rest[by] = 0
 	for n := range todo {
 		o := todo[n]
-		if n > 0 && next.Crashes > 0 {
-			crashed := next
-			crashed.Crashes--
-			crashed.restart()
-			all = append(all, step{To: crashed, Label: label + ", and crashes"})
-		}
-		if n > 0 && next.Races > 0 {
-			raced := next
-			raced.Races--
-			raced.rest[by] = e.intern(todo[n:])
-			all = append(all, step{To: raced, Label: label + ", and is interrupted"})
-		}
-		if failed, ok := e.failing(next, todo[n:]); ok {
-			all = append(all, step{To: failed, Label: label + ", and fails"})
-		}
+		all = append(all, e.interruptions(next, by, label, todo[n:], n > 0)...)
 		if next.quota && o.kind == createMachine {
 			todo = ending(todo)
 			continue
@@ -71,6 +57,28 @@ func (e *explorer) reconcile(w *scene, by int) []step {
 		}
 	}
 	return append(all, step{To: next, Label: label})
+}
+
+// interruptions returns how a reconcile may end before rest is written.
+func (e *explorer) interruptions(
+	now scene, by int, label string, rest []operation, begun bool,
+) (all []step) {
+	if begun && now.Crashes > 0 {
+		crashed := now
+		crashed.Crashes--
+		crashed.restart()
+		all = append(all, step{To: crashed, Label: label + ", and crashes"})
+	}
+	if begun && now.Races > 0 {
+		raced := now
+		raced.Races--
+		raced.rest[by] = e.intern(rest)
+		all = append(all, step{To: raced, Label: label + ", and is interrupted"})
+	}
+	if failed, ok := e.failing(now, rest); ok {
+		all = append(all, step{To: failed, Label: label + ", and fails"})
+	}
+	return all
 }
 
 // name names a controller, by the engine that it belongs to.
@@ -163,14 +171,13 @@ func (e *explorer) machineSteps(w *scene, i int) []step {
 	if !m.exists {
 		return nil
 	}
-	add("becomes available", !m.available && !m.broken && !m.deleting && !m.inUpdate(),
+	add("becomes available", m.becomesAvailable(),
 		func(w *scene, m *machine) {
 			m.node, m.available = true, true
 			w.finishes()
 		})
-	add("is updated",
-		m.updating && m.hook && m.node && (!m.broken || e.Keep) && !m.hangs &&
-			!m.deleting, func(w *scene, m *machine) {
+	add("is updated", m.runsUpdate() && m.node && (!m.broken || e.Keep) && !m.hangs,
+		func(w *scene, m *machine) {
 			w.proven = w.proven || m.owner == w.md.template
 			m.kubelet, m.updating, m.available, m.left = m.spec, false, false, 0
 		})
@@ -180,7 +187,15 @@ func (e *explorer) machineSteps(w *scene, i int) []step {
 	})
 	add("drains", m.deleting && m.available, func(_ *scene, m *machine) { m.available = false })
 	add("is gone", m.deleting && !m.available, func(_ *scene, m *machine) { *m = machine{} })
-	add("hangs", w.Hangs > 0 && m.updating && m.hook && !m.broken && !m.deleting,
+	w.machineFaults(add, m)
+	return next.all
+}
+
+// machineFaults adds what goes wrong with a Machine.
+func (w *scene) machineFaults(
+	add func(label string, possible bool, edit func(*scene, *machine)), m machine,
+) {
+	add("hangs", w.Hangs > 0 && m.runsUpdate() && !m.broken,
 		func(w *scene, m *machine) {
 			w.Hangs--
 			w.loses()
@@ -200,7 +215,6 @@ func (e *explorer) machineSteps(w *scene, i int) []step {
 		w.excuse(m.serves())
 		m.deleting, m.asked = true, true
 	})
-	return next.all
 }
 
 // loses notes that others than the rollout take a Machine away. If there are too many Machines now,

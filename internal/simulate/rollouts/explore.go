@@ -42,7 +42,7 @@ func newExplorer(s Scenario) *explorer {
 }
 
 // Explore visits what can happen from the beginning of a scenario, at most limit states, and checks
-// invariants on the way. It ends at the first violation. The error is about s, or it is that of ctx.
+// invariants on the way. It ends at the first violation. The error is about s, or that of ctx.
 func Explore(ctx context.Context, s Scenario, limit int) (search.Report, error) {
 	if err := s.check(); err != nil {
 		return search.Report{}, err

@@ -172,7 +172,7 @@ func TestWalk(t *testing.T) {
 			s.Covered = true
 		}
 		e, known := newExplorer(s), search.NewKnown[scene]()
-		w := s.Begin()
+		w := e.Begin()
 		var trail []string
 		for range 60 {
 			all := slices.Collect(e.Steps(w, true))

@@ -148,7 +148,7 @@ func TestForgedReplicas(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := Scenario{Replicas: 2, Unavailable: 1, Keep: tt.keep, notBegun: tt.paused != nil}
-			g := s.group(s.Begin().view)
+			g := s.group(newExplorer(s).Begin().view)
 			g.MachineDeployment.Spec.Replicas = new(int32(math.MaxInt32))
 			g.MachineDeployment.Spec.Paused = tt.paused
 			p, err := pool.Decide(g, map[string]pool.Coverage{setName(0): {Answer: pool.AnswerNo}})
@@ -173,7 +173,7 @@ func TestForeignMachines(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := Scenario{Replicas: 2, Unavailable: 1, Keep: keep}
-			w := s.Begin()
+			w := newExplorer(s).Begin()
 			allow := func(foreign bool) pool.Allowance {
 				v := w.view
 				if foreign {
@@ -203,7 +203,7 @@ func TestForeignMachines(t *testing.T) {
 func TestKeptDeparturesInOrder(t *testing.T) {
 	t.Parallel()
 	s := Scenario{Replicas: 2, Unavailable: 1, Keep: true}
-	g := s.group(s.Begin().view)
+	g := s.group(newExplorer(s).Begin().view)
 	for i, m := range g.Machines {
 		m.Labels = map[string]string{"rack": []string{"b", "a"}[i]}
 	}

@@ -95,12 +95,13 @@ func (e *explorer) remove(w *scene, o operation) string {
 	if m.deleting {
 		return ""
 	}
-	served := m.serves()
-	if n := w.alive(); e.Keep && !w.stockRan && o.kind == deleteMachine && n <= w.fewest && !m.broken {
-		return fmt.Sprintf("the rollout deletes %s, and the policy keeps Machines", machineName(int(o.machine)))
-	}
-	if n := w.alive(); m.pending && !m.acknowledged && !w.stockRan && o.kind == deleteMachine && n <= w.fewest && !m.broken {
-		return fmt.Sprintf("the rollout deletes %s, which has just moved and is not counted", machineName(int(o.machine)))
+	served, name := m.serves(), machineName(int(o.machine))
+	needed := !w.stockRan && o.kind == deleteMachine && w.alive() <= w.fewest && !m.broken
+	switch {
+	case needed && e.Keep:
+		return fmt.Sprintf("the rollout deletes %s, and the policy keeps Machines", name)
+	case needed && m.pending && !m.acknowledged:
+		return fmt.Sprintf("the rollout deletes %s, which has just moved and is not counted", name)
 	}
 	m.deleting = true
 	return e.checkServing(w, served, o)
@@ -151,8 +152,7 @@ func (e *explorer) checkServing(w *scene, served bool, o operation) string {
 	return ""
 }
 
-// ends says what is wrong with a world in which nothing happens any more. waits has the reasons of
-// the engine for Machines that wait.
+// ends says what is wrong with a world in which nothing happens any more. stated is that of decided.
 func (e *explorer) ends(w *scene, stated bool) string {
 	kept := e.Partition > 0 && !w.stock
 	if kept && !stated {
@@ -160,27 +160,56 @@ func (e *explorer) ends(w *scene, stated bool) string {
 			return broken
 		}
 	}
-	for i, m := range w.machines {
-		switch {
-		case !m.exists:
-		case m.inUpdate() || m.pending || m.left != 0:
-			return fmt.Sprintf("the rollout has ended, and %s has marks", m.text(i))
-		case m.deleting:
-			return fmt.Sprintf("the rollout has ended, and %s is being deleted", machineName(i))
-		case m.broken && e.Keep && !w.stock && !e.covers(m.owner, w.md.template):
-			return fmt.Sprintf("the rollout has ended, and nobody repairs %s", machineName(i))
-		case m.spec != m.infrastructure || m.spec != m.bootstrap || m.kubelet != m.spec || m.owner != m.spec:
-			return fmt.Sprintf("the rollout has ended, and the objects of %s disagree: %+v", machineName(i), m)
-		case kept && m.broken && m.owner != w.md.template:
-			// It waits for the rollout, and the partition for a person.
-		case (m.owner != w.md.template && !kept || !m.available) && !stated:
-			return fmt.Sprintf("the rollout has ended, and %s is not as desired", m.text(i))
-		}
+	if problem := e.endsMachines(w, stated, kept); problem != "" {
+		return problem
 	}
 	if w.total() != w.md.replicas {
 		return fmt.Sprintf("the rollout has ended, and there are %d Machines", w.total())
 	}
 	return e.endsOwing(w, stated || kept)
+}
+
+// endsMachines says which Machine is not as it must be.
+func (e *explorer) endsMachines(w *scene, stated, kept bool) string {
+	for i, m := range w.machines {
+		if !m.exists {
+			continue
+		}
+		repaired := w.stock || !e.Keep || e.covers(m.owner, w.md.template)
+		desired := stated || m.desired(w.md.template, kept)
+		if problem := m.endsBadly(i, repaired, desired); problem != "" {
+			return problem
+		}
+	}
+	return ""
+}
+
+// desired reports whether a rollout may leave the Machine. kept says that a partition keeps old ones:
+// if they break, they wait for a person to lower it.
+func (m machine) desired(template uint8, kept bool) bool {
+	if m.owner == template {
+		return m.available
+	}
+	return kept && (m.available || m.broken)
+}
+
+// endsBadly says what is wrong with the Machine at the end. repaired says that something replaces or
+// updates it if it is broken.
+func (m machine) endsBadly(i int, repaired, desired bool) string {
+	switch {
+	case m.inUpdate() || m.pending || m.left != 0:
+		return fmt.Sprintf("the rollout has ended, and %s has marks", m.text(i))
+	case m.deleting:
+		return fmt.Sprintf("the rollout has ended, and %s is being deleted", machineName(i))
+	case !m.agrees():
+		return fmt.Sprintf("the rollout has ended, and the objects of %s disagree: %+v", machineName(i),
+			m)
+	case m.broken && !repaired:
+		return fmt.Sprintf("the rollout has ended, and nobody repairs %s", machineName(i))
+	case !desired:
+		return fmt.Sprintf("the rollout has ended, and %s is not as desired", m.text(i))
+	}
+	return ""
 }
 
 // endsOwing says which MachineSet is not as it must be.

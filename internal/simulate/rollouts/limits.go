@@ -69,7 +69,7 @@ func (w *scene) renews() {
 // do not count, and the limits do not count once the policy was away. If the template has changed,
 // new Machines take the place of those that an earlier plan deleted, whatever the limits are.
 func (e *explorer) checkLimits(w *scene, o operation) string {
-	if e.Limits == (Limits{}) || w.stockRan || w.opened || w.pausedOnce {
+	if e.Limits == (Limits{}) || w.unlimited() {
 		return ""
 	}
 	fresh, _ := w.atTemplate()
@@ -78,33 +78,35 @@ func (e *explorer) checkLimits(w *scene, o operation) string {
 		may.Partition = 0 // Machines that had the template before do not count. See endsWithin.
 	}
 	most := may.mayTouch(w.most, w.done)
-	old := w.alive() - fresh
-	if touched := w.md.replicas - old - w.lost; !w.changed && o.kind != createMachine &&
-		touched > most {
+	touched := w.md.replicas - (w.alive() - fresh) - w.lost
+	creates, moves := o.kind == createMachine, o.kind == moveMachine
+	switch {
+	case !w.changed && !creates && touched > most:
 		return fmt.Sprintf("%v: %d Machines are touched, and at most %d may be", o, touched, most)
-	}
-	adds := o.kind == moveMachine || o.kind == createMachine && !w.changed
-	if adds && fresh-w.lost > most {
+	case (moves || creates && !w.changed) && fresh-w.lost > most:
 		return fmt.Sprintf("%v: %d Machines are at the new template, and at most %d may be", o, fresh,
 			most)
 	}
 	return e.checkInFlight(w, o)
 }
 
+// unlimited reports whether the limits did not count once.
+func (w *scene) unlimited() bool { return w.stockRan || w.opened || w.pausedOnce }
+
 // checkInFlight says whether more Machines than maxInFlight are being replaced.
 func (e *explorer) checkInFlight(w *scene, o operation) string {
-	// The limits never keep spec.replicas from being followed.
-	scaled := w.Scales != e.Faults.Scales
-	if e.MaxInFlight == 0 || e.Keep || e.Covered || w.changed || scaled {
+	if e.MaxInFlight == 0 || e.Keep || e.Covered || w.changed {
 		return ""
 	}
 	busy := max(w.md.replicas-w.total(), 0)
 	for _, m := range w.machines {
-		if m.exists && (m.deleting && !m.asked || !m.available && !m.broken) {
+		if m.inFlight() {
 			busy++
 		}
 	}
-	if busy-w.lost > e.MaxInFlight {
+	// The limits never keep spec.replicas from being followed.
+	scaled := w.Scales != e.Faults.Scales
+	if busy-w.lost > e.MaxInFlight && !scaled {
 		return fmt.Sprintf("%v: %d Machines are in flight, and at most %d may be", o, busy, e.MaxInFlight)
 	}
 	return ""

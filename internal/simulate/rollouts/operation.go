@@ -147,10 +147,15 @@ func (e *explorer) apply(w *scene, by int, o operation) (ok bool, violation stri
 	if o.kind == createMachine {
 		return true, cmp.Or(e.create(w, o), e.checkLimits(w, o))
 	}
-	m := &w.machines[o.machine]
-	if !m.exists {
+	if !w.machines[o.machine].exists {
 		return false, ""
 	}
+	return e.applyToMachine(w, o)
+}
+
+// applyToMachine executes an operation on a Machine that exists.
+func (e *explorer) applyToMachine(w *scene, o operation) (ok bool, violation string) {
+	m := &w.machines[o.machine]
 	switch o.kind { //nolint:exhaustive // The other kinds are handled elsewhere.
 	case writeInfrastructure:
 		m.infrastructure = o.to
@@ -159,13 +164,7 @@ func (e *explorer) apply(w *scene, by int, o operation) (ok bool, violation stri
 	case writeMachine:
 		m.spec = o.to
 	case markHook:
-		m.hook, m.pending = true, false
-		if m.infrastructure != m.spec || m.bootstrap != m.spec {
-			return true, fmt.Sprintf("the update of %s begins before its objects agree", machineName(int(o.machine)))
-		}
-		if m.left == m.owner+1 {
-			m.updating, m.left = false, 0
-		}
+		return true, beginUpdate(m, o)
 	case deleteMachine, remediate:
 		w.loseCanary(e, o.machine)
 		return true, cmp.Or(e.remove(w, o), e.checkLimits(w, o))
@@ -178,6 +177,18 @@ func (e *explorer) apply(w *scene, by int, o operation) (ok bool, violation stri
 		return true, cmp.Or(e.move(w, o), e.checkLimits(w, o), e.checkCanary(w, o))
 	}
 	return true, ""
+}
+
+// beginUpdate marks the Machine for its updater. One that came back has nothing to update.
+func beginUpdate(m *machine, o operation) (violation string) {
+	m.hook, m.pending = true, false
+	if m.infrastructure != m.spec || m.bootstrap != m.spec {
+		return fmt.Sprintf("the update of %s begins before its objects agree", machineName(int(o.machine)))
+	}
+	if m.left == m.owner+1 {
+		m.updating, m.left = false, 0
+	}
+	return ""
 }
 
 func (e *explorer) writeSet(w *scene, by int, o operation) (ok bool, violation string) {

@@ -79,24 +79,32 @@ func (e *explorer) scaleByRules(
 			}
 		}
 	case pool.Update:
-		to := slices.IndexFunc(g.MachineSets, func(set *clusterv1.MachineSet) bool { return set.Name == s.Target })
-		if to < 0 || !pool.ReceivesFrom(g.MachineSets[to], f.MachineSet.Name) ||
-			!f.FollowsTemplate(g.MachineSets[to]) {
-			return nil
-		}
-		leave, err := f.Departures(s.Count)
-		if err != nil {
-			return fmt.Errorf("ordering: %w", err)
-		}
-		for _, d := range leave {
-			switch {
-			case d.Action == pool.Delete:
-				add(remediate, d.Machine, 0)
-			case d.Reason == pool.ReasonReturn:
-				add(returnMachine, d.Machine, slotOf(s.Target))
-			default:
-				add(moveMachine, d.Machine, slotOf(s.Target))
-			}
+		return e.moveByRules(g, f, s, add)
+	}
+	return nil
+}
+
+// moveByRules adds the moves to another MachineSet.
+func (e *explorer) moveByRules(
+	g pool.Group, f pool.SetFacts, s pool.Scaling, add func(kind, *clusterv1.Machine, uint8),
+) error {
+	to := slices.IndexFunc(g.MachineSets, func(set *clusterv1.MachineSet) bool { return set.Name == s.Target })
+	if to < 0 || !pool.ReceivesFrom(g.MachineSets[to], f.MachineSet.Name) ||
+		!f.FollowsTemplate(g.MachineSets[to]) {
+		return nil
+	}
+	leave, err := f.Departures(s.Count)
+	if err != nil {
+		return fmt.Errorf("ordering: %w", err)
+	}
+	for _, d := range leave {
+		switch {
+		case d.Action == pool.Delete:
+			add(remediate, d.Machine, 0)
+		case d.Reason == pool.ReasonReturn:
+			add(returnMachine, d.Machine, slotOf(s.Target))
+		default:
+			add(moveMachine, d.Machine, slotOf(s.Target))
 		}
 	}
 	return nil

@@ -9,16 +9,10 @@ func (v view) reconcileSet(id uint8) []operation {
 	if set.deleting {
 		return v.deleteSet(id)
 	}
-	var list []operation
-	if set.revision == v.md.revision {
-		for i, m := range v.machines {
-			if m.exists && m.owner == id && m.broken && !m.deleting {
-				list = append(list, operation{kind: remediate, set: id, machine: uint8(i)})
-			}
-		}
-	}
+	list := v.remediations(id)
 	for i, m := range v.machines {
-		if m.exists && m.owner == id && m.updating && !m.hook && (!m.pending || set.receive == 0 || has(set.acknowledged, i)) {
+		counted := !m.pending || set.receive == 0 || has(set.acknowledged, i)
+		if m.exists && m.owner == id && m.updating && !m.hook && counted {
 			for _, k := range []kind{writeInfrastructure, writeBootstrap, writeMachine, markHook} {
 				list = append(list, operation{kind: k, set: id, machine: uint8(i), to: id})
 			}
@@ -31,6 +25,19 @@ func (v view) reconcileSet(id uint8) []operation {
 		counted.machines[i].updating = true
 	}
 	return append(list, operation{kind: writeStatus, set: id, status: counted.count(id), before: set.replicas})
+}
+
+// remediations delete broken Machines of the newest MachineSet.
+func (v view) remediations(id uint8) (list []operation) {
+	if v.sets[id].revision != v.md.revision {
+		return nil
+	}
+	for i, m := range v.machines {
+		if m.exists && m.owner == id && m.broken && !m.deleting {
+			list = append(list, operation{kind: remediate, set: id, machine: uint8(i)})
+		}
+	}
+	return list
 }
 
 // deleteSet deletes the Machines of a MachineSet, and then the MachineSet.
@@ -66,19 +73,31 @@ func (v view) scale(id uint8, list []operation) (all []operation, moved []uint8)
 			}
 		}
 	}
+	switch {
+	case set.moveTo == 0:
+		return v.deletions(id, surplus, list), nil
+	case !has(v.sets[set.moveTo-1].receive, int(id)):
+		return list, nil
+	}
+	return v.moves(id, v.order(id), surplus, list)
+}
+
+// deletions deletes as many Machines as are too many.
+func (v view) deletions(id uint8, surplus int8, list []operation) []operation {
 	order := v.order(id)
-	if set.moveTo == 0 {
-		for _, i := range order[:max(min(int(surplus), len(order)), 0)] {
-			if !v.machines[i].deleting {
-				list = append(list, operation{kind: deleteMachine, set: id, machine: i})
-			}
+	for _, i := range order[:max(min(int(surplus), len(order)), 0)] {
+		if !v.machines[i].deleting {
+			list = append(list, operation{kind: deleteMachine, set: id, machine: i})
 		}
-		return list, nil
 	}
-	to := set.moveTo - 1
-	if !has(v.sets[to].receive, int(id)) {
-		return list, nil
-	}
+	return list
+}
+
+// moves moves as many Machines as are too many, in order.
+func (v view) moves(
+	id uint8, order []uint8, surplus int8, list []operation,
+) (all []operation, moved []uint8) {
+	to := v.sets[id].moveTo - 1
 	for _, i := range order {
 		m := v.machines[i]
 		switch {

@@ -129,22 +129,28 @@ func (p *stockPlan) scaleOld() {
 			if !all {
 				down = max(s.target-s.set.status.available, 0)
 			}
-			down = min(down, room)
-			if down > 0 && s.set.status.available > 0 {
-				if lost := s.set.status.machines - (s.target - down); lost > 0 {
-					if spare := max(available-least, 0); lost > available-least {
-						down = s.target - min(s.set.status.machines-spare, s.target)
-						lost = max(s.set.status.machines-(s.target-down), 0)
-					}
-					available -= min(s.set.status.available, lost)
-				}
-			}
+			down, lost := s.lower(min(down, room), available-least)
+			available -= lost
 			if down > 0 {
 				s.target, s.scaled = s.target-down, true
 				room -= down
 			}
 		}
 	}
+}
+
+// lower returns how far a MachineSet may be lowered if spare Machines are available beyond those that
+// are needed, and how many available ones it loses, in the worst case.
+func (s *stockSet) lower(down, spare int8) (lowered, loses int8) {
+	lost := s.set.status.machines - (s.target - down)
+	if down <= 0 || s.set.status.available <= 0 || lost <= 0 {
+		return down, 0
+	}
+	if lost > spare {
+		down = s.target - min(s.set.status.machines-max(spare, 0), s.target)
+		lost = max(s.set.status.machines-(s.target-down), 0)
+	}
+	return down, min(s.set.status.available, lost)
 }
 
 func (p *stockPlan) byAge() {
@@ -247,18 +253,22 @@ func (p *stockPlan) oldOnDelete() {
 	}
 }
 
-// proportional scales a paused group.
-func (p *stockPlan) proportional() {
-	var active []*stockSet
+// active are the MachineSets that have replicas.
+func (p *stockPlan) active() (active []*stockSet) {
 	for i := range p.old {
 		if p.old[i].set.replicas > 0 {
 			active = append(active, &p.old[i])
 		}
 	}
-	n := &p.newest
-	if p.exists && n.set.replicas > 0 {
-		active = append(active, n)
+	if p.exists && p.newest.set.replicas > 0 {
+		active = append(active, &p.newest)
 	}
+	return active
+}
+
+// proportional scales a paused group.
+func (p *stockPlan) proportional() {
+	active, n := p.active(), &p.newest
 	switch {
 	case len(active) == 1:
 		active[0].target = p.md.replicas
@@ -349,12 +359,19 @@ func (p *stockPlan) writes() []operation {
 		})
 	}
 	list = append(list, operation{kind: finish, revision: revision})
-	if n := p.reported(); p.md.paused || !p.md.observed || n != (numbers{p.md.replicas, p.md.replicas, p.md.replicas}) {
-		return list
+	return append(list, p.cleanups()...)
+}
+
+// cleanups delete the old MachineSets of a rollout that is complete.
+func (p *stockPlan) cleanups() (list []operation) {
+	all := numbers{p.md.replicas, p.md.replicas, p.md.replicas}
+	if p.md.paused || !p.md.observed || p.reported() != all {
+		return nil
 	}
 	p.byAge()
 	for _, s := range p.old {
-		if s.target == 0 && s.set.replicas == 0 && s.set.status.machines == 0 && s.set.observed && !s.set.deleting {
+		empty := s.target == 0 && s.set.replicas == 0 && s.set.status.machines == 0
+		if empty && s.set.observed && !s.set.deleting {
 			list = append(list, operation{kind: cleanSet, set: s.id})
 		}
 	}

@@ -22,33 +22,20 @@ type Group struct {
 // MaxReplicas is how many Machines a Scenario of Represent has at most.
 const MaxReplicas = 3
 
-// Represent returns a small group whose rollouts follow the same rules as those of g: what is 0 stays
-// 0, and a partition or a batch that covers all Machines still does.
+// Represent returns a small group whose rollouts follow the same rules as those of g: what is 0
+// stays 0, and a partition or a batch that covers all Machines still does.
 func Represent(g Group) Scenario {
 	replicas := min(max(g.Budget.Replicas, 1), MaxReplicas)
-	if g.Budget.Surge > 0 && g.Budget.Unavailable > 0 || (g.Keep || g.Covered) && g.atOnce() > 1 {
-		replicas = min(replicas, 2) // Two show the same in fewer states.
+	if g.showsWithTwo() {
+		replicas = min(replicas, 2)
 	}
 	few := func(n, most int32) int8 { return int8(min(max(n, 0), most, replicas)) }
 	s := Scenario{
 		Replicas: int8(replicas), Keep: g.Keep, Covered: g.Covered,
 		OnDelete: g.OnDelete && !g.UpdateOnDelete, UpdatesOnDelete: g.OnDelete && g.UpdateOnDelete,
 	}
-	if l := g.Limits; l != nil && !s.OnDelete {
-		share := func(of intstr.IntOrString) int8 {
-			n := pool.Share(of, g.Budget.Replicas)
-			if n > 0 && n >= g.Budget.Replicas {
-				return s.Replicas
-			}
-			return few(n, 1)
-		}
-		s.Limits = Limits{
-			MaxInFlight: few(l.MaxInFlight, 2), Partition: share(l.Partition),
-			Canary: few(pool.Share(l.Canary, g.Budget.Replicas), 1),
-		}
-		if len(l.Batches) > 0 {
-			s.Batch = max(share(l.Batches[0]), 1)
-		}
+	if g.Limits != nil && !s.OnDelete {
+		s.Limits = g.limits(s.Replicas)
 	}
 	switch {
 	case s.UpdatesOnDelete:
@@ -61,6 +48,31 @@ func Represent(g Group) Scenario {
 		s.Unavailable = few(g.Budget.Unavailable, 2)
 	}
 	return s
+}
+
+// limits returns the limits for a group of fewer Machines.
+func (g *Group) limits(replicas int8) Limits {
+	share := func(of intstr.IntOrString) int8 {
+		n := pool.Share(of, g.Budget.Replicas)
+		if n > 0 && n >= g.Budget.Replicas {
+			return replicas
+		}
+		return int8(min(n, 1))
+	}
+	l := Limits{
+		MaxInFlight: min(int8(min(g.Limits.MaxInFlight, 2)), replicas),
+		Canary:      min(share(g.Limits.Canary), 1), Partition: share(g.Limits.Partition),
+	}
+	if len(g.Limits.Batches) > 0 {
+		l.Batch = max(share(g.Limits.Batches[0]), 1)
+	}
+	return l
+}
+
+// showsWithTwo reports whether two Machines show what three do, in fewer states.
+func (g *Group) showsWithTwo() bool {
+	both := g.Budget.Surge > 0 && g.Budget.Unavailable > 0
+	return both || (g.Keep || g.Covered) && g.atOnce() > 1
 }
 
 // atOnce is how many Machines may be updated in place at once.

@@ -21,7 +21,9 @@ var policies = map[string]*pool.Limits{
 	"default":   {MaxInFlight: 1, Canary: intstr.FromInt32(1)},
 	"in flight": {MaxInFlight: 4, Canary: intstr.FromInt32(0)},
 	"canary":    {MaxInFlight: 4, Canary: intstr.FromString("20%")},
-	"batches":   {MaxInFlight: 4, Batches: []intstr.IntOrString{intstr.FromInt32(2), intstr.FromInt32(3)}},
+	"batches": {
+		MaxInFlight: 4, Batches: []intstr.IntOrString{intstr.FromInt32(2), intstr.FromInt32(3)},
+	},
 	"partition": {MaxInFlight: 4, Partition: intstr.FromInt32(5)},
 	"all": {
 		MaxInFlight: 1, Canary: intstr.FromInt32(1), Partition: intstr.FromInt32(1),
@@ -200,7 +202,8 @@ func TestRepresent(t *testing.T) {
 				Budget: pool.Budget{Replicas: 5}, OnDelete: true, UpdateOnDelete: true, Keep: true,
 				Covered: true, Limits: policies["default"],
 			},
-			"3 machines, strategy OnDelete, updated in place, kept by the UpdatePolicy, maxInFlight 1, canary 1",
+			"3 machines, strategy OnDelete, updated in place, kept by the UpdatePolicy, " +
+				"maxInFlight 1, canary 1",
 		},
 	} {
 		s := Represent(tt.group)

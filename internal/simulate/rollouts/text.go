@@ -25,33 +25,38 @@ func (w *scene) String() string {
 		if set.acknowledged != 0 {
 			text += " ack " + listMachines(set.acknowledged)
 		}
-		text += set.text() + " ["
+		var owned []word
 		for k, m := range w.machines {
-			if m.exists && int(m.owner) == i {
-				text += " " + m.text(k)
-			}
+			owned = append(owned, word{m.exists && int(m.owner) == i, " " + m.text(k)})
 		}
-		parts = append(parts, text+" ]")
+		parts = append(parts, text+set.text()+" ["+words(owned)+" ]")
 	}
 	return fmt.Sprintf("%d of template %d; ", w.md.replicas, w.md.template) + strings.Join(parts, "; ")
 }
 
 func (m machine) text(i int) string {
-	flags := []struct {
-		set  bool
-		text string
-	}{
-		{!m.available, "-unavailable"}, {m.broken, "-broken"}, {m.hangs, "-hangs"}, {m.overdue,
-			"-overdue"}, {m.deleting, "-deleting"},
-		{m.updating, "-updating"}, {m.pending, "-pending"}, {m.hook, "-hook"},
-	}
-	text := machineName(i)
-	for _, f := range flags {
-		if f.set {
-			text += f.text
+	return machineName(i) + words([]word{
+		{!m.available, "-unavailable"}, {m.broken, "-broken"}, {m.hangs, "-hangs"},
+		{m.overdue, "-overdue"}, {m.deleting, "-deleting"}, {m.updating, "-updating"},
+		{m.pending, "-pending"}, {m.hook, "-hook"},
+	})
+}
+
+// word is a part of a text, if it counts.
+type word struct {
+	counts bool
+	text   string
+}
+
+// words joins those that count.
+func words(all []word) string {
+	var text strings.Builder
+	for _, w := range all {
+		if w.counts {
+			text.WriteString(w.text)
 		}
 	}
-	return text
+	return text.String()
 }
 
 // text names the counters in the order of their fields.
@@ -62,21 +67,13 @@ func (n numbers) text() string {
 // written names what the MachineDeployment controller writes to a MachineSet.
 func (s setSpec) written() string {
 	text := fmt.Sprintf("%d replicas, revision %d, desired %d", s.replicas, s.revision, s.desired)
-	for _, part := range []struct {
-		set  bool
-		text string
-	}{
-		{s.moveTo != 0, "moves to ms" + fmt.Sprint(int(s.moveTo)-1)},
-		{s.receive != 0, "receives from " + listSlots(s.receive)},
-		{s.acknowledged != 0, "counts " + listMachines(s.acknowledged)},
-		{s.returning != 0, "returns " + listMachines(s.returning)},
-		{s.noCreate, "creates none"}, {s.noUpdate, "no update"},
-	} {
-		if part.set {
-			text += ", " + part.text
-		}
-	}
-	return text
+	return text + words([]word{
+		{s.moveTo != 0, fmt.Sprintf(", moves to ms%d", int(s.moveTo)-1)},
+		{s.receive != 0, ", receives from " + listSlots(s.receive)},
+		{s.acknowledged != 0, ", counts " + listMachines(s.acknowledged)},
+		{s.returning != 0, ", returns " + listMachines(s.returning)},
+		{s.noCreate, ", creates none"}, {s.noUpdate, ", no update"},
+	})
 }
 
 // listSlots names MachineSets as traces do.

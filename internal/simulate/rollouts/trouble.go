@@ -21,16 +21,7 @@ type trouble struct {
 
 // text says which troubles there are.
 func (t trouble) text() string {
-	text := ""
-	for _, f := range []struct {
-		set  bool
-		text string
-	}{{!t.read, " unread"}, {t.fails, " fails"}, {t.halted, " halted"}} {
-		if f.set {
-			text += f.text
-		}
-	}
-	return text
+	return words([]word{{!t.read, " unread"}, {t.fails, " fails"}, {t.halted, " halted"}})
 }
 
 // describe writes the condition Paused of a MachineSet, which has the generation that was read.
@@ -125,14 +116,18 @@ func (e *explorer) endsHeld(w *scene) string {
 	switch {
 	case !halted && n > wanted:
 		return fmt.Sprintf("no Machine can be created, and %d stay where people want %d", n, wanted)
-	case !w.quota && e.Keep && !newest.halted && n < wanted:
+	case !e.Keep:
+		return ""
+	}
+	stays := slices.IndexFunc(w.machines[:], func(m machine) bool {
+		return m.exists && m.owner != w.md.template && e.covers(m.owner, w.md.template)
+	})
+	room := wanted-n < max(e.Unavailable, 1)
+	switch {
+	case !w.quota && !newest.halted && n < wanted:
 		return fmt.Sprintf("a MachineSet is paused, and there are %d Machines where people want %d", n, wanted)
-	case e.Keep && !halted && wanted-n < max(e.Unavailable, 1):
-		for i, m := range w.machines {
-			if m.exists && m.owner != w.md.template && e.covers(m.owner, w.md.template) {
-				return fmt.Sprintf("no Machine can be created, and %s does not move", m.text(i))
-			}
-		}
+	case !halted && room && stays >= 0:
+		return fmt.Sprintf("no Machine can be created, and %s does not move", w.machines[stays].text(stays))
 	}
 	return ""
 }

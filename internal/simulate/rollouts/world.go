@@ -60,6 +60,26 @@ type machine struct {
 
 func (m machine) inUpdate() bool { return m.updating || m.hook }
 
+// runsUpdate reports whether an updater is at work.
+func (m machine) runsUpdate() bool { return m.updating && m.hook && !m.deleting }
+
+// becomesAvailable reports whether nothing keeps the Machine from that.
+func (m machine) becomesAvailable() bool {
+	return !m.available && !m.broken && !m.deleting && !m.inUpdate()
+}
+
+// inFlight reports whether a rollout takes the Machine away or waits for it.
+func (m machine) inFlight() bool {
+	return m.exists && (m.deleting && !m.asked || !m.available && !m.broken)
+}
+
+// agrees reports whether all that makes the Machine follows the template of its owner.
+func (m machine) agrees() bool {
+	type templates struct{ infrastructure, bootstrap, spec, kubelet uint8 }
+	have := templates{m.infrastructure, m.bootstrap, m.spec, m.kubelet}
+	return have == templates{m.owner, m.owner, m.owner, m.owner}
+}
+
 // ready reports whether the Machine is available or will be, after minReadySeconds.
 func (m machine) ready() bool { return m.node && !m.broken && !m.inUpdate() }
 
@@ -128,21 +148,21 @@ type scene struct {
 }
 
 // Begin is a complete group whose template changes from 0 to 1.
-func (s *Scenario) Begin() scene {
+func (e *explorer) Begin() scene {
 	var w scene
-	w.md = deployment{replicas: s.Replicas, revision: 1, observed: s.notBegun}
-	if !s.notBegun {
+	w.md = deployment{replicas: e.Replicas, revision: 1, observed: e.notBegun}
+	if !e.notBegun {
 		w.md.template = 1
 	}
 	w.sets[0] = machineSet{
 		exists: true, born: 1, observed: true, trouble: trouble{read: true},
-		setSpec: setSpec{replicas: s.Replicas, revision: 1, desired: s.Replicas},
-		status:  numbers{s.Replicas, s.Replicas, s.Replicas},
+		setSpec: setSpec{replicas: e.Replicas, revision: 1, desired: e.Replicas},
+		status:  numbers{e.Replicas, e.Replicas, e.Replicas},
 	}
-	for i := range s.Replicas {
+	for i := range e.Replicas {
 		w.machines[i] = machine{exists: true, node: true, available: true}
 	}
-	w.most, w.fewest, w.Faults = s.Replicas, s.Replicas, s.Faults
+	w.most, w.fewest, w.Faults = e.Replicas, e.Replicas, e.Faults
 	return w
 }
 

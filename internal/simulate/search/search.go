@@ -143,7 +143,8 @@ func (s *search[W]) visit(w W, from, way int) bool {
 		depth = s.depth[from] + 1
 	}
 	s.queue = append(s.queue, w)
-	s.from, s.way = append(s.from, int32(from)), append(s.way, uint16(way)) //nolint:gosec // limit bounds both
+	s.from = append(s.from, int32(from)) //nolint:gosec // limit bounds it
+	s.way = append(s.way, uint16(way))   //nolint:gosec // a world has few steps
 	s.depth = append(s.depth, depth)
 	return true
 }

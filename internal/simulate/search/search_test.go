@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -96,7 +95,8 @@ func TestViolationText(t *testing.T) {
 	t.Parallel()
 	var none *Violation
 	v := &Violation{Problem: "it is bad", Trace: []string{"adds 1", "adds 2"}}
-	if got := none.String() + v.String(); !strings.HasPrefix(got, "adds 1\nadds 2\nVIOLATION: it is bad") {
-		t.Errorf("got %q", got)
+	const want = "adds 1\nadds 2\nVIOLATION: it is bad"
+	if got := none.String() + v.String(); got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
