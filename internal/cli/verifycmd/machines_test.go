@@ -1,0 +1,103 @@
+package verifycmd
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/inplace/cover"
+	"github.com/windlass-dev/windlass/internal/pool"
+	"github.com/windlass-dev/windlass/internal/simulate/rollouts"
+	"github.com/windlass-dev/windlass/internal/snapshot"
+	"github.com/windlass-dev/windlass/internal/updatepolicy"
+	"github.com/windlass-dev/windlass/pkg/plan"
+)
+
+// TestFaultInMachines: an engine that ignores maxSurge is found in the group that verify explores by
+// default, and the counterexample has the way there.
+func TestFaultInMachines(t *testing.T) {
+	t.Parallel()
+	var m machines
+	m.addDefaults([]plan.Group{{Name: "a"}, {Name: "b"}, {Name: "p", Kind: plan.MachinePool}})
+	if len(m.rollouts) != 1 {
+		t.Fatalf("%d groups are explored, want 1", len(m.rollouts))
+	}
+	r := m.rollouts[0]
+	if study, found, err := r.explore(t.Context(), 1_000); err != nil || found != nil || study.Complete {
+		t.Errorf("cut off: %+v, %+v, %v", study, found, err)
+	}
+	decide := func(g pool.Group, answers map[string]pool.Coverage) (pool.Plan, error) {
+		g.MachineDeployment = g.MachineDeployment.DeepCopy()
+		g.MachineDeployment.Spec.Rollout.Strategy.RollingUpdate.MaxSurge = new(intstr.FromInt32(2))
+		return pool.Decide(g, answers)
+	}
+	for i := range r.scenarios {
+		r.scenarios[i].Engine = rollouts.Engine{Decide: decide}
+	}
+	study, found, err := r.explore(t.Context(), defaultMaxStates)
+	if err != nil || found == nil || found.Study != "machines of a" || study.Name != found.Study {
+		t.Fatalf("the fault is not found: %+v, %+v, %v", study, found, err)
+	}
+	if len(found.Trace) == 0 || !strings.Contains(found.Problem, "stock writes") {
+		t.Errorf("the counterexample is %+v", found)
+	}
+}
+
+// TestMachinesOfGroups: what is explored of a group depends on its strategy, policy and coverage.
+func TestMachinesOfGroups(t *testing.T) {
+	t.Parallel()
+	group := func(name string) snapshot.UpdateGroup {
+		return snapshot.UpdateGroup{
+			Group: updatepolicy.Group{Namespace: "ns", Cluster: "prod", Topology: name, Object: name},
+			Name:  name, MachineDeployment: &clusterv1.MachineDeployment{},
+		}
+	}
+	bad := group("bad")
+	bad.MachineDeployment.Spec.Rollout.Strategy.RollingUpdate.MaxSurge = new(intstr.FromString("x"))
+	policy := func(name string, spec v1alpha1.UpdatePolicySpec) v1alpha1.UpdatePolicy {
+		p := v1alpha1.UpdatePolicy{Spec: spec}
+		p.Namespace, p.Name = "ns", name
+		p.Spec.Strategy = v1alpha1.ExternalUpdate
+		p.Spec.Targets = []v1alpha1.UpdateTarget{{
+			MachineDeployments: []v1alpha1.MachineDeploymentName{v1alpha1.MachineDeploymentName(name)},
+		}}
+		return p
+	}
+	policies := []v1alpha1.UpdatePolicy{
+		policy("kept", v1alpha1.UpdatePolicySpec{}),
+		policy("handed", v1alpha1.UpdatePolicySpec{HandOver: v1alpha1.HandOverGroup}),
+	}
+	var m machines
+	m.addGroup(group("plain"), policies, cover.Update{Outcome: cover.Replace})
+	m.addGroup(group("alike"), policies, cover.Update{Outcome: cover.Replace})
+	m.addGroup(group("kept"), policies, cover.Update{Outcome: cover.Unknown})
+	m.addGroup(group("handed"), policies, cover.Update{Outcome: cover.InPlace})
+	if m.unknown {
+		t.Error("a group is unknown")
+	}
+	m.addGroup(bad, policies, cover.Update{Outcome: cover.Replace})
+	if !m.unknown {
+		t.Error("a group whose strategy cannot be read is not unknown")
+	}
+	m.describe()
+	const kept = "1 machine, maxSurge 1, maxUnavailable 0, "
+	want := []string{
+		"the machines of handed are handed over to an updater, which is not explored",
+		"the machines of plain, alike are represented by " + kept + "replaced",
+		"the machines of kept are represented by " + kept +
+			"updated in place, kept by the UpdatePolicy, maxInFlight 1, canary 1; " +
+			"and, as it is unknown whether updaters cover the change, by " + kept +
+			"which no updater covers, kept by the UpdatePolicy, maxInFlight 1, canary 1",
+		notInPlace,
+	}
+	if !strings.Contains(m.notes[1], "the machines of bad are not explored: reading maxSurge") {
+		t.Errorf("the note is %q", m.notes[1])
+	}
+	if diff := cmp.Diff(want, append(m.notes[:1:1], m.notes[2:]...)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
