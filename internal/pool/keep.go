@@ -392,10 +392,7 @@ func (d *draft) turnOf(m *clusterv1.Machine) (turn, Reason) {
 // Status shows the kubelet some time after an update has ended. The record of the last update shows
 // it at once.
 func (d *draft) kubeletAhead(m *clusterv1.Machine) bool {
-	is := m.Spec.Version
-	if m.Status.NodeInfo != nil && m.Status.NodeInfo.KubeletVersion != "" {
-		is = m.Status.NodeInfo.KubeletVersion
-	}
+	is := kubeletOf(m)
 	wanted := d.group.MachineDeployment.Spec.Template.Spec.Version
 	age, known := compareKubelet(is, wanted)
 	last, isRead := lastVersion(m)
@@ -404,6 +401,15 @@ func (d *draft) kubeletAhead(m *clusterv1.Machine) bool {
 		lastAge, lastKnown = compareKubelet(last, wanted)
 	}
 	return !known || age > 0 || !lastKnown || lastAge > 0
+}
+
+// kubeletOf returns the version that the kubelet of a Machine reports, or else the one that the
+// Machine was made for.
+func kubeletOf(m *clusterv1.Machine) string {
+	if m.Status.NodeInfo != nil && m.Status.NodeInfo.KubeletVersion != "" {
+		return m.Status.NodeInfo.KubeletVersion
+	}
+	return m.Spec.Version
 }
 
 // lastVersion returns the version that the last update of a Machine ended with; empty for none. ok

@@ -12,6 +12,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
+	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/pool"
 )
 
@@ -234,5 +235,24 @@ func TestFirstCanaryAlone(t *testing.T) {
 		if got := w.updating(); len(got) != want {
 			t.Errorf("fails: %t: %q are updated, want %d: %+v", fails, got, want, w.plan.Allowance)
 		}
+	}
+}
+
+// TestUnreadableKubelet: nothing is replaced because the version of a kubelet, or the record of the
+// last update, cannot be read.
+func TestUnreadableKubelet(t *testing.T) {
+	t.Parallel()
+	w := newWorld(2, 0, 1)
+	w.settle(t)
+	w.limits, w.covered["v1.31.0"] = &pool.Limits{}, pool.AnswerYes
+	for _, m := range w.machines {
+		m.Status.NodeInfo = kubelet("main")
+		m.Annotations = map[string]string{v1alpha1.LastUpdateAnnotation: "{"}
+	}
+	w.md.Spec.Template.Spec.Version = "v1.31.0"
+	w.reconcile(t)
+	marks := w.setOf("v1.30.0").Annotations
+	if marks[clusterv1.MachineSetMoveMachinesToMachineSetAnnotation] == "" {
+		t.Errorf("no Machine moves: %v", w.plan.Decisions)
 	}
 }

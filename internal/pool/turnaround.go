@@ -138,8 +138,8 @@ func (d *draft) returning(set string) []string {
 }
 
 // withoutReturn removes MachineSets from covered that have a Machine whose kubelet is newer than the
-// template: under an UpdatePolicy no kubelet goes back a version in place. It returns the answers
-// with the reason.
+// template: under an UpdatePolicy no kubelet goes back a version in place. A version that cannot be
+// read is not newer: nothing is replaced because of it. It returns the answers with the reason.
 func (d *draft) withoutReturn(
 	covered map[string]bool, coverage map[string]Coverage,
 ) map[string]Coverage {
@@ -147,9 +147,11 @@ func (d *draft) withoutReturn(
 		return coverage // As stock.
 	}
 	coverage = maps.Clone(coverage)
+	wanted := d.group.MachineDeployment.Spec.Template.Spec.Version
 	for _, m := range d.group.Machines {
 		set := d.owner(m)
-		if covered[set] && d.kubeletAhead(m) {
+		age, known := compareKubelet(kubeletOf(m), wanted)
+		if covered[set] && known && age > 0 {
 			covered[set] = false
 			coverage[set] = Coverage{Answer: AnswerNo, Reason: fmt.Sprintf(
 				"the kubelet of Machine %s is newer than spec.template asks, and does not go back in place",
