@@ -152,7 +152,7 @@ func (f SetFacts) isTarget() bool {
 func (f SetFacts) progress() Progress {
 	limits := *f.Policy.Limits
 	limits.Order = Order{}
-	began := rolloutBegan(f.Deployment, f.MachineSet)
+	began := rolloutBegan(f.Deployment, f.MachineSet, f.Machines)
 	members := func(yield func(Member) bool) {
 		for _, m := range f.Machines {
 			if !yield(memberOf(m, f.MachineSet, began, nil)) {

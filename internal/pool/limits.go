@@ -76,7 +76,7 @@ type Progress struct {
 	// Machine will take. Done are those of them that are available and have soaked.
 	Touched, Done int32
 	// InFlight are those that are being updated, created or deleted. Updating are those that are being
-	// updated, also those whose update failed finally.
+	// updated, also those whose update failed finally, and without those that were refused.
 	InFlight, Updating int32
 	// Updated is how many of Done were moved to the new MachineSet, and not created there.
 	Updated int32
@@ -122,6 +122,10 @@ func (l Limits) Allow(p Progress) Allowance {
 	if reason, message := l.hold(p); reason != "" {
 		return Allowance{Reason: reason, Message: message}
 	}
+	if first := Share(l.Canary, p.Replicas); len(p.Failed) > 0 && p.proved() < first {
+		reason, message := l.canaryFailed(p.Failed[0], first)
+		return Allowance{Reason: reason, Message: message}
+	}
 	a := Allowance{More: left}
 	a = a.bound(left-stay, ReasonPartition,
 		fmt.Sprintf("the UpdatePolicy keeps %d Machines at the old template (partition %s). "+
@@ -143,14 +147,14 @@ func (a Allowance) bound(most int32, reason Reason, message string) Allowance {
 
 // hold returns why no Machine may be touched until a person acts.
 func (l Limits) hold(p Progress) (reason Reason, message string) {
-	failed, first := p.Overdue, Share(l.Canary, p.Replicas)
+	failed := p.Overdue
 	if l.MaxFailures > 0 {
 		failed = p.bad()
 	}
 	switch {
 	case l.Unknown != "":
 		return ReasonPolicyUnknown, "it is unknown which UpdatePolicy counts: " + l.Unknown
-	case p.Held != "" && first > 0:
+	case p.Held != "" && Share(l.Canary, p.Replicas) > 0:
 		return ReasonCanaryFailed, p.Held
 	case l.MaxFailures > 0 && len(failed) >= int(l.MaxFailures):
 		return ReasonMaxFailures, failedMessage(failed, l.MaxFailures)
@@ -158,8 +162,6 @@ func (l Limits) hold(p Progress) (reason Reason, message string) {
 		return ReasonMachineDeadline, fmt.Sprintf("the change of Machine %s takes longer than %s "+
 			"(machineDeadlineSeconds). Fix: repair or delete it, or raise the deadline",
 			failed[0], l.MachineDeadline)
-	case len(p.Failed) > 0 && p.Updated < first:
-		return l.canaryFailed(p.Failed[0], first)
 	case p.Late:
 		return ReasonGroupDeadline, fmt.Sprintf("the rollout takes longer than %s "+
 			"(groupDeadlineSeconds). Fix: find out why, and raise the deadline, or set the annotation "+

@@ -127,7 +127,7 @@ func (l Limits) allow(p Progress, moves bool) Allowance {
 	if moves {
 		p.InFlight = p.Updating
 		// A spare Machine that is done has been the first.
-		p.Alone = p.Updated == 0 && (p.Kept || p.Done == 0)
+		p.Alone = p.Updated == 0 && (p.Kept || p.Done <= p.Replaced)
 	}
 	return l.Allow(p)
 }

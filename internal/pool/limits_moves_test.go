@@ -118,30 +118,93 @@ func TestScalingEndsNoCanary(t *testing.T) {
 	}
 }
 
-// TestUpdatedByAge: a Machine that is older than the rollout was updated, also if the MachineSet is
-// older still, because the template was reverted.
+// TestUpdatedByAge: a Machine that is older than the rollout was updated, and a younger one was
+// created. The MachineSet tells when the rollout began, unless it is reused, or all objects were
+// created anew in another management cluster.
 func TestUpdatedByAge(t *testing.T) {
 	t.Parallel()
-	w := keptGroup(t, 2, 1, &pool.Limits{})
-	w.md.Spec.Template.Spec.Version = "v1.30.0"
-	rolling := func(status metav1.ConditionStatus, since int) {
-		conditions.Set(w.md, metav1.Condition{
-			Type: clusterv1.MachineDeploymentRollingOutCondition, Status: status, Reason: "Test",
-			LastTransitionTime: metav1.NewTime(epoch.Add(time.Duration(since) * time.Second)),
+	for name, test := range map[string]struct {
+		elder, reused bool
+		rolling       metav1.ConditionStatus
+		want          int32
+	}{
+		"one is older than the MachineSet": {elder: true, rolling: metav1.ConditionTrue, want: 1},
+		"the MachineSet is reused": {
+			elder: true, reused: true, rolling: metav1.ConditionTrue, want: 2,
+		},
+		"all are as young as the MachineSet":  {rolling: metav1.ConditionTrue, want: 2},
+		"there has been no rollout":           {rolling: metav1.ConditionFalse},
+		"nobody knows whether there has been": {rolling: metav1.ConditionUnknown},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := keptGroup(t, 2, 1, &pool.Limits{})
+			w.md.Spec.Template.Spec.Version = "v1.30.0"
+			set := w.setOf("v1.30.0")
+			if test.elder {
+				w.machines[w.names()[0]].CreationTimestamp = metav1.NewTime(set.CreationTimestamp.Add(-time.Hour))
+			}
+			if test.reused {
+				set.Annotations["machinedeployment.clusters.x-k8s.io/revision-history"] = "1"
+			}
+			conditions.Set(w.md, metav1.Condition{
+				Type: clusterv1.MachineDeploymentRollingOutCondition, Status: test.rolling, Reason: "Test",
+				LastTransitionTime: metav1.NewTime(epoch.Add(1000 * time.Second)),
+			})
+			if p := w.progress(t); p.Done != 2 || p.Updated != test.want {
+				t.Errorf("%+v, want %d updated\n%s", p, test.want, w)
+			}
 		})
 	}
+}
+
+// TestRefusedKeepNoPlace: a Machine whose update does not begin before a person acts keeps no place
+// in maxInFlight: the engine of updates gives its place to another one.
+func TestRefusedKeepNoPlace(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
-		status metav1.ConditionStatus
-		want   int32
+		refuse func(m *clusterv1.Machine)
+		want   int
 	}{
-		"the rollout is younger":     {metav1.ConditionTrue, 2},
-		"there has been no rollout":  {metav1.ConditionFalse, 0},
-		"nobody knows of a rollout ": {metav1.ConditionUnknown, 0},
+		"it is paused":  {func(m *clusterv1.Machine) { m.Annotations[clusterv1.PausedAnnotation] = "" }, 2},
+		"it is refused": {func(m *clusterv1.Machine) { blockedMachine(m) }, 2},
+		"it has begun and failed": {func(m *clusterv1.Machine) {
+			blockedMachine(m)
+			m.Annotations[v1alpha1.UpdateProgressAnnotation] = `{"phase":"Failed"}`
+		}, 1},
+		"it waits": {func(*clusterv1.Machine) {}, 1},
 	} {
-		rolling(test.status, 1000)
-		if p := w.progress(t); p.Done != 2 || p.Updated != test.want {
-			t.Errorf("%s: %+v, want %d updated", name, p, test.want)
-		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := keptGroup(t, 5, 3, &pool.Limits{MaxInFlight: 1})
+			w.settle(t)
+			test.refuse(w.machines[w.updating()[0]])
+			w.settle(t)
+			if got := w.updating(); len(got) != test.want {
+				t.Errorf("%q are updated, want %d: %+v", got, test.want, w.plan.Allowance)
+			}
+		})
+	}
+}
+
+func blockedMachine(m *clusterv1.Machine) {
+	conditions.Set(m, metav1.Condition{
+		Type: v1alpha1.UpdateBlockedCondition, Status: metav1.ConditionTrue, Reason: "Test",
+	})
+}
+
+// TestReplacedProve: where Machines may be replaced, those that were prove the change, also for one
+// whose update fails later. The plan and the MachineSet agree whether that one is a canary.
+func TestReplacedProve(t *testing.T) {
+	t.Parallel()
+	l := pool.Limits{Canary: intstr.FromInt32(1)}
+	p := pool.Progress{Replicas: 5, Touched: 2, Done: 1, Failed: []string{"a"}}
+	if a := l.Allow(p); a.More != 3 || l.IsCanary(p) {
+		t.Errorf("%+v, canary: %t", a, l.IsCanary(p))
+	}
+	p.Kept = true
+	if a := l.Allow(p); a.Reason != pool.ReasonCanaryFailed || !l.IsCanary(p) {
+		t.Errorf("kept: %+v, canary: %t", a, l.IsCanary(p))
 	}
 }
 
@@ -151,11 +214,13 @@ func TestUpdatedByAge(t *testing.T) {
 func TestNoKubeletGoesBack(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		limits *pool.Limits
-		moves  bool
+		limits  *pool.Limits
+		kubelet string
+		moves   bool
 	}{
-		"with a policy": {&pool.Limits{}, false},
-		"without":       {nil, true},
+		"with a policy":                   {&pool.Limits{}, "v1.31.0", false},
+		"the status is behind the update": {&pool.Limits{}, "v1.30.0", false},
+		"without":                         {nil, "v1.31.0", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -163,6 +228,10 @@ func TestNoKubeletGoesBack(t *testing.T) {
 			w.md.Spec.Template.Spec.Version = "v1.31.0"
 			w.settle(t)
 			before := w.names()
+			for _, m := range w.machines {
+				m.Status.NodeInfo = kubelet(test.kubelet)
+				m.Annotations = map[string]string{v1alpha1.LastUpdateAnnotation: `{"to":"v1.31.0"}`}
+			}
 			w.limits, w.covered["v1.30.0"] = test.limits, pool.AnswerYes
 			w.md.Spec.Template.Spec.Version = "v1.30.0"
 			w.reconcile(t)

@@ -20,8 +20,9 @@ type Member struct {
 	// there.
 	Moved bool
 	// Deleting says that it is being deleted, Updating that it is being updated in place, and Failed
-	// that this update failed finally.
-	Deleting, Updating, Failed bool
+	// that this update failed finally. Refused says that the update has not begun, and does not before
+	// a person acts.
+	Deleting, Updating, Failed, Refused bool
 	// Available says that it is available and not being updated. Soaks is since when; zero if it has
 	// not to soak: an update in place has soaked when it ends.
 	Available bool
@@ -42,6 +43,7 @@ func memberOf(
 		Name: m.Name, New: newest != nil && Owns(newest, m), Deleting: isDeleting(m),
 		Updating: IsUpdating(m), Failed: HasFailedUpdate(m), Began: changingSince(m),
 	}
+	v.Refused = v.Updating && isRefused(m)
 	v.Available = !v.Updating && conditions.IsTrue(m, clusterv1.MachineAvailableCondition)
 	if order.IsSet() {
 		v.Place = order.Place(m.Labels, m.Spec.FailureDomain)
@@ -54,13 +56,20 @@ func memberOf(
 	return v
 }
 
-// rolloutBegan is when the present rollout of a group began: its MachineSet was created, or the
-// MachineDeployment began to report it. The MachineSet is older if the template was reverted.
-func rolloutBegan(md *clusterv1.MachineDeployment, newest *clusterv1.MachineSet) metav1.Time {
+// rolloutBegan is when the present rollout of a group began: its MachineSet was created. That tells
+// nothing if the template was reverted, so that the MachineSet is older, and after a move to another
+// management cluster, where all objects are created anew. Then the MachineDeployment tells.
+func rolloutBegan(
+	md *clusterv1.MachineDeployment, newest *clusterv1.MachineSet, machines []*clusterv1.Machine,
+) metav1.Time {
 	if newest == nil {
 		return metav1.Time{}
 	}
 	began := newest.CreationTimestamp
+	isOlder := func(m *clusterv1.Machine) bool { return m.CreationTimestamp.Before(&began) }
+	if newest.Annotations[revisionHistoryAnnotation] == "" && slices.ContainsFunc(machines, isOlder) {
+		return began
+	}
 	since := conditions.Get(md, clusterv1.MachineDeploymentRollingOutCondition)
 	if since != nil && since.Status == metav1.ConditionTrue && began.Before(&since.LastTransitionTime) {
 		began = since.LastTransitionTime
@@ -93,7 +102,7 @@ func (l Limits) Observe(members iter.Seq[Member], began, now time.Time) Observat
 	var machines int32
 	for m := range members {
 		machines++
-		if m.Updating && !m.Deleting {
+		if m.Updating && !m.Deleting && !m.Refused {
 			o.Progress.Updating++
 		}
 		switch {
@@ -177,7 +186,8 @@ func (d *draft) observe() Observation {
 		newest = d.newest.Desired
 	}
 	foreign := !Decided(d.group.MachineSets)
-	equals, began := d.equals(), rolloutBegan(d.group.MachineDeployment, newest)
+	equals := d.equals()
+	began := rolloutBegan(d.group.MachineDeployment, newest, d.group.Machines)
 	members := func(yield func(Member) bool) {
 		for _, m := range d.group.Machines {
 			set := d.owner(m)

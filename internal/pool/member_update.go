@@ -64,6 +64,15 @@ func (f SetFacts) hasBegunUpdate(m *clusterv1.Machine) bool {
 	return IsUpdating(m) && (recorded || foreign || HasFailedUpdate(m))
 }
 
+// isRefused reports whether an update has not begun, and does not before a person acts: the Machine
+// is paused, or the engine of updates shows in a condition why it refuses.
+func isRefused(m *clusterv1.Machine) bool {
+	if _, begun := m.Annotations[v1alpha1.UpdateProgressAnnotation]; begun {
+		return false
+	}
+	return annotations.HasPaused(m) || conditions.IsTrue(m, v1alpha1.UpdateBlockedCondition)
+}
+
 // changingSince is since when a new Machine is being created or updated; zero if its update has not
 // begun, and while it soaks. For one that has become unavailable after its creation or update, it
 // is since then. A retry of the update, or the end of a pause, begins it anew.

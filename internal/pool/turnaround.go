@@ -137,6 +137,18 @@ func (d *draft) returning(set string) []string {
 	return names
 }
 
+// isNewer reports whether a version is known to be newer than the wanted one.
+func isNewer(version, wanted string) bool {
+	age, known := compareKubelet(version, wanted)
+	return known && age > 0
+}
+
+// lastTo returns the version that the last update of a Machine ended with; empty if none is known.
+func lastTo(m *clusterv1.Machine) string {
+	to, _ := lastVersion(m)
+	return to
+}
+
 // withoutReturn removes MachineSets from covered that have a Machine whose kubelet is newer than the
 // template: under an UpdatePolicy no kubelet goes back a version in place. A version that cannot be
 // read is not newer: nothing is replaced because of it. It returns the answers with the reason.
@@ -150,8 +162,7 @@ func (d *draft) withoutReturn(
 	wanted := d.group.MachineDeployment.Spec.Template.Spec.Version
 	for _, m := range d.group.Machines {
 		set := d.owner(m)
-		age, known := compareKubelet(kubeletOf(m), wanted)
-		if covered[set] && known && age > 0 {
+		if covered[set] && (isNewer(kubeletOf(m), wanted) || isNewer(lastTo(m), wanted)) {
 			covered[set] = false
 			coverage[set] = Coverage{Answer: AnswerNo, Reason: fmt.Sprintf(
 				"the kubelet of Machine %s is newer than spec.template asks, and does not go back in place",
