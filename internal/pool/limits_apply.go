@@ -120,16 +120,26 @@ func (s Sizes) leaving() int32 { return max(s.Counts.Machines-s.Replicas, 0) }
 // moves reports whether a MachineSet gives its Machines to the new one.
 func (s Sizes) moves() bool { return s.MoveTo != "" }
 
-// allow asks the limits. Of Machines that move, maxInFlight counts those that are being updated. The
-// engine of updates in place lets so many begin, of all MachineDeployments of the policy. If more
-// could move, they would wait for their turn there, where no limit of this group holds them.
+// allow asks the limits. The engine of updates in place lets maxInFlight Machines begin, of all
+// MachineDeployments of the policy, and asks the updater which of those that have moved. So
+// maxInFlight does not bound moves, unless a limit may hold the rollout: nothing holds a Machine that
+// has moved. Then those count that are being updated.
 func (l Limits) allow(p Progress, moves bool) Allowance {
 	if moves {
 		p.InFlight = p.Updating
+		if !l.mayHold() {
+			l.MaxInFlight = 0
+		}
 		// A spare Machine that is done has been the first.
 		p.Alone = p.Updated == 0 && (p.Kept || p.Done <= p.Replaced)
 	}
 	return l.Allow(p)
+}
+
+// mayHold reports whether one of the limits, but for the canary, may hold a rollout that has begun.
+func (l Limits) mayHold() bool {
+	return l.MaxFailures > 0 || l.MachineDeadline > 0 || l.GroupDeadline > 0 || len(l.Batches) > 0 ||
+		l.Order.strict()
 }
 
 // allow asks the limits, and remembers when to ask again.

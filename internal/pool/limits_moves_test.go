@@ -79,6 +79,30 @@ func TestMovesWithinMaxInFlight(t *testing.T) {
 	}
 }
 
+// TestUpdaterChooses: without a limit that may hold the rollout, as many Machines move as may be
+// unavailable, so that the updater can choose which of them begin.
+func TestUpdaterChooses(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		limits pool.Limits
+		want   int
+	}{
+		"nothing holds":        {want: 5},
+		"maxFailures":          {limits: pool.Limits{MaxFailures: 1}, want: 2},
+		"a machine's deadline": {limits: pool.Limits{MachineDeadline: time.Hour}, want: 2},
+		"the group's deadline": {limits: pool.Limits{GroupDeadline: time.Hour}, want: 2},
+		"batches":              {limits: pool.Limits{Batches: []intstr.IntOrString{intstr.FromInt32(9)}}, want: 2},
+		"one place at a time":  {limits: pool.Limits{Order: pool.Order{Labels: []string{"rack"}, OneAtATime: true}}, want: 2},
+	} {
+		test.limits.MaxInFlight = 2
+		w := keptGroup(t, 9, 5, &test.limits)
+		w.settle(t)
+		if got := w.updating(); len(got) != test.want {
+			t.Errorf("%s: %q have moved, want %d: %+v", name, got, test.want, w.plan.Allowance)
+		}
+	}
+}
+
 // TestScalingEndsNoCanary: Machines that are created because people scale a kept group prove
 // nothing about the update, whatever becomes of the canary.
 func TestScalingEndsNoCanary(t *testing.T) {
@@ -176,7 +200,7 @@ func TestRefusedKeepNoPlace(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := keptGroup(t, 5, 3, &pool.Limits{MaxInFlight: 1})
+			w := keptGroup(t, 5, 3, &pool.Limits{MaxInFlight: 1, MaxFailures: 3})
 			w.settle(t)
 			test.refuse(w.machines[w.updating()[0]])
 			w.settle(t)
