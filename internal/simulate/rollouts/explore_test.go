@@ -74,6 +74,7 @@ var explorations = map[string]Scenario{
 	"limits, changes, keep":  {Replicas: 3, Unavailable: 2, Keep: true, Covered: true, Limits: Limits{Canary: 1}, Faults: Faults{Changes: 1, Reverts: 1, Crashes: 1}},
 	"limits, hangs, keep":    {Replicas: 3, Unavailable: 2, Keep: true, Covered: true, Limits: Limits{Canary: 1}, Faults: Faults{Hangs: 2, Crashes: 1, Races: 1}},
 	"limits, hangs, retry":   {Replicas: 3, Unavailable: 2, Keep: true, Covered: true, Limits: Limits{Canary: 1, Batch: 1}, Faults: Faults{Hangs: 2, Retries: 1, Crashes: 1}},
+	"limits, hangs, canary":  {Replicas: 3, Unavailable: 2, Keep: true, Covered: true, Limits: Limits{Canary: 1}, Faults: Faults{Hangs: 2, Retries: 1}},
 	"limits, hangs, changes": {Replicas: 2, Unavailable: 1, Keep: true, Covered: true, Limits: Limits{Canary: 1}, Faults: Faults{Hangs: 2, Changes: 1, Reverts: 1}},
 	"limits, swaps":          {Replicas: 3, Surge: 1, Unavailable: 1, Covered: true, Limits: Limits{Canary: 1, Partition: 1}, Faults: Faults{Swaps: 2}},
 	"keep on delete, flips":  {Replicas: 2, Unavailable: 1, Keep: true, UpdatesOnDelete: true, Covered: true, Faults: Faults{Flips: 2, Crashes: 1}},
@@ -110,7 +111,7 @@ var exhausted = sets.New(
 	"fails, in place", "fails, scale", "fails, swaps", "in place, old counters", "keep on delete, flips",
 	"in place, surge", "in place, swaps", "in place, unavailable", "keep, blocked, breaks",
 	"keep, not covered", "limits, canary", "limits, canary, down", "limits, fails",
-	"limits, in flight", "limits, in flight, lag", "limits, part, in place",
+	"limits, hangs, canary", "limits, in flight", "limits, in flight, lag", "limits, part, in place",
 	"limits, part, lag", "limits, partition", "limits, swaps", "quota, scale",
 	"replace, old counters", "replace, surge", "replace, unavailable", "updater away",
 )

@@ -25,6 +25,9 @@ func (e *explorer) create(w *scene, o operation) string {
 		return ""
 	}
 	w.machines[i] = machine{exists: true, owner: o.set, infrastructure: o.set, bootstrap: o.set, spec: o.set, kubelet: o.set}
+	if e.Keep {
+		w.machines[i].made = w.sets[o.set].born
+	}
 	if !w.sets[o.set].exists {
 		return fmt.Sprintf("%s has no owner", machineName(i))
 	}

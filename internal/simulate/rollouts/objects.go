@@ -81,7 +81,7 @@ func (s *Scenario) machineSet(v view, i uint8) *clusterv1.MachineSet {
 	from := v.sets[i]
 	set := &clusterv1.MachineSet{}
 	set.Namespace, set.Name = "ns", setName(i)
-	set.CreationTimestamp = metav1.NewTime(dawn.Add(time.Duration(from.born) * time.Minute))
+	set.CreationTimestamp = metav1.NewTime(bornAt(from.born))
 	set.Labels = map[string]string{clusterv1.MachineDeploymentUniqueLabel: suffix(i)}
 	set.Annotations = map[string]string{
 		clusterv1.RevisionAnnotation:        fmt.Sprint(from.revision),
@@ -146,6 +146,9 @@ func listMachines(bits uint16) string {
 	return strings.Join(list, ",")
 }
 
+// bornAt is when a MachineSet was created.
+func bornAt(born uint8) time.Time { return dawn.Add(time.Duration(born) * time.Minute) }
+
 func (m machine) object(v view, i int) *clusterv1.Machine {
 	object := &clusterv1.Machine{}
 	object.Namespace, object.Name = "ns", machineName(i)
@@ -154,6 +157,9 @@ func (m machine) object(v view, i int) *clusterv1.Machine {
 		Controller: new(true),
 	}}
 	object.Annotations = map[string]string{}
+	if m.made > 0 {
+		object.CreationTimestamp = metav1.NewTime(bornAt(m.made).Add(time.Second))
+	}
 	if m.updating {
 		object.Annotations[clusterv1.UpdateInProgressAnnotation] = ""
 	}

@@ -26,8 +26,8 @@ const MaxReplicas = 3
 // stays 0, and a partition or a batch that covers all Machines still does.
 func Represent(g Group) Scenario {
 	replicas := min(max(g.Budget.Replicas, 1), MaxReplicas)
-	if g.showsWithTwo() {
-		replicas = min(replicas, 2)
+	if g.Budget.Surge > 0 && g.Budget.Unavailable > 0 && !g.Keep {
+		replicas = min(replicas, 2) // With 1 and 1, two Machines show what three do, in fewer states.
 	}
 	few := func(n, most int32) int8 { return int8(min(max(n, 0), most, replicas)) }
 	s := Scenario{
@@ -69,23 +69,6 @@ func (g *Group) limits(replicas int8) Limits {
 	return l
 }
 
-// showsWithTwo reports whether two Machines show what three do, in fewer states.
-func (g *Group) showsWithTwo() bool {
-	both := g.Budget.Surge > 0 && g.Budget.Unavailable > 0
-	return both || (g.Keep || g.Covered) && g.atOnce() > 1
-}
-
-// atOnce is how many Machines may be updated in place at once.
-func (g *Group) atOnce() int32 {
-	switch {
-	case g.OnDelete && g.Limits != nil:
-		return g.Limits.MaxInFlight
-	case g.OnDelete || g.Budget.Surge > 0:
-		return 1
-	}
-	return g.Budget.Unavailable
-}
-
 // Study is one kind of disturbance that a rollout is explored with.
 type Study struct {
 	// Varies says to people what may happen, and how often.
@@ -98,6 +81,8 @@ type Study struct {
 // together.
 func Studies(s Scenario) []Study {
 	var all []Study
+	// A known fault of such groups is not explored. See TestKnownGaps.
+	gap := s.Covered && !s.Keep && s.Canary > 0 && s.Unavailable > 1 && s.MaxInFlight != 1
 	scales := []int8{s.Replicas + 1, s.Replicas - 1}
 	if s.Covered && !s.Keep && s.Canary+s.Batch > 0 {
 		scales = scales[:1] // See TestKnownGaps.
@@ -115,7 +100,7 @@ func Studies(s Scenario) []Study {
 	add(true, "a machine breaks", Faults{Breaks: 1})
 	add(true, "a person deletes one", Faults{Deletes: 1})
 	add(true, "people scale the group twice", Faults{Scales: 2})
-	add(true, "the template changes again", Faults{Changes: 1})
+	add(!gap, "the template changes again", Faults{Changes: 1})
 	add(true, "it is reverted", Faults{Reverts: 1})
 	add(true, "a pause", Faults{Pauses: 1})
 	add(s.Covered, "the updater is away, an update hangs, a retry",

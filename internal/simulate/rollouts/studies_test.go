@@ -63,6 +63,7 @@ func groups() map[string]Group {
 var quick = sets.New(
 	"surge, limits none, covered false", "unavailable, limits none, covered true",
 	"surge, kept, limits default, covered false", "two, unavailable, kept, limits all, covered true",
+	"two unavailable, limits default, covered true", "two unavailable, kept, limits all, covered true",
 	"one, surge, limits default, covered true", "on delete, limits none, covered false",
 	"on delete, in place, limits all, covered true",
 )
@@ -185,7 +186,7 @@ func TestRepresent(t *testing.T) {
 		},
 		"kept, several at once": {
 			Group{Budget: pool.NewBudget(10, 0, 3), Keep: true, Covered: true, Limits: limits},
-			"2 machines, maxSurge 0, maxUnavailable 2, updated in place, kept by the UpdatePolicy, " +
+			"3 machines, maxSurge 0, maxUnavailable 2, updated in place, kept by the UpdatePolicy, " +
 				"maxInFlight 1, canary 1, batches 1, partition 1",
 		},
 		"a partition of all": {

@@ -56,6 +56,9 @@ type machine struct {
 	// acknowledged says that the move of the Machine was counted. asked says that a person deleted
 	// it.
 	acknowledged, asked bool
+	// made is the age of the MachineSet that created the Machine in a kept group, as born; 0 at the
+	// beginning. The rules must not take such a Machine for one that was updated.
+	made uint8
 }
 
 func (m machine) inUpdate() bool { return m.updating || m.hook }
