@@ -66,7 +66,7 @@ func TestVerificationText(t *testing.T) {
 		change func(*Verification)
 		want   string
 	}{
-		{"safe", func(*Verification) {}, "The upgrade of prod from v1.0.0 to v1.1.0 is safe in every interleaving.\n\n"},
+		{"safe", func(*Verification) {}, "The upgrade of prod from v1.0.0 to v1.1.0 is safe in every interleaving of the studies below.\n\n"},
 		{"cut off", func(v *Verification) { v.Complete = false }, "The upgrade of prod from v1.0.0 to v1.1.0 has no fault in what was explored, which is not all that can happen.\n\n"},
 		{"a fault", func(v *Verification) {
 			v.Counterexample = &Counterexample{Study: "hooks", Problem: "md-0 is 4 minors behind", Trace: []string{"a", "b"}}

@@ -118,6 +118,6 @@ func verificationVerdict(v Verification) string {
 	case !v.Complete:
 		return fmt.Sprintf("The %s has no fault in what was explored, which is not all that can happen.", subject)
 	default:
-		return fmt.Sprintf("The %s is safe in every interleaving.", subject)
+		return fmt.Sprintf("The %s is safe in every interleaving of the studies below.", subject)
 	}
 }

@@ -25,10 +25,11 @@ import (
 // maxRollouts is how many groups that differ are explored.
 const maxRollouts = 4
 
-// notInPlace is what is not explored of machines that are updated in place, and no bound of it.
-const notInPlace = "not shown: several machines are on their way to an update in place when the " +
-	"template changes, is reverted, or people remove machines; then more of them than " +
-	"maxUnavailable, the canary or a batch allows may be updated at once"
+// notInPlace names a known fault that no study explores. It does not make the answer incomplete.
+const notInPlace = "known fault, not explored: if the template changes, is reverted or people " +
+	"scale down while machines are about to be updated in place, more of them than " +
+	"maxUnavailable, the canary or a batch allows may be updated at once. Fix: change or scale " +
+	"such a group only while no machine of it is in flight (windlass status)"
 
 // rollout is what is explored of the machines of groups that are alike.
 type rollout struct {
@@ -108,7 +109,8 @@ func (m *machines) addGroup(
 		return
 	}
 	if selected.HandOver {
-		m.note("the machines of %s are handed over to an updater, which is not explored", g.Name)
+		m.note("the machines of %s are handed over to an updater: Windlass' rules for hand-overs are not "+
+			"explored", g.Name)
 		return
 	}
 	of := rollouts.Group{
@@ -158,7 +160,7 @@ func (m *machines) describe() {
 		ways := make([]string, 0, len(r.scenarios))
 		for _, s := range r.scenarios {
 			ways = append(ways, s.Describe())
-			inPlace = inPlace || s.Covered
+			inPlace = inPlace || s.Covered && !s.Keep
 		}
 		m.note("the machines of %s are represented by %s", strings.Join(r.groups, ", "),
 			strings.Join(ways, "; and, as it is unknown whether updaters cover the change, by "))

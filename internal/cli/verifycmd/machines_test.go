@@ -1,6 +1,7 @@
 package verifycmd
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -76,6 +77,11 @@ func TestMachinesOfGroups(t *testing.T) {
 	m.addGroup(group("alike"), policies, cover.Update{Outcome: cover.Replace})
 	m.addGroup(group("kept"), policies, cover.Update{Outcome: cover.Unknown})
 	m.addGroup(group("handed"), policies, cover.Update{Outcome: cover.InPlace})
+	only := machines{rollouts: slices.Clone(m.rollouts)}
+	if only.describe(); slices.Contains(only.notes, notInPlace) {
+		t.Error("a known fault is noted, and only kept groups are updated in place")
+	}
+	m.addGroup(group("moved"), policies, cover.Update{Outcome: cover.InPlace})
 	if m.unknown {
 		t.Error("a group is unknown")
 	}
@@ -86,12 +92,14 @@ func TestMachinesOfGroups(t *testing.T) {
 	m.describe()
 	const kept = "1 machine, maxSurge 1, maxUnavailable 0, "
 	want := []string{
-		"the machines of handed are handed over to an updater, which is not explored",
+		"the machines of handed are handed over to an updater: Windlass' rules for hand-overs are not " +
+			"explored",
 		"the machines of plain, alike are represented by " + kept + "replaced",
 		"the machines of kept are represented by " + kept +
 			"updated in place, kept by the UpdatePolicy, maxInFlight 1, canary 1; " +
 			"and, as it is unknown whether updaters cover the change, by " + kept +
 			"which no updater covers, kept by the UpdatePolicy, maxInFlight 1, canary 1",
+		"the machines of moved are represented by " + kept + "updated in place",
 		notInPlace,
 	}
 	if !strings.Contains(m.notes[1], "the machines of bad are not explored: reading maxSurge") {

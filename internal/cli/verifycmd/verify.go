@@ -26,8 +26,8 @@ const long = `Verify explores every order of events in an upgrade by Windlass' e
 it before an upgrade with windlass manager. It changes nothing. It asks updaters what they cover, as windlass plan
 does, and calls no other extension.
 
-Exit codes: 0 every state was explored, and is safe; 1 a fault was found, not every state was explored (--max-states, or
-groups that are not represented), or a usage or input error; 3 no legal plan exists.
+Exit codes: 0 no study found a fault, and each visited all of its states; 1 a fault was found, not every state was
+explored (--max-states, or groups that are not represented), or a usage or input error; 3 no legal plan exists.
 
 It runs the engine itself, the code that "windlass manager" runs, in a simulated world with the versions, groups and
 limits of this Cluster. Hooks block, fail or are unreachable; the manager is killed between any two effects;

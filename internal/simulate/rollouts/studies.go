@@ -83,9 +83,9 @@ func Studies(s Scenario) []Study {
 	var all []Study
 	// A known fault of such groups is not explored. See TestKnownGaps.
 	gap := s.Covered && !s.Keep && s.Canary > 0 && s.Unavailable > 1 && s.MaxInFlight != 1
-	scales := []int8{s.Replicas + 1, s.Replicas - 1}
+	scales, scaled := []int8{s.Replicas + 1, s.Replicas - 1}, "people scale the group twice"
 	if s.Covered && !s.Keep && s.Canary+s.Batch > 0 {
-		scales = scales[:1] // See TestKnownGaps.
+		scales, scaled = scales[:1], "people add a machine" // See TestKnownGaps.
 	}
 	add := func(possible bool, varies string, f Faults) {
 		if possible {
@@ -99,7 +99,7 @@ func Studies(s Scenario) []Study {
 	add(!s.Keep, "Cluster API's own engine takes over and gives way again", Faults{Swaps: 2})
 	add(true, "a machine breaks", Faults{Breaks: 1})
 	add(true, "a person deletes one", Faults{Deletes: 1})
-	add(true, "people scale the group twice", Faults{Scales: 2})
+	add(true, scaled, Faults{Scales: 2})
 	add(!gap, "the template changes again", Faults{Changes: 1})
 	add(true, "it is reverted", Faults{Reverts: 1})
 	add(true, "a pause", Faults{Pauses: 1})

@@ -167,6 +167,26 @@ func TestKnownGaps(t *testing.T) {
 	}
 }
 
+// TestKeptHasNoGaps: what TestKnownGaps shows does not happen to a group whose Machines are kept.
+func TestKeptHasNoGaps(t *testing.T) {
+	t.Parallel()
+	kept := Scenario{
+		Replicas: 3, Unavailable: 2, Keep: true, Covered: true, Limits: Limits{Canary: 1, Batch: 1},
+	}
+	changed, scaled := kept, kept
+	changed.Faults.Changes = 1
+	scaled.Faults.Scales, scaled.Scales = 1, []int8{1}
+	for name, s := range map[string]Scenario{"changed": changed, "scaled down": scaled} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, err := Explore(t.Context(), s, 100_000)
+			if err != nil || r.Violation != nil || !r.Complete {
+				t.Errorf("%d states, all: %v, %v\n%v", r.States, r.Complete, err, r.Violation)
+			}
+		})
+	}
+}
+
 func TestRepresent(t *testing.T) {
 	t.Parallel()
 	limits := policies["all"]
