@@ -41,8 +41,11 @@ upgrade reaches its target.
 
 It then explores the machines of MachineDeployments, by the rules that choose which machine is created, deleted or
 updated next: controllers crash, caches lag, machines break, people scale, pause and change a group. It checks
-maxSurge, maxUnavailable and the limits of the UpdatePolicy; that no machine is lost, counted twice or replaced against
-the policy; and that each rollout ends. A few machines represent a group, and groups with the same strategy and policy
+maxSurge and maxUnavailable; maxInFlight of replacements, the canary, batches and partition of the UpdatePolicy; that no
+machine is lost, counted twice or replaced against the policy; and that each rollout ends. Machines that people delete,
+and machines that break, do not count against these limits. Checks of limits end when Cluster API's engine takes over,
+when the policy or its limits are removed, or when the group is paused. maxInFlight of updates in place is not checked.
+A few machines represent a group, and groups with the same strategy and policy
 are explored once, at most 4 that differ. Notes name them, and what is not shown.
 
 The Cluster comes from flags, manifests or the management cluster, as with windlass plan. If there are more than 4

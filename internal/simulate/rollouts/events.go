@@ -301,9 +301,10 @@ func (e *explorer) people(w *scene) []step {
 		// A paused group is scaled without a look at availability.
 		w.excused += w.md.replicas
 	})
-	add("the policy goes", w.Flips > 0 && !w.md.open,
-		func(w *scene) { w.Flips--; w.md.open, w.opened = true, true })
-	add("the policy comes back", w.Flips > 0 && w.md.open,
+	open := w.md.open
+	add("the UpdatePolicy goes", w.Flips > 0 && !open && e.UpdatesOnDelete, (*scene).open)
+	add("the limits of the UpdatePolicy go", w.Flips > 0 && !open && !e.UpdatesOnDelete, (*scene).open)
+	add("the UpdatePolicy or its limits come back", w.Flips > 0 && open,
 		func(w *scene) { w.Flips--; w.md.open = false })
 	add("a person asks for a retry", w.Retries > 0 && w.md.failed != 0 && !w.md.retry,
 		func(w *scene) {
@@ -312,6 +313,12 @@ func (e *explorer) people(w *scene) []step {
 		})
 	add("unpause", w.md.paused, func(w *scene) { w.md.paused = false })
 	return next.all
+}
+
+// open takes the UpdatePolicy or its limits away.
+func (w *scene) open() {
+	w.Flips--
+	w.md.open, w.opened = true, true
 }
 
 // settle lets nobody disturb the group from now on.

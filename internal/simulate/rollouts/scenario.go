@@ -58,7 +58,8 @@ type Faults struct {
 	Changes, Reverts int8
 	// Pauses pause the MachineDeployment.
 	Pauses int8
-	// Flips take the UpdatePolicy away, or bring it back. Retries are those that people ask for.
+	// Flips take the limits of the UpdatePolicy away, or bring them back; with UpdatesOnDelete the
+	// whole policy. Retries are those that people ask for.
 	Flips, Retries int8
 	// Fails are reconciles of a MachineSet that end with an error; Sticks are MachineSets all of whose
 	// reconciles do. Quotas keep Machines from being created. Halts pause a MachineSet.
@@ -119,7 +120,8 @@ func (s *Scenario) check() error {
 	return nil
 }
 
-// keeps reports whether Machines are kept now.
+// keeps reports whether Machines are kept now. A flip takes only the limits of a policy away, unless
+// UpdatesOnDelete is set.
 func (s *Scenario) keeps(v *view) bool { return s.Keep && (!s.UpdatesOnDelete || !v.md.open) }
 
 // covers reports whether an update in place bridges the change from one template to another.

@@ -105,7 +105,8 @@ func Studies(s Scenario) []Study {
 	add(true, "a pause", Faults{Pauses: 1})
 	add(s.Covered, "the updater is away, an update hangs, a retry",
 		Faults{Outages: 1, Hangs: 1, Retries: 1})
-	limited := s.Limits != Limits{} || s.UpdatesOnDelete
-	add(limited, "the UpdatePolicy goes and comes back", Faults{Flips: 2})
+	add(s.Limits != Limits{} && !s.UpdatesOnDelete,
+		"the limits of the UpdatePolicy go and come back", Faults{Flips: 2})
+	add(s.UpdatesOnDelete, "the UpdatePolicy goes and comes back", Faults{Flips: 2})
 	return all
 }

@@ -96,7 +96,8 @@ type deployment struct {
 	paused   bool
 	revision uint8
 	observed bool
-	// open says that the limits of the UpdatePolicy do not count now.
+	// open says that the limits of the UpdatePolicy do not count now. If it has Machines with the
+	// strategy OnDelete updated in place, the whole policy does not count.
 	open bool
 	canaries
 }
