@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/intstr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/cli/planinput"
@@ -44,8 +45,18 @@ type rollout struct {
 type machines struct {
 	rollouts []rollout
 	notes    []string
-	// unknown says that a group is not explored because its rollout is not known.
-	unknown bool
+	// handedOver are the groups that an updater gets as a whole.
+	handedOver []string
+	// unknown are the groups whose rollout is not known, by the reason.
+	unknown []unknown
+	// incomplete says that a group is not explored, and that the answer is no proof.
+	incomplete bool
+}
+
+// unknown are groups that cannot be explored for one reason.
+type unknown struct {
+	reason string
+	groups []string
 }
 
 // defaultStrategy is Cluster API's, for a group of which nothing is known.
@@ -64,7 +75,7 @@ func machinesOf(ctx context.Context, r planinput.Request, p plan.Plan) machines 
 	case u == nil:
 		m.addDefaults(r.Request.Inventory.Groups)
 	case u.Problem != "":
-		m.unknown = true
+		m.incomplete = true
 		m.note("the machines of groups are not explored: %s", u.Problem)
 	default:
 		// The manager's engine is explored, whoever drives the Cluster now.
@@ -100,17 +111,13 @@ func (m *machines) addGroup(
 ) {
 	selected, err := updatepolicy.Select(policies, g.Group)
 	md := g.Deployment()
-	strategy := md.Spec.Rollout.Strategy.RollingUpdate
-	budget, broken := pool.Resolve(*cmp.Or(md.Spec.Replicas, new(int32(1))),
-		cmp.Or(strategy.MaxSurge, new(intstr.FromInt32(1))), strategy.MaxUnavailable)
+	budget, broken := budgetOf(md, g.IsOnDelete())
 	if err = cmp.Or(err, broken); err != nil {
-		m.unknown = true
-		m.note("the machines of %s are not explored: %v", g.Name, err)
+		m.addUnknown(g.Name, err.Error())
 		return
 	}
 	if selected.HandOver {
-		m.note("the machines of %s are handed over to an updater: Windlass' rules for hand-overs are not "+
-			"explored", g.Name)
+		m.handedOver = append(m.handedOver, g.Name)
 		return
 	}
 	of := rollouts.Group{
@@ -129,7 +136,30 @@ func (m *machines) addGroup(
 		of.Covered = false
 		scenarios = append(scenarios, rollouts.Represent(of))
 	}
-	m.add(g.Name, scenarios...)
+	m.add(g.Name, slices.CompactFunc(scenarios, func(a, b rollouts.Scenario) bool {
+		return reflect.DeepEqual(a, b)
+	})...)
+}
+
+// budgetOf returns the budget of a MachineDeployment. Percentages need at least one machine.
+func budgetOf(md *clusterv1.MachineDeployment, onDelete bool) (pool.Budget, error) {
+	replicas := max(*cmp.Or(md.Spec.Replicas, new(int32(1))), 1)
+	if onDelete {
+		return pool.Budget{Replicas: replicas}, nil
+	}
+	limits := md.Spec.Rollout.Strategy.RollingUpdate
+	return pool.Resolve(replicas, cmp.Or(limits.MaxSurge, new(intstr.FromInt32(1))),
+		limits.MaxUnavailable)
+}
+
+// addUnknown adds a group that cannot be explored.
+func (m *machines) addUnknown(name, reason string) {
+	at := slices.IndexFunc(m.unknown, func(u unknown) bool { return u.reason == reason })
+	if at < 0 {
+		m.unknown = append(m.unknown, unknown{reason: reason, groups: []string{name}})
+		return
+	}
+	m.unknown[at].groups = append(m.unknown[at].groups, name)
 }
 
 // add adds a group. Groups that are alike are explored once.
@@ -146,14 +176,15 @@ func (m *machines) add(name string, scenarios ...rollouts.Scenario) {
 
 // describe adds notes on what represents which machines, and leaves out what is too much.
 func (m *machines) describe() {
-	if n := len(m.rollouts); n > maxRollouts {
-		var names []string
+	m.describeUnexplored()
+	if len(m.rollouts) > maxRollouts {
+		var groups []string
 		for _, r := range m.rollouts[maxRollouts:] {
-			names = append(names, r.groups...)
+			groups = append(groups, r.groups...)
 		}
-		m.rollouts, m.unknown = m.rollouts[:maxRollouts], true
-		m.note("the machines of %s are not explored: only %d groups that differ are",
-			strings.Join(names, ", "), maxRollouts)
+		m.rollouts, m.incomplete = m.rollouts[:maxRollouts], true
+		m.note("the machines of %s are not explored: only %d groups that differ are", some(groups),
+			maxRollouts)
 	}
 	inPlace := false
 	for _, r := range m.rollouts {
@@ -162,12 +193,42 @@ func (m *machines) describe() {
 			ways = append(ways, s.Describe())
 			inPlace = inPlace || s.Covered && !s.Keep
 		}
-		m.note("the machines of %s are represented by %s", strings.Join(r.groups, ", "),
+		m.note("the machines of %s are represented by %s", some(r.groups),
 			strings.Join(ways, "; and, as it is unknown whether updaters cover the change, by "))
 	}
 	if inPlace {
 		m.notes = append(m.notes, notInPlace)
 	}
+}
+
+// describeUnexplored adds notes on groups of which no machines are explored.
+func (m *machines) describeUnexplored() {
+	if len(m.handedOver) > 0 {
+		m.note("the machines of %s are handed over to an updater: Windlass' rules for hand-overs are not "+
+			"explored", some(m.handedOver))
+	}
+	const most = 3
+	var others []string
+	for i, u := range m.unknown {
+		m.incomplete = true
+		if i >= most {
+			others = append(others, u.groups...)
+			continue
+		}
+		m.note("the machines of %s are not explored: %s", some(u.groups), u.reason)
+	}
+	if len(others) > 0 {
+		m.note("the machines of %s are not explored, for similar reasons", some(others))
+	}
+}
+
+// some joins the names of groups. It names at most four.
+func some(groups []string) string {
+	const most = 3
+	if others := len(groups) - most; others > 1 {
+		return fmt.Sprintf("%s and %d others", strings.Join(groups[:most], ", "), others)
+	}
+	return strings.Join(groups, ", ")
 }
 
 // explore visits all that can happen to the machines.
@@ -192,7 +253,9 @@ func (r rollout) explore(
 			study.Seconds = time.Since(began).Seconds()
 			if report.Violation != nil {
 				study.Varies = s.Varies
-				return study, counterexample(study.Name, report.Violation), nil
+				found := counterexample(study.Name, report.Violation)
+				found.Trace = slices.Insert(found.Trace, 0, "begin: "+scenario.Describe())
+				return study, found, nil
 			}
 		}
 	}

@@ -1,6 +1,7 @@
 package verifycmd
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -43,7 +44,9 @@ func TestFaultInMachines(t *testing.T) {
 	if err != nil || found == nil || found.Study != "machines of a" || study.Name != found.Study {
 		t.Fatalf("the fault is not found: %+v, %+v, %v", study, found, err)
 	}
-	if len(found.Trace) == 0 || !strings.Contains(found.Problem, "stock writes") {
+	const begin = "begin: 3 machines, maxSurge 1, maxUnavailable 0, replaced"
+	if len(found.Trace) < 2 || found.Trace[0] != begin ||
+		!strings.Contains(found.Problem, "stock writes") {
 		t.Errorf("the counterexample is %+v", found)
 	}
 }
@@ -82,24 +85,32 @@ func TestMachinesOfGroups(t *testing.T) {
 		t.Error("a known fault is noted, and only kept groups are updated in place")
 	}
 	m.addGroup(group("moved"), policies, cover.Update{Outcome: cover.InPlace})
-	if m.unknown {
-		t.Error("a group is unknown")
+	empty, onDelete := group("empty"), group("on-delete")
+	empty.MachineDeployment.Spec.Replicas = new(int32(0))
+	empty.MachineDeployment.Spec.Rollout.Strategy.RollingUpdate.MaxSurge = new(intstr.FromString("25%"))
+	m.addGroup(empty, policies, cover.Update{Outcome: cover.Replace})
+	onDelete.MachineDeployment.Spec.Rollout.Strategy = bad.MachineDeployment.Spec.Rollout.Strategy
+	onDelete.MachineDeployment.Spec.Rollout.Strategy.Type =
+		clusterv1.OnDeleteMachineDeploymentStrategyType
+	m.addGroup(onDelete, policies, cover.Update{Outcome: cover.Unknown})
+	if len(m.unknown) > 0 {
+		t.Errorf("groups are unknown: %+v", m.unknown)
 	}
 	m.addGroup(bad, policies, cover.Update{Outcome: cover.Replace})
-	if !m.unknown {
+	if m.describe(); !m.incomplete {
 		t.Error("a group whose strategy cannot be read is not unknown")
 	}
-	m.describe()
 	const kept = "1 machine, maxSurge 1, maxUnavailable 0, "
 	want := []string{
 		"the machines of handed are handed over to an updater: Windlass' rules for hand-overs are not " +
 			"explored",
-		"the machines of plain, alike are represented by " + kept + "replaced",
+		"the machines of plain, alike, empty are represented by " + kept + "replaced",
 		"the machines of kept are represented by " + kept +
 			"updated in place, kept by the UpdatePolicy, maxInFlight 1, canary 1; " +
 			"and, as it is unknown whether updaters cover the change, by " + kept +
-			"which no updater covers, kept by the UpdatePolicy, maxInFlight 1, canary 1",
+			"no updater covers the change, kept by the UpdatePolicy, maxInFlight 1, canary 1",
 		"the machines of moved are represented by " + kept + "updated in place",
+		"the machines of on-delete are represented by 1 machine, strategy OnDelete, people delete them",
 		notInPlace,
 	}
 	if !strings.Contains(m.notes[1], "the machines of bad are not explored: reading maxSurge") {
@@ -107,5 +118,33 @@ func TestMachinesOfGroups(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, append(m.notes[:1:1], m.notes[2:]...)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// TestManyGroups: a note has the names of a few groups, and the number of the others.
+func TestManyGroups(t *testing.T) {
+	t.Parallel()
+	var m machines
+	for i := range 5_000 {
+		m.add(fmt.Sprintf("pool-%d", i), rollouts.Represent(defaultStrategy))
+		m.addUnknown(fmt.Sprintf("bad-%d", i), "two policies")
+	}
+	for _, name := range []string{"a", "b", "c", "d"} {
+		m.addUnknown(name, "two policies for "+name)
+	}
+	m.describe()
+	want := []string{
+		"the machines of bad-0, bad-1, bad-2 and 4997 others are not explored: two policies",
+		"the machines of a are not explored: two policies for a",
+		"the machines of b are not explored: two policies for b",
+		"the machines of c, d are not explored, for similar reasons",
+		"the machines of pool-0, pool-1, pool-2 and 4997 others are represented by " +
+			"3 machines, maxSurge 1, maxUnavailable 0, replaced",
+	}
+	if diff := cmp.Diff(want, m.notes); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if got := some([]string{"a", "b", "c", "d"}); got != "a, b, c, d" {
+		t.Errorf("four groups are %q", got)
 	}
 }

@@ -201,7 +201,7 @@ func runExplorer(ctx context.Context, r planinput.Request, in planinput.Input, m
 	}
 	machines := machinesOf(ctx, r, p)
 	result.Notes = append(append(result.Notes, machines.notes...), outside)
-	result.Complete = result.Complete && !machines.unknown
+	result.Complete = result.Complete && !machines.incomplete
 	for _, g := range c.Groups {
 		result.Groups = append(result.Groups, g.Name)
 	}

@@ -13,7 +13,8 @@ import (
 
 // errFull is why a Scenario cannot be explored: a world has more than the model has room for.
 var errFull = errors.New("exploring a rollout: it has more Machines, or more writes in one " +
-	"reconcile, than the model has room for. Fix: explore fewer replicas or disturbances")
+	"reconcile, than the model has room for. This is a bug in Windlass: please report it with the " +
+	"command")
 
 // explorer is a Scenario made ready, with a memory of what the controllers decide.
 type explorer struct {
@@ -111,5 +112,8 @@ func (e *explorer) calmly(w scene, known *search.Known[scene]) (problem string, 
 		}
 		return true, e.ends(w, !w.stock && e.deploy(w.read(), false).stated)
 	})
+	if problem == "" {
+		return "", nil
+	}
 	return problem, append(trail, "then: "+last.String())
 }

@@ -84,12 +84,13 @@ func (s *Scenario) Describe() string {
 		}
 	}
 	onDelete := s.OnDelete || s.UpdatesOnDelete
-	add(onDelete, "strategy OnDelete")
+	add(s.OnDelete, "strategy OnDelete, people delete them")
+	add(s.UpdatesOnDelete, "strategy OnDelete, updated in place by the UpdatePolicy")
 	add(!onDelete, "maxSurge %d, maxUnavailable %d", s.Surge, s.Unavailable)
-	add(s.Covered, "updated in place")
-	add(!s.Covered && s.Keep, "which no updater covers")
-	add(!s.Covered && !s.Keep, "replaced")
-	add(s.Keep, "kept by the UpdatePolicy")
+	add(!onDelete && s.Covered, "updated in place")
+	add(!s.OnDelete && !s.Covered && s.Keep, "no updater covers the change")
+	add(!onDelete && !s.Covered && !s.Keep, "replaced")
+	add(!s.UpdatesOnDelete && s.Keep, "kept by the UpdatePolicy")
 	for _, limit := range []struct {
 		name string
 		n    int8

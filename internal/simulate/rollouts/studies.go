@@ -31,9 +31,10 @@ func Represent(g Group) Scenario {
 	}
 	few := func(n, most int32) int8 { return int8(min(max(n, 0), most, replicas)) }
 	s := Scenario{
-		Replicas: int8(replicas), Keep: g.Keep, Covered: g.Covered,
+		Replicas: int8(replicas), Keep: g.Keep,
 		OnDelete: g.OnDelete && !g.UpdateOnDelete, UpdatesOnDelete: g.OnDelete && g.UpdateOnDelete,
 	}
+	s.Covered = g.Covered && !s.OnDelete // If people delete the Machines, no updater is asked.
 	if g.Limits != nil && !s.OnDelete {
 		s.Limits = g.limits(s.Replicas)
 	}
@@ -42,9 +43,10 @@ func Represent(g Group) Scenario {
 		// Such a group has no maxUnavailable. The maxInFlight of its policy takes the place.
 		s.Unavailable = s.MaxInFlight
 	case s.OnDelete:
-	case g.Budget.Surge > 0:
+	case g.Budget.Surge > 0 && !g.Keep:
 		s.Surge, s.Unavailable = 1, few(g.Budget.Unavailable, 1)
 	default:
+		s.Surge = few(g.Budget.Surge, 1) // The rules for kept Machines must not use it.
 		s.Unavailable = few(g.Budget.Unavailable, 2)
 	}
 	return s
