@@ -23,7 +23,7 @@ import (
 	"github.com/windlass-dev/windlass/pkg/plan"
 )
 
-// maxRollouts is how many groups that differ are explored.
+// maxRollouts is how many different rollouts are explored.
 const maxRollouts = 4
 
 // notInPlace names a known fault that no study explores. It does not make the answer incomplete.
@@ -174,7 +174,7 @@ func (m *machines) add(name string, scenarios ...rollouts.Scenario) {
 	m.rollouts[at].groups = append(m.rollouts[at].groups, name)
 }
 
-// describe adds notes on what represents which machines, and leaves out what is too much.
+// describe adds the notes. It drops rollouts beyond maxRollouts.
 func (m *machines) describe() {
 	m.describeUnexplored()
 	if len(m.rollouts) > maxRollouts {
@@ -183,8 +183,8 @@ func (m *machines) describe() {
 			groups = append(groups, r.groups...)
 		}
 		m.rollouts, m.incomplete = m.rollouts[:maxRollouts], true
-		m.note("the machines of %s are not explored: only %d groups that differ are", some(groups),
-			maxRollouts)
+		m.note("the machines of %s are not explored: at most %d different rollouts are explored",
+			some(groups), maxRollouts)
 	}
 	inPlace := false
 	for _, r := range m.rollouts {
@@ -204,8 +204,8 @@ func (m *machines) describe() {
 // describeUnexplored adds notes on groups of which no machines are explored.
 func (m *machines) describeUnexplored() {
 	if len(m.handedOver) > 0 {
-		m.note("the machines of %s are handed over to an updater: Windlass' rules for hand-overs are not "+
-			"explored", some(m.handedOver))
+		m.note("the machines of %s are handed over to an updater: Windlass' rules for hand-overs are "+
+			"not explored", some(m.handedOver))
 	}
 	const most = 3
 	var others []string

@@ -19,8 +19,8 @@ import (
 	"github.com/windlass-dev/windlass/pkg/plan"
 )
 
-// TestFaultInMachines: an engine that ignores maxSurge is found in the group that verify explores by
-// default, and the counterexample has the way there.
+// TestFaultInMachines: the study of the default group finds an engine that ignores maxSurge. The
+// counterexample begins with the group.
 func TestFaultInMachines(t *testing.T) {
 	t.Parallel()
 	var m machines
@@ -29,7 +29,8 @@ func TestFaultInMachines(t *testing.T) {
 		t.Fatalf("%d groups are explored, want 1", len(m.rollouts))
 	}
 	r := m.rollouts[0]
-	if study, found, err := r.explore(t.Context(), 1_000); err != nil || found != nil || study.Complete {
+	study, found, err := r.explore(t.Context(), 1_000)
+	if err != nil || found != nil || study.Complete {
 		t.Errorf("cut off: %+v, %+v, %v", study, found, err)
 	}
 	decide := func(g pool.Group, answers map[string]pool.Coverage) (pool.Plan, error) {
@@ -40,7 +41,7 @@ func TestFaultInMachines(t *testing.T) {
 	for i := range r.scenarios {
 		r.scenarios[i].Engine = rollouts.Engine{Decide: decide}
 	}
-	study, found, err := r.explore(t.Context(), defaultMaxStates)
+	study, found, err = r.explore(t.Context(), defaultMaxStates)
 	if err != nil || found == nil || found.Study != "machines of a" || study.Name != found.Study {
 		t.Fatalf("the fault is not found: %+v, %+v, %v", study, found, err)
 	}
@@ -87,7 +88,8 @@ func TestMachinesOfGroups(t *testing.T) {
 	m.addGroup(group("moved"), policies, cover.Update{Outcome: cover.InPlace})
 	empty, onDelete := group("empty"), group("on-delete")
 	empty.MachineDeployment.Spec.Replicas = new(int32(0))
-	empty.MachineDeployment.Spec.Rollout.Strategy.RollingUpdate.MaxSurge = new(intstr.FromString("25%"))
+	limits := &empty.MachineDeployment.Spec.Rollout.Strategy.RollingUpdate
+	limits.MaxSurge = new(intstr.FromString("25%"))
 	m.addGroup(empty, policies, cover.Update{Outcome: cover.Replace})
 	onDelete.MachineDeployment.Spec.Rollout.Strategy = bad.MachineDeployment.Spec.Rollout.Strategy
 	onDelete.MachineDeployment.Spec.Rollout.Strategy.Type =
@@ -102,8 +104,8 @@ func TestMachinesOfGroups(t *testing.T) {
 	}
 	const kept = "1 machine, maxSurge 1, maxUnavailable 0, "
 	want := []string{
-		"the machines of handed are handed over to an updater: Windlass' rules for hand-overs are not " +
-			"explored",
+		"the machines of handed are handed over to an updater: Windlass' rules for hand-overs are " +
+			"not explored",
 		"the machines of plain, alike, empty are represented by " + kept + "replaced",
 		"the machines of kept are represented by " + kept +
 			"updated in place, kept by the UpdatePolicy, maxInFlight 1, canary 1; " +

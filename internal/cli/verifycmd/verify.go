@@ -45,8 +45,8 @@ maxSurge and maxUnavailable; maxInFlight of replacements, the canary, batches an
 machine is lost, counted twice or replaced against the policy; and that each rollout ends. Machines that people delete,
 and machines that break, do not count against these limits. Checks of limits end when Cluster API's engine takes over,
 when the policy or its limits are removed, or when the group is paused. maxInFlight of updates in place is not checked.
-A few machines represent a group, and groups with the same strategy and policy
-are explored once, at most 4 that differ. Notes name them, and what is not shown.
+A few machines represent a group. Groups with the same strategy and policy are explored once. At most 4 different ones
+are explored. Notes list what represents each group, and what is not explored.
 
 The Cluster comes from flags, manifests or the management cluster, as with windlass plan. If there are more than 4
 groups, 4 represent them. A note names the groups, and states if the answer is not complete because of this.

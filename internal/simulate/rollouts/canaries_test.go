@@ -22,8 +22,10 @@ func TestExploreFindsForgottenCanaries(t *testing.T) {
 		}, nil)
 	}
 	for want, forgets := range map[string]func(*pool.FailedCanaries) bool{
-		"another Machine begins":                   func(*pool.FailedCanaries) bool { return true },
-		"2 Machines try an update that has failed": func(c *pool.FailedCanaries) bool { return c.Retried },
+		"another Machine begins": func(*pool.FailedCanaries) bool { return true },
+		"2 Machines try an update that has failed": func(c *pool.FailedCanaries) bool {
+			return c.Retried
+		},
 	} {
 		t.Run(want, func(t *testing.T) {
 			t.Parallel()

@@ -64,7 +64,9 @@ func (e *explorer) ours(v view) decided {
 
 // compare says where ours decides in another way than stock does on the same counters.
 func (e *explorer) compare(v view, g pool.Group) (problem string) {
-	g.Count = func(set *clusterv1.MachineSet, _ []*clusterv1.Machine) pool.Counts { return pool.StatusCounts(set) }
+	g.Count = func(set *clusterv1.MachineSet, _ []*clusterv1.Machine) pool.Counts {
+		return pool.StatusCounts(set)
+	}
 	exact, err := e.plan(g, v.outage)
 	if err != nil {
 		return fmt.Sprintf("stock decides, and this engine returns: %v", err)
@@ -112,10 +114,10 @@ func stated(p pool.Plan) bool {
 	for _, d := range p.Decisions {
 		switch {
 		case d.Action == pool.Keep && d.Reason == pool.ReasonUpToDate:
-		case d.Action == pool.Wait && d.Reason == pool.ReasonBudget: // behind a Machine that waits for a person
+		case d.Action == pool.Wait && d.Reason == pool.ReasonBudget: // Another Machine waits.
 		case d.Action == pool.Wait && d.Message != "" && slices.Contains([]pool.Reason{
-			pool.ReasonNotCovered, pool.ReasonCoverageUnknown, pool.ReasonRecreateRequested, pool.ReasonKubeletAhead,
-			pool.ReasonCanaryFailed,
+			pool.ReasonNotCovered, pool.ReasonCoverageUnknown, pool.ReasonRecreateRequested,
+			pool.ReasonKubeletAhead, pool.ReasonCanaryFailed,
 		}, d.Reason):
 			waits = true
 		default:
@@ -130,7 +132,8 @@ func operations(v view, p pool.Plan, machines []*clusterv1.Machine) []operation 
 	var list []operation
 	for _, set := range p.Sets() {
 		list = append(list, operation{
-			kind: writeSet, set: slotOf(set.Desired.Name), spec: spec(set.Desired), update: set.Current != nil,
+			kind: writeSet, set: slotOf(set.Desired.Name), spec: spec(set.Desired),
+			update: set.Current != nil,
 		})
 	}
 	for _, name := range p.Acknowledged {
@@ -168,7 +171,8 @@ func operations(v view, p pool.Plan, machines []*clusterv1.Machine) []operation 
 func (v view) deploymentStatus() clusterv1.MachineDeploymentStatus {
 	n := v.reported()
 	s := clusterv1.MachineDeploymentStatus{
-		Replicas: new(int32(n.machines)), UpToDateReplicas: new(int32(n.upToDate)), AvailableReplicas: new(int32(n.available)),
+		Replicas: new(int32(n.machines)), UpToDateReplicas: new(int32(n.upToDate)),
+		AvailableReplicas: new(int32(n.available)),
 	}
 	if !v.md.observed {
 		s.ObservedGeneration = -1

@@ -14,9 +14,9 @@
 //
 // # What is assumed
 //
-// The world has no clock: a Machine becomes available, an update ends, and a cache catches up at any
-// later moment or before. Soak times, deadlines, maxFailures and the order of Machines are not part
-// of it. Another component enforces the maxInFlight of updates in place. It is not part of the
+// The world has no clock. A Machine becomes available, an update ends, and a cache catches up at
+// any later moment or before. Soak times, deadlines, maxFailures and the order of Machines are not
+// part of it. Another component enforces the maxInFlight of updates in place. It is not part of the
 // world.
 //
 // Machines that people delete, and Machines that break, do not count against the limits. After a

@@ -266,7 +266,8 @@ func (e *explorer) cacheSteps(w *scene) []step {
 		w.stock = !w.stock
 		w.stockRan = true
 	})
-	add("the updater is away", w.Outages > 0 && !w.outage, func(w *scene) { w.Outages--; w.outage = true })
+	add("the updater is away", w.Outages > 0 && !w.outage,
+		func(w *scene) { w.Outages--; w.outage = true })
 	add("the updater is back", w.outage, func(w *scene) { w.outage = false })
 	return next.all
 }
@@ -301,6 +302,15 @@ func (e *explorer) people(w *scene) []step {
 		// A paused group is scaled without a look at availability.
 		w.excused += w.md.replicas
 	})
+	e.policySteps(w, add)
+	add("unpause", w.md.paused, func(w *scene) { w.md.paused = false })
+	return next.all
+}
+
+// policySteps adds what people do to the UpdatePolicy, and to Machines that its limits hold.
+func (e *explorer) policySteps(
+	w *scene, add func(label string, possible bool, edit func(*scene)),
+) {
 	open := w.md.open
 	add("the UpdatePolicy goes", w.Flips > 0 && !open && e.UpdatesOnDelete, (*scene).open)
 	add("the limits of the UpdatePolicy go", w.Flips > 0 && !open && !e.UpdatesOnDelete, (*scene).open)
@@ -311,8 +321,6 @@ func (e *explorer) people(w *scene) []step {
 			w.Retries--
 			w.md.retry, w.canaryLost, w.retriedOnce = true, false, true
 		})
-	add("unpause", w.md.paused, func(w *scene) { w.md.paused = false })
-	return next.all
 }
 
 // open takes the UpdatePolicy or its limits away.
@@ -352,7 +360,9 @@ func (e *explorer) helped(w *scene) bool {
 	if !e.OnDelete {
 		return false
 	}
-	i := slices.IndexFunc(w.machines[:], func(m machine) bool { return m.exists && !m.deleting && (m.owner != w.md.template || m.broken) })
+	i := slices.IndexFunc(w.machines[:], func(m machine) bool {
+		return m.exists && !m.deleting && (m.owner != w.md.template || m.broken)
+	})
 	if i >= 0 {
 		w.machines[i].deleting, w.machines[i].asked = true, true
 	}

@@ -24,7 +24,9 @@ func (e *explorer) create(w *scene, o operation) string {
 		e.err = errFull
 		return ""
 	}
-	w.machines[i] = machine{exists: true, owner: o.set, infrastructure: o.set, bootstrap: o.set, spec: o.set, kubelet: o.set}
+	w.machines[i] = machine{
+		exists: true, owner: o.set, infrastructure: o.set, bootstrap: o.set, spec: o.set, kubelet: o.set,
+	}
 	if e.Keep {
 		w.machines[i].made = w.sets[o.set].born
 	}
@@ -155,7 +157,8 @@ func (e *explorer) checkServing(w *scene, served bool, o operation) string {
 	return ""
 }
 
-// ends says what is wrong with a world in which nothing happens any more. stated is that of decided.
+// ends says what is wrong with a world in which nothing happens any more. stated is that of
+// decided.
 func (e *explorer) ends(w *scene, stated bool) string {
 	kept := e.Partition > 0 && !w.stock
 	if kept && !stated {
@@ -187,8 +190,8 @@ func (e *explorer) endsMachines(w *scene, stated, kept bool) string {
 	return ""
 }
 
-// desired reports whether a rollout may leave the Machine. kept says that a partition keeps old ones:
-// if they break, they wait for a person to lower it.
+// desired reports whether a rollout may leave the Machine. kept says that a partition keeps old
+// ones: if they break, they wait for a person to lower it.
 func (m machine) desired(template uint8, kept bool) bool {
 	if m.owner == template {
 		return m.available
@@ -196,8 +199,8 @@ func (m machine) desired(template uint8, kept bool) bool {
 	return kept && (m.available || m.broken)
 }
 
-// endsBadly says what is wrong with the Machine at the end. repaired says that something replaces or
-// updates it if it is broken.
+// endsBadly says what is wrong with the Machine at the end. repaired says that something replaces
+// or updates it if it is broken.
 func (m machine) endsBadly(i int, repaired, desired bool) string {
 	switch {
 	case m.inUpdate() || m.pending || m.left != 0:
@@ -227,7 +230,8 @@ func (e *explorer) endsOwing(w *scene, stated bool) string {
 		case !stated && (set.moveTo != 0 || set.receive != 0), set.acknowledged != 0:
 			return fmt.Sprintf("the rollout has ended, and ms%d has marks: %+v", i, set)
 		case set.replicas != w.owned(uint8(i)):
-			return fmt.Sprintf("the rollout has ended, and ms%d has %d Machines instead of %d", i, w.owned(uint8(i)), set.replicas)
+			return fmt.Sprintf("the rollout has ended, and ms%d has %d Machines instead of %d", i,
+				w.owned(uint8(i)), set.replicas)
 		case set.status != w.count(uint8(i)):
 			return fmt.Sprintf("the rollout has ended, and the status of ms%d is %+v", i, set.status)
 		}

@@ -81,9 +81,12 @@ func faulty() map[string]struct {
 		},
 		"believes old counters": {
 			edited(func(g *pool.Group) {
-				g.Count = func(s *clusterv1.MachineSet, _ []*clusterv1.Machine) pool.Counts { return pool.StatusCounts(s) }
+				g.Count = func(s *clusterv1.MachineSet, _ []*clusterv1.Machine) pool.Counts {
+					return pool.StatusCounts(s)
+				}
 			}, nil),
-			Scenario{Replicas: 2, Surge: 1, Unavailable: 1, notBegun: true, Scales: []int8{0, 2}, Faults: Faults{Scales: 2, Changes: 1}},
+			Scenario{Replicas: 2, Surge: 1, Unavailable: 1, notBegun: true, Scales: []int8{0, 2},
+				Faults: Faults{Scales: 2, Changes: 1}},
 			"allowed",
 		},
 		"believes that each spec was read": {
@@ -93,7 +96,8 @@ func faulty() map[string]struct {
 					s.Status.Conditions[0].ObservedGeneration = s.Generation
 				}
 			}, nil),
-			Scenario{Replicas: 3, Unavailable: 1, Keep: true, Covered: true, Faults: Faults{Changes: 1, Reverts: 1, Races: 1}}, "is counted twice",
+			Scenario{Replicas: 3, Unavailable: 1, Keep: true, Covered: true,
+				Faults: Faults{Changes: 1, Reverts: 1, Races: 1}}, "is counted twice",
 		},
 		"forgets which moves it counted": {
 			edited(nil, func(_ pool.Group, p *pool.Plan) {
@@ -137,7 +141,9 @@ func faulty() map[string]struct {
 			Scenario{Replicas: 2, Surge: 1}, "the rollout has ended",
 		},
 		"forgets an old MachineSet": {
-			edited(func(g *pool.Group) { g.MachineSets = g.MachineSets[max(len(g.MachineSets)-2, 0):] }, nil),
+			edited(func(g *pool.Group) {
+				g.MachineSets = g.MachineSets[max(len(g.MachineSets)-2, 0):]
+			}, nil),
 			Scenario{Replicas: 2, Surge: 1, Faults: Faults{Changes: 1}}, "allowed",
 		},
 		"replaces kept Machines": {
@@ -146,7 +152,8 @@ func faulty() map[string]struct {
 		},
 		"does not look at the group": {
 			Engine{}, Scenario{
-				Replicas: 2, Unavailable: 2, Keep: true, blind: true, Covered: true, Faults: Faults{Reverts: 1, Races: 1},
+				Replicas: 2, Unavailable: 2, Keep: true, blind: true, Covered: true,
+				Faults: Faults{Reverts: 1, Races: 1},
 			}, "there are 3 Machines",
 		},
 		"does not name the Machines that return": {

@@ -93,7 +93,7 @@ func (s *Scenario) machineSet(v view, i uint8) *clusterv1.MachineSet {
 		clusterv1.MachineSetReceiveMachinesFromMachineSetsAnnotation: listSets(from.receive),
 		clusterv1.AcknowledgedMoveAnnotation:                         listMachines(from.acknowledged),
 		v1alpha1.ReturnMachinesAnnotation:                            listMachines(from.returning),
-		v1alpha1.NoUpdateAnnotation:                                  map[bool]string{true: "NotCovered"}[from.noUpdate],
+		v1alpha1.NoUpdateAnnotation:                                  from.uncovered(),
 	} {
 		if value != "" {
 			set.Annotations[key] = value
@@ -117,6 +117,14 @@ func (s *Scenario) machineSet(v view, i uint8) *clusterv1.MachineSet {
 		set.DeletionTimestamp = new(metav1.NewTime(dawn))
 	}
 	return set
+}
+
+// uncovered is why Machines of the MachineSet are not updated in place; empty if they may be.
+func (s setSpec) uncovered() string {
+	if s.noUpdate {
+		return "NotCovered"
+	}
+	return ""
 }
 
 func (s setSpec) target() string {
@@ -221,7 +229,8 @@ func status(b bool) metav1.ConditionStatus {
 func spec(set *clusterv1.MachineSet) setSpec {
 	a := set.Annotations
 	s := setSpec{
-		replicas: int8(*set.Spec.Replicas), noCreate: a[clusterv1.DisableMachineCreateAnnotation] == "true",
+		replicas: int8(*set.Spec.Replicas),
+		noCreate: a[clusterv1.DisableMachineCreateAnnotation] == "true",
 	}
 	s.noUpdate = a[v1alpha1.NoUpdateAnnotation] != ""
 	_, _ = fmt.Sscan(a[clusterv1.RevisionAnnotation], &s.revision)

@@ -183,7 +183,8 @@ func (e *explorer) applyToMachine(w *scene, o operation) (ok bool, violation str
 func beginUpdate(m *machine, o operation) (violation string) {
 	m.hook, m.pending = true, false
 	if m.infrastructure != m.spec || m.bootstrap != m.spec {
-		return fmt.Sprintf("the update of %s begins before its objects agree", machineName(int(o.machine)))
+		return fmt.Sprintf("the update of %s begins before its objects agree",
+			machineName(int(o.machine)))
 	}
 	if m.left == m.owner+1 {
 		m.updating, m.left = false, 0

@@ -51,7 +51,9 @@ func (e *explorer) byRules(v view, id uint8) ([]operation, error) {
 			delete(m.Annotations, clusterv1.PendingAcknowledgeMoveAnnotation)
 		}
 	}
-	err = e.scaleByRules(g, f, add, func() { list = append(list, operation{kind: createMachine, set: id}) })
+	err = e.scaleByRules(g, f, add, func() {
+		list = append(list, operation{kind: createMachine, set: id})
+	})
 	return list, err
 }
 
@@ -88,7 +90,9 @@ func (e *explorer) scaleByRules(
 func (e *explorer) moveByRules(
 	g pool.Group, f pool.SetFacts, s pool.Scaling, add func(kind, *clusterv1.Machine, uint8),
 ) error {
-	to := slices.IndexFunc(g.MachineSets, func(set *clusterv1.MachineSet) bool { return set.Name == s.Target })
+	to := slices.IndexFunc(g.MachineSets, func(set *clusterv1.MachineSet) bool {
+		return set.Name == s.Target
+	})
 	if to < 0 || !pool.ReceivesFrom(g.MachineSets[to], f.MachineSet.Name) ||
 		!f.FollowsTemplate(g.MachineSets[to]) {
 		return nil
@@ -110,13 +114,17 @@ func (e *explorer) moveByRules(
 	return nil
 }
 
-// compareSets says where the rules of MachineSets and the model of stock differ. Stock does not record
-// failed canaries; records are what the rules write about them, before anything else.
-func (e *explorer) compareSets(v view, id uint8, stock []operation) (records []operation, problem string) {
+// compareSets says where the rules of MachineSets and the model of stock differ. Stock does not
+// record failed canaries; records are what the rules write about them, before anything else.
+func (e *explorer) compareSets(
+	v view, id uint8, stock []operation,
+) (records []operation, problem string) {
 	if v.sets[id].deleting {
 		return nil, ""
 	}
-	want := slices.DeleteFunc(slices.Clone(stock), func(o operation) bool { return o.kind == writeStatus })
+	want := slices.DeleteFunc(slices.Clone(stock), func(o operation) bool {
+		return o.kind == writeStatus
+	})
 	got, err := e.byRules(v, id)
 	if err != nil {
 		return nil, fmt.Sprintf("ms%d: the rules return %v", id, err)

@@ -103,26 +103,27 @@ func (s *Scenario) Describe() string {
 	return strings.Join(parts, ", ")
 }
 
-// maxReplicas leaves room for Machines that are created, and for those that are being deleted.
-const maxReplicas = 6
+// replicasInWorld is the highest spec.replicas of a world. It leaves room for Machines that are
+// created, and for those that are being deleted.
+const replicasInWorld = 6
 
 // check returns an error if the world has no room for a scenario.
 func (s *Scenario) check() error {
 	for _, n := range append(slices.Clone(s.Scales), s.Replicas) {
-		if n < 0 || n > maxReplicas {
-			return fmt.Errorf("exploring %d replicas: between 0 and %d are possible", n, maxReplicas)
+		if n < 0 || n > replicasInWorld {
+			return fmt.Errorf("exploring %d replicas: between 0 and %d are possible", n, replicasInWorld)
 		}
 	}
 	counts := []int8{s.Surge, s.Unavailable, s.MaxInFlight, s.Canary, s.Batch, s.Partition}
-	if least, most := slices.Min(counts), slices.Max(counts); least < 0 || most > maxReplicas {
+	if least, most := slices.Min(counts), slices.Max(counts); least < 0 || most > replicasInWorld {
 		return fmt.Errorf("exploring maxSurge, maxUnavailable and limits between %d and %d: "+
-			"between 0 and %d are possible", least, most, maxReplicas)
+			"between 0 and %d are possible", least, most, replicasInWorld)
 	}
 	return nil
 }
 
-// keeps reports whether Machines are kept now. A flip takes only the limits of a policy away, unless
-// UpdatesOnDelete is set.
+// keeps reports whether Machines are kept now. A flip takes only the limits of a policy away,
+// unless UpdatesOnDelete is set.
 func (s *Scenario) keeps(v *view) bool { return s.Keep && (!s.UpdatesOnDelete || !v.md.open) }
 
 // covers reports whether an update in place bridges the change from one template to another.

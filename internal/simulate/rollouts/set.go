@@ -24,7 +24,9 @@ func (v view) reconcileSet(id uint8) []operation {
 	for _, i := range moved {
 		counted.machines[i].updating = true
 	}
-	return append(list, operation{kind: writeStatus, set: id, status: counted.count(id), before: set.replicas})
+	return append(list, operation{
+		kind: writeStatus, set: id, status: counted.count(id), before: set.replicas,
+	})
 }
 
 // remediations delete broken Machines of the newest MachineSet.
@@ -51,7 +53,9 @@ func (v view) deleteSet(id uint8) []operation {
 	if v.owned(id) == 0 {
 		return []operation{{kind: removeSet, set: id}}
 	}
-	return append(list, operation{kind: writeStatus, set: id, status: v.count(id), before: v.sets[id].replicas})
+	return append(list, operation{
+		kind: writeStatus, set: id, status: v.count(id), before: v.sets[id].replicas,
+	})
 }
 
 // scale creates, deletes or moves Machines. moved are those that move.

@@ -27,7 +27,8 @@ type stockPlan struct {
 // stock returns what stock's controller writes after reading v; nothing if a hook fails.
 func (e *explorer) stock(v view) []operation {
 	p := stockPlan{Scenario: e.Scenario, view: v, exists: v.sets[v.md.template].exists}
-	p.newest = stockSet{id: v.md.template, set: v.sets[v.md.template], target: v.sets[v.md.template].replicas}
+	current := v.sets[v.md.template]
+	p.newest = stockSet{id: v.md.template, set: current, target: current.replicas}
 	for i := range uint8(maxTemplates) {
 		if i != v.md.template && v.sets[i].exists {
 			p.old = append(p.old, stockSet{id: i, set: v.sets[i], target: v.sets[i].replicas})
@@ -139,8 +140,8 @@ func (p *stockPlan) scaleOld() {
 	}
 }
 
-// lower returns how far a MachineSet may be lowered if spare Machines are available beyond those that
-// are needed, and how many available ones it loses, in the worst case.
+// lower returns how far a MachineSet may be lowered if spare Machines are available beyond those
+// that are needed, and how many available ones it loses, in the worst case.
 func (s *stockSet) lower(down, spare int8) (lowered, loses int8) {
 	lost := s.set.status.machines - (s.target - down)
 	if down <= 0 || s.set.status.available <= 0 || lost <= 0 {
@@ -191,7 +192,8 @@ func (p *stockPlan) inPlace() bool {
 // inProgress reports whether the rollout goes on without another Machine.
 func (p *stockPlan) inProgress() bool {
 	n := p.newest.set
-	if n.replicas != n.status.machines || n.replicas != n.status.upToDate || n.replicas != n.status.available {
+	if n.replicas != n.status.machines || n.replicas != n.status.upToDate ||
+		n.replicas != n.status.available {
 		return true
 	}
 	for _, s := range p.old {
@@ -214,7 +216,8 @@ func (p *stockPlan) breakDeadlock() {
 			available += s.set.status.available
 		}
 	}
-	if have == 0 || have == available || p.newest.set.status.available != p.newest.set.status.machines {
+	if have == 0 || have == available ||
+		p.newest.set.status.available != p.newest.set.status.machines {
 		return
 	}
 	for i := range p.old {
@@ -354,7 +357,8 @@ func (p *stockPlan) writes() []operation {
 		list = append(list, operation{
 			kind: writeSet, set: s.id, update: true,
 			spec: setSpec{
-				replicas: s.target, moveTo: s.moveTo, revision: s.set.revision, desired: p.md.replicas, noCreate: p.OnDelete,
+				replicas: s.target, moveTo: s.moveTo, revision: s.set.revision, desired: p.md.replicas,
+				noCreate: p.OnDelete,
 			},
 		})
 	}

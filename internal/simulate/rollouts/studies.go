@@ -22,13 +22,10 @@ type Group struct {
 // MaxReplicas is how many Machines a Scenario of Represent has at most.
 const MaxReplicas = 3
 
-// Represent returns a small group whose rollouts follow the same rules as those of g: what is 0
-// stays 0, and a partition or a batch that covers all Machines still does.
+// Represent returns a small group whose rollouts follow the same rules as those of g. A limit of 0
+// stays 0. A partition or batch of all Machines stays one of all. Other numbers become 1 or 2.
 func Represent(g Group) Scenario {
-	replicas := min(max(g.Budget.Replicas, 1), MaxReplicas)
-	if g.Budget.Surge > 0 && g.Budget.Unavailable > 0 && !g.Keep {
-		replicas = min(replicas, 2) // With 1 and 1, two Machines show what three do, in fewer states.
-	}
+	replicas := g.replicas()
 	few := func(n, most int32) int8 { return int8(min(max(n, 0), most, replicas)) }
 	s := Scenario{
 		Replicas: int8(replicas), Keep: g.Keep,
@@ -50,6 +47,15 @@ func Represent(g Group) Scenario {
 		s.Unavailable = few(g.Budget.Unavailable, 2)
 	}
 	return s
+}
+
+// replicas returns how many Machines represent the group.
+func (g *Group) replicas() int32 {
+	n := min(max(g.Budget.Replicas, 1), MaxReplicas)
+	if g.Budget.Surge > 0 && g.Budget.Unavailable > 0 && !g.Keep {
+		return min(n, 2) // With 1 and 1, two Machines show what three do, in fewer states.
+	}
+	return n
 }
 
 // limits returns the limits for a group of fewer Machines.
@@ -78,9 +84,8 @@ type Study struct {
 	Scenario Scenario
 }
 
-// Studies returns what the Machines of a group have to withstand; s has no Faults. The disturbances
-// of one study come in every order and at every point, those of different studies do not come
-// together.
+// Studies returns what the Machines of a group have to withstand; s has no Faults. A study combines
+// its disturbances in every order and at every point. Studies are not combined.
 func Studies(s Scenario) []Study {
 	var all []Study
 	// A known fault of such groups is not explored. See TestKnownGaps.
@@ -100,10 +105,10 @@ func Studies(s Scenario) []Study {
 	add(true, "a cache lags", Faults{Lags: 1})
 	add(!s.Keep, "Cluster API's own engine takes over and gives way again", Faults{Swaps: 2})
 	add(true, "a machine breaks", Faults{Breaks: 1})
-	add(true, "a person deletes one", Faults{Deletes: 1})
+	add(true, "a person deletes a machine", Faults{Deletes: 1})
 	add(true, scaled, Faults{Scales: 2})
 	add(!gap, "the template changes again", Faults{Changes: 1})
-	add(true, "it is reverted", Faults{Reverts: 1})
+	add(true, "the template is reverted", Faults{Reverts: 1})
 	add(true, "a pause", Faults{Pauses: 1})
 	add(s.Covered, "the updater is away, an update hangs, a retry",
 		Faults{Outages: 1, Hangs: 1, Retries: 1})

@@ -26,7 +26,9 @@ func (t trouble) text() string {
 
 // describe writes the condition Paused of a MachineSet, which has the generation that was read.
 func (t trouble) describe(set *clusterv1.MachineSet) {
-	c := metav1.Condition{Type: clusterv1.PausedCondition, Status: status(t.halted), ObservedGeneration: 1}
+	c := metav1.Condition{
+		Type: clusterv1.PausedCondition, Status: status(t.halted), ObservedGeneration: 1,
+	}
 	if t.read {
 		c.ObservedGeneration = set.Generation
 	}
@@ -125,9 +127,11 @@ func (e *explorer) endsHeld(w *scene) string {
 	room := wanted-n < max(e.Unavailable, 1)
 	switch {
 	case !w.quota && !newest.halted && n < wanted:
-		return fmt.Sprintf("a MachineSet is paused, and there are %d Machines where people want %d", n, wanted)
+		return fmt.Sprintf("a MachineSet is paused, and there are %d Machines where people want %d",
+			n, wanted)
 	case !halted && room && stays >= 0:
-		return fmt.Sprintf("no Machine can be created, and %s does not move", w.machines[stays].text(stays))
+		return fmt.Sprintf("no Machine can be created, and %s does not move",
+			w.machines[stays].text(stays))
 	}
 	return ""
 }

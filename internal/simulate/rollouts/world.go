@@ -132,22 +132,33 @@ type scene struct {
 	stock bool
 	// quota says that no Machine can be created.
 	quota bool
-	// stockRan says that stock was in charge once, most and fewest are the highest and lowest
-	// spec.replicas so far (fewest without Machines that were lost while others were deleted), excused
-	// is how many available Machines others than the rollout took away.
-	stockRan, pausedOnce bool
-	most, fewest         int8
-	excused              int8
+	// stockRan says that stock was in charge once.
+	stockRan bool
+	// pausedOnce says that the group was paused once.
+	pausedOnce bool
+	// most is the highest spec.replicas so far.
+	most int8
+	// fewest is the lowest spec.replicas so far, minus the Machines that were lost while others were
+	// being deleted.
+	fewest int8
+	// excused is how many available Machines may be missing for other reasons than the rollout.
+	excused int8
 	// late is how many Machines a MachineSet created beyond spec.replicas.
 	late int8
-	// done is the highest number of Machines of the template that were done, lost is how many Machines
-	// others took away. opened says that the limits did not count once, changed that the template or
-	// spec.replicas changed.
-	done, lost      int8
-	opened, changed bool
-	// canaryLost says that a canary was remediated in its update, and that nobody asked for a retry,
-	// retriedOnce that somebody did, and proven that an update to the template ended well.
-	canaryLost, retriedOnce, proven bool
+	// done is the highest number of Machines of the template that were done.
+	done int8
+	// lost is how many Machines others took away, plus those that people added to spec.replicas.
+	lost int8
+	// opened says that the limits of the UpdatePolicy did not count once.
+	opened bool
+	// changed says that the template has changed since Begin.
+	changed bool
+	// canaryLost says that a canary was remediated in its update, and that nobody asked for a retry.
+	canaryLost bool
+	// retriedOnce says that a person asked for a retry since the template changed.
+	retriedOnce bool
+	// proven says that an update to the template ended well.
+	proven bool
 	Faults
 }
 

@@ -19,8 +19,6 @@ type Report struct {
 	// States and Transitions are how many were visited. Complete says that there are no others.
 	States, Transitions int
 	Complete            bool
-	// Depth is the number of steps to the farthest state.
-	Depth int
 	// Violation is the first that was found, nil if none was.
 	Violation *Violation
 }
@@ -115,7 +113,6 @@ type search[W comparable] struct {
 	// from and way say how each world was reached: from which one, and by which of its steps.
 	from   []int32
 	way    []uint16
-	depth  []uint16
 	report Report
 }
 
@@ -138,14 +135,9 @@ func (s *search[W]) visit(w W, from, way int) bool {
 		return false
 	}
 	s.index[at] = struct{}{}
-	depth := uint16(0)
-	if from >= 0 {
-		depth = s.depth[from] + 1
-	}
 	s.queue = append(s.queue, w)
 	s.from = append(s.from, int32(from)) //nolint:gosec // limit bounds it
 	s.way = append(s.way, uint16(way))   //nolint:gosec // a world has few steps
-	s.depth = append(s.depth, depth)
 	return true
 }
 
@@ -162,7 +154,7 @@ func (s *search[W]) explore(ctx context.Context) error {
 		}
 		w := s.queue[0]
 		s.queue = s.queue[1:]
-		s.report.States, s.report.Depth = at+1, int(s.depth[at])
+		s.report.States = at + 1
 		if problem, _ := s.Fair(w, known, false); problem != "" {
 			_, trail := s.Fair(w, NewKnown[W](), true)
 			s.report.Violation = &Violation{Problem: problem, Trace: append(s.trace(at), trail...)}

@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// dial is a world of numbers: each step adds 1 or 2. A run without disturbances adds 1 until top. It
-// turns forever at endless, and to step on bad is forbidden.
+// dial is a world of numbers: each step adds 1 or 2. A run without disturbances adds 1 until top.
+// It repeats endless, and a step to bad is a problem.
 type dial struct{ top, bad, endless int }
 
 func (d dial) Begin() int { return 0 }
@@ -56,10 +56,10 @@ func TestExplore(t *testing.T) {
 		limit int
 		want  Report
 	}{
-		"all":     {dial{5, -1, -1}, 100, Report{States: 6, Transitions: 9, Complete: true, Depth: 3}},
-		"cut off": {dial{5, -1, -1}, 4, Report{States: 4, Transitions: 8, Depth: 2}},
+		"all":     {dial{5, -1, -1}, 100, Report{States: 6, Transitions: 9, Complete: true}},
+		"cut off": {dial{5, -1, -1}, 4, Report{States: 4, Transitions: 8}},
 		"a violation": {dial{5, 4, -1}, 100, Report{
-			States: 3, Transitions: 6, Complete: true, Depth: 1,
+			States: 3, Transitions: 6, Complete: true,
 			Violation: &Violation{Problem: "it is bad", Trace: []string{"adds 2", "adds 2"}},
 		}},
 		"no end": {dial{5, -1, 3}, 100, Report{
