@@ -89,7 +89,7 @@ type Study struct {
 func Studies(s Scenario) []Study {
 	var all []Study
 	// A known fault of such groups is not explored. See TestKnownGaps.
-	gap := s.Covered && !s.Keep && s.Canary > 0 && s.Unavailable > 1 && s.MaxInFlight != 1
+	gap := s.Covered && !s.Keep && s.Canary > 0 && s.Unavailable > 1
 	scales, scaled := []int8{s.Replicas + 1, s.Replicas - 1}, "people scale the group twice"
 	if s.Covered && !s.Keep && s.Canary+s.Batch > 0 {
 		scales, scaled = scales[:1], "people add a machine" // See TestKnownGaps.
