@@ -165,7 +165,7 @@ var rules = []rule{
 	`},
 	{pkg: "internal/patches", kind: effects, imports: `internal/keyed`},
 	{pkg: "internal/peer", kind: effects, imports: ``},
-	{pkg: "internal/pool", kind: pure, imports: `api/v1alpha1 pkg/version`},
+	{pkg: "internal/pool", kind: pure, imports: `api/v1alpha1 internal/capi pkg/version`},
 	{pkg: "internal/pool/machinedeployment", kind: effects, imports: `
 		api/v1alpha1 internal/capi internal/inplace/cover internal/keyed internal/pool
 		internal/pool/objects internal/text

@@ -118,7 +118,9 @@ func (d *draft) decisions(coverage map[string]Coverage) []Decision {
 }
 
 // owned returns the Machines of a MachineSet, sorted by name.
-func (d *draft) owned(set *clusterv1.MachineSet) []*clusterv1.Machine { return d.machinesOf(set.Name) }
+func (d *draft) owned(set *clusterv1.MachineSet) []*clusterv1.Machine {
+	return d.machinesOf(set.Name)
+}
 
 func (d *draft) machinesOf(set string) []*clusterv1.Machine {
 	d.index()

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
@@ -165,10 +166,7 @@ func handOverFailed(set *clusterv1.MachineSet, m *clusterv1.Machine) (failed boo
 // Machine itself tells; empty if it lacks nothing. Its infrastructure machine and bootstrap config
 // may still lack something.
 func HandOverGap(md *clusterv1.MachineDeployment, m *clusterv1.Machine) string {
-	wanted, kubelet := md.Spec.Template.Spec.Version, ""
-	if m.Status.NodeInfo != nil {
-		kubelet = m.Status.NodeInfo.KubeletVersion
-	}
+	wanted, kubelet := md.Spec.Template.Spec.Version, capi.Kubelet(m)
 	switch {
 	case m.Spec.Version != wanted:
 		return fmt.Sprintf("its spec.version is %s", m.Spec.Version)

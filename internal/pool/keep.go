@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/capi"
 )
 
 // The rules for groups whose Machines no rollout may create or delete.
@@ -405,12 +406,7 @@ func (d *draft) kubeletAhead(m *clusterv1.Machine) bool {
 
 // kubeletOf returns the version that the kubelet of a Machine reports, or else the one that the
 // Machine was made for.
-func kubeletOf(m *clusterv1.Machine) string {
-	if m.Status.NodeInfo != nil && m.Status.NodeInfo.KubeletVersion != "" {
-		return m.Status.NodeInfo.KubeletVersion
-	}
-	return m.Spec.Version
-}
+func kubeletOf(m *clusterv1.Machine) string { return cmp.Or(capi.Kubelet(m), m.Spec.Version) }
 
 // lastVersion returns the version that the last update of a Machine ended with; empty for none. ok
 // is false if the record cannot be read.

@@ -140,8 +140,7 @@ func deletionAsked(m *clusterv1.Machine) bool {
 	return asked
 }
 
-// isIdle reports whether a Machine serves nobody, and will not without help: it has no Node, or its
-// update failed.
+// isIdle reports whether a Machine serves nobody: it has no Node, also not yet, or its update failed.
 func isIdle(m *clusterv1.Machine) bool {
 	return !m.Status.NodeRef.IsDefined() || HasFailedUpdate(m)
 }

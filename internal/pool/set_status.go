@@ -90,11 +90,7 @@ func machineVersions(machines []*clusterv1.Machine) []clusterv1.StatusVersion {
 	})
 	var versions []clusterv1.StatusVersion
 	for _, m := range oldestFirst {
-		v := m.Spec.Version
-		if m.Status.NodeInfo != nil && m.Status.NodeInfo.KubeletVersion != "" {
-			v = m.Status.NodeInfo.KubeletVersion
-		}
-		versions = append(versions, clusterv1.StatusVersion{Version: v, Replicas: 1})
+		versions = append(versions, clusterv1.StatusVersion{Version: kubeletOf(m), Replicas: 1})
 	}
 	return sumVersions(versions)
 }

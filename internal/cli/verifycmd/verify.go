@@ -210,7 +210,9 @@ func runExplorer(ctx context.Context, r planinput.Request, in planinput.Input, m
 }
 
 // exploreAll adds what each study finds, until one finds a fault.
-func exploreAll(ctx context.Context, result *view.Verification, studies []explore.Study, of []rollout, maxStates int) error {
+func exploreAll(
+	ctx context.Context, result *view.Verification, studies []explore.Study, of []rollout, maxStates int,
+) error {
 	for _, study := range studies {
 		began := time.Now()
 		report, err := explore.Explore(ctx, study.Config, maxStates)

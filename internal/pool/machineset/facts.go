@@ -6,6 +6,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/pool/objects"
 )
 
@@ -44,9 +45,8 @@ func machineFacts(o client.Object) any {
 	if !ok {
 		return objects.MetadataOf(o)
 	}
-	state := machineState{Metadata: objects.MetadataOf(m), Node: m.Status.NodeRef}
-	if m.Status.NodeInfo != nil {
-		state.Kubelet = m.Status.NodeInfo.KubeletVersion
+	state := machineState{
+		Metadata: objects.MetadataOf(m), Node: m.Status.NodeRef, Kubelet: capi.Kubelet(m),
 	}
 	if m.Status.Deletion != nil {
 		state.DrainSince = m.Status.Deletion.NodeDrainStartTime
