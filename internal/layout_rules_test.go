@@ -125,8 +125,8 @@ var rules = []rule{
 	`},
 	{pkg: "internal/guard", kind: pure, imports: ``},
 	{pkg: "internal/guard/guardwebhook", kind: effects, imports: `
-		api/v1alpha1 internal/capi internal/chain internal/contract internal/guard internal/shares
-		internal/snapshot internal/text internal/updatepolicy pkg/version
+		api/v1alpha1 internal/capi internal/chain internal/contract internal/guard internal/pool
+		internal/shares internal/snapshot internal/text internal/updatepolicy pkg/version
 	`},
 	{pkg: "internal/hookclient", kind: effects, imports: `
 		internal/keyed internal/peer internal/text

@@ -10,6 +10,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/windlass-dev/windlass/internal/contract"
+	"github.com/windlass-dev/windlass/internal/guard/guardwebhook"
 )
 
 // addWebhooks adds admission and conversion of all kinds, at the paths that Cluster API's own registrations name. Kinds whose
@@ -26,8 +27,8 @@ func (b *builder) addWebhooks(context.Context) error {
 		webhook interface{ SetupWebhookWithManager(mgr ctrl.Manager) error }
 	}{
 		{"Machine", &coreadmission.Machine{}},
-		{"MachineSet", &coreadmission.MachineSet{}},
-		{"MachineDeployment", &coreadmission.MachineDeployment{}},
+		{"MachineSet", guardwebhook.MachineSets()},
+		{"MachineDeployment", guardwebhook.MachineDeployments()},
 		{"MachineDrainRule", &coreadmission.MachineDrainRule{}},
 		{"MachinePool", &coreadmission.MachinePool{}},
 		{"ClusterResourceSet", &coreadmission.ClusterResourceSet{}},

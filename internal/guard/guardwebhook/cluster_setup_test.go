@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/go-logr/logr"
@@ -94,9 +95,68 @@ func TestSetup(t *testing.T) {
 	if answer := review(t, served, "/validate-cluster-x-k8s-io-v1beta2-clusterclass", "ClusterClass", older, newer); !answer.Allowed {
 		t.Errorf("a shorter list: %v", answer)
 	}
-	for _, kind := range []string{"Cluster", "ClusterClass"} {
+	checkNaming(t, mgr, served)
+	for _, kind := range []string{"Cluster", "ClusterClass", "MachineDeployment", "MachineSet"} {
 		if _, ok := mgr.GetConverterRegistry().GetConverter(clusterv1.GroupVersion.WithKind(kind).GroupKind()); !ok {
 			t.Errorf("%s is not converted", kind)
+		}
+	}
+}
+
+// checkNaming holds that no template of names that loops is executed, and that objects which have
+// one can be changed.
+func checkNaming(t *testing.T, mgr ctrl.Manager, served http.Handler) {
+	t.Helper()
+	for _, err := range []error{
+		guardwebhook.MachineDeployments().SetupWebhookWithManager(mgr),
+		guardwebhook.MachineSets().SetupWebhookWithManager(mgr),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	const good, loops = "{{ .random }}", "{{ .random }}{{ range 10000000000 }}{{ end }}"
+	replicas := int32(1)
+	machine := clusterv1.MachineTemplateSpec{Spec: clusterv1.MachineSpec{
+		ClusterName: "c", Bootstrap: clusterv1.Bootstrap{DataSecretName: new("s")},
+	}}
+	deployment := func(naming, cluster string) client.Object {
+		md := &clusterv1.MachineDeployment{}
+		md.Name, md.Spec.ClusterName, md.Spec.Template = "md", cluster, machine
+		md.Spec.Replicas, md.Spec.MachineNaming.Template = &replicas, naming
+		md.Spec.Selector.MatchLabels = map[string]string{"a": "b"}
+		md.Spec.Template.Labels = md.Spec.Selector.MatchLabels
+		return md
+	}
+	set := func(naming, cluster string) client.Object {
+		set := &clusterv1.MachineSet{}
+		set.Name, set.Spec.ClusterName, set.Spec.Template = "set", cluster, machine
+		set.Spec.Replicas, set.Spec.MachineNaming.Template = &replicas, naming
+		set.Spec.Selector.MatchLabels = map[string]string{"a": "b"}
+		set.Spec.Template.Labels = set.Spec.Selector.MatchLabels
+		return set
+	}
+	for kind, object := range map[string]func(naming, cluster string) client.Object{
+		"MachineDeployment": deployment, "MachineSet": set,
+	} {
+		path := "/validate-cluster-x-k8s-io-v1beta2-" + strings.ToLower(kind)
+		for name, c := range map[string]struct{ before, after, cluster, refused string }{
+			"good":                       {good, good, "c", ""},
+			"a loop":                     {good, loops, "c", "range 10000000000"},
+			"a loop that was there":      {loops, loops, "c", ""},
+			"no loop any more":           {loops, good, "c", ""},
+			"a loop, and another fault":  {good, loops, "other", "immutable"},
+			"no loop, and another fault": {loops, loops, "other", "immutable"},
+		} {
+			answer := review(t, served, path, kind, object(c.before, "c"), object(c.after, c.cluster))
+			if answer.Allowed != (c.refused == "") ||
+				!answer.Allowed && !strings.Contains(answer.Result.Message, c.refused) {
+				t.Errorf("%s, %s: %v", kind, name, answer)
+			}
+		}
+		mutate := "/mutate-cluster-x-k8s-io-v1beta2-" + strings.ToLower(kind)
+		if answer := review(t, served, mutate, kind, object(loops, "c"), object(loops, "c")); !answer.Allowed || len(answer.Patch) == 0 {
+			t.Errorf("%s: defaulting: %v", kind, answer)
 		}
 	}
 }

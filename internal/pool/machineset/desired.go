@@ -1,12 +1,10 @@
 package machineset
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
-	"text/template"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -32,13 +30,9 @@ func newName(set *clusterv1.MachineSet, random func(int) string) (string, error)
 	if naming == "" {
 		naming = defaultNaming
 	}
-	if !strings.Contains(naming, "{{ .random }}") {
-		return "", errors.New("cannot generate Machine name: {{ .random }} is missing in " +
-			"machineNaming.template")
-	}
-	parsed, err := template.New("machineNaming").Option("missingkey=error").Parse(naming)
+	parsed, err := pool.ParseNaming(naming)
 	if err != nil {
-		return "", fmt.Errorf("parsing machineNaming.template %q: %w", naming, err)
+		return "", err
 	}
 	var name strings.Builder
 	err = parsed.Execute(&name, map[string]any{
