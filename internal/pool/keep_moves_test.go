@@ -219,3 +219,23 @@ func TestReturnsAreNoMoves(t *testing.T) {
 		})
 	}
 }
+
+// TestReturnsAreCanaries: no Machine begins to move beside one that goes back and is a canary.
+func TestReturnsAreCanaries(t *testing.T) {
+	t.Parallel()
+	for canary, begins := range map[int]int32{0: 2, 1: 0} {
+		w, other, half := betweenTemplates(t)
+		w.limits = &pool.Limits{Canary: intstr.FromInt(canary)}
+		w.md.Spec.Rollout.Strategy.RollingUpdate.MaxUnavailable = new(intstr.FromInt32(3))
+		back := w.machines[w.names()[1]]
+		w.own(back, half)
+		hasMoved(back, w.setOf("v1.32.0").Name, half.Name)
+		half.Spec.Replicas, other.Spec.Replicas = new(int32(2)), new(int32(1))
+		w.reconcile(t)
+		other, half = w.sets[other.Name], w.sets[half.Name]
+		moved := 2 - *other.Spec.Replicas - *half.Spec.Replicas
+		if half.Annotations[v1alpha1.ReturnMachinesAnnotation] != back.Name || moved != begins {
+			t.Errorf("canary %d: %d begin, want %d: %v\n%s", canary, moved, begins, half.Annotations, w)
+		}
+	}
+}

@@ -29,11 +29,12 @@ func (d *draft) progress() (Progress, Observation) {
 
 // keptProgress measures the rollout of a kept group.
 func (d *draft) keptProgress() (Progress, Observation) {
-	var old int32
+	var old, back int32
 	equals := d.equals()
 	for _, s := range d.rollout.Old {
 		if !equals.Has(s.Name) {
 			old += d.headcount(s.Name).alive
+			back += int32(len(d.returning(s.Name))) // #nosec G115 -- a number of Machines
 		}
 	}
 	o := d.observe()
@@ -41,6 +42,7 @@ func (d *draft) keptProgress() (Progress, Observation) {
 	p.Kept, p.Replicas = true, d.rollout.Replicas
 	p.Touched = max(p.Replicas-old, 0)
 	p.Replaced = max(p.Touched-o.moved, 0)
+	p.Touched += back // No limit holds them, and others do not begin beside them.
 	failed := int32(len(p.Failed)) // #nosec G115 -- a number of Machines
 	p.InFlight = max(p.Touched-p.Done-failed, 0) + o.Updating
 	return p, o
