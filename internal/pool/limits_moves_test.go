@@ -142,6 +142,64 @@ func TestScalingEndsNoCanary(t *testing.T) {
 	}
 }
 
+// TestYoungMachinesAreCanaries: if the template changes back to one that was reverted, Machines that
+// were created in between are canaries when they move.
+func TestYoungMachinesAreCanaries(t *testing.T) {
+	t.Parallel()
+	w := keptGroup(t, 6, 5, &pool.Limits{Canary: intstr.FromInt32(2)})
+	conditions.Set(w.md, metav1.Condition{
+		Type: clusterv1.MachineDeploymentRollingOutCondition, Status: metav1.ConditionTrue, Reason: "Test",
+		LastTransitionTime: metav1.NewTime(epoch.Add(time.Duration(w.clock) * time.Second)),
+	})
+	w.settle(t)
+	first := w.updating()
+	if len(first) != 1 {
+		t.Fatalf("%q begin", first)
+	}
+	w.endUpdate(first[0])
+	w.md.Spec.Template.Spec.Version = "v1.30.0"
+	w.settle(t)
+	for _, name := range w.names() {
+		if name != first[0] {
+			w.delete(w.machines[name])
+		}
+	}
+	w.settle(t)
+	w.md.Spec.Template.Spec.Version = "v1.31.0"
+	w.settle(t)
+	if n := len(w.updating()); n != 1 {
+		t.Errorf("%d begin beside %s, and the canary has 2: %+v\n%s", n, first[0], w.plan.Allowance, w)
+	}
+}
+
+// TestLateMachinesAreCanaries: Machines are canaries when they move, although an old MachineSet has
+// created them after the new one was there.
+func TestLateMachinesAreCanaries(t *testing.T) {
+	t.Parallel()
+	w := keptGroup(t, 3, 5, &pool.Limits{Canary: intstr.FromInt32(1)})
+	w.md.Spec.Template.Spec.Version = "v1.30.0"
+	w.md.Spec.Replicas = new(int32(6))
+	w.reconcile(t) // The old MachineSet is told to create 3 Machines.
+	old := w.setOf("v1.30.0")
+	old.Generation = 1
+	w.md.Spec.Template.Spec.Version = "v1.31.0"
+	w.reconcile(t)
+	for range 3 {
+		w.create(w.setOf("v1.30.0"))
+		last := w.created[len(w.created)-1]
+		m := w.machines[last]
+		delete(w.machines, last)
+		m.Name = "first-" + last // It moves before the others.
+		w.machines[m.Name], w.fails = m, ""
+		w.work(m)
+	}
+	w.setOf("v1.30.0").Generation, w.fails = 0, "v1.31.0"
+	w.settle(t)
+	if n := len(w.updating()); n != 1 || len(w.machines) != 6 {
+		t.Errorf("%d begin, and the canary has 1: %+v\n%s", n, w.plan.Allowance, w)
+	}
+}
+
 // TestUpdatedByAge: a Machine that is older than the rollout was updated, and a younger one was
 // created. The MachineSet tells when the rollout began, unless it is reused, or all objects were
 // created anew in another management cluster.

@@ -8,6 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
 )
 
 // Member is what the limits of an UpdatePolicy read of a Machine.
@@ -16,8 +18,8 @@ type Member struct {
 	// Set is the MachineSet that owns it, and New says that this is the one of the present template.
 	Set string
 	New bool
-	// Moved says that it is older than the rollout: it was moved to the new MachineSet, and not created
-	// there.
+	// Moved says that it was moved to the new MachineSet, and not created there: it is older than the
+	// rollout, or it is being updated in place, or was.
 	Moved bool
 	// Deleting says that it is being deleted, Updating that it is being updated in place, and Failed
 	// that this update failed finally. Refused says that the update has not begun, and does not before
@@ -49,7 +51,8 @@ func memberOf(
 		v.Place = order.Place(m.Labels, m.Spec.FailureDomain)
 	}
 	since := conditions.GetLastTransitionTime(m, clusterv1.MachineAvailableCondition)
-	v.Moved = v.New && (m.CreationTimestamp.IsZero() || m.CreationTimestamp.Before(&began))
+	v.Moved = v.New && (m.CreationTimestamp.IsZero() || m.CreationTimestamp.Before(&began) ||
+		v.Updating || m.Annotations[v1alpha1.LastUpdateAnnotation] != "")
 	if v.Available && !v.Moved && since != nil {
 		v.Soaks = since.Time
 	}
