@@ -332,6 +332,44 @@ func TestNoKubeletGoesBack(t *testing.T) {
 	}
 }
 
+// TestUpdateEndsAfterRevert: the plan that follows a revert moves the Machine whose update to the
+// newer version continues. When that ends first, the Machine stays.
+func TestUpdateEndsAfterRevert(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		limits *pool.Limits
+		moves  int
+	}{"with a policy": {&pool.Limits{}, 0}, "without": {nil, 1}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(3, 0, 1)
+			w.covered["v1.31.0"], w.covered["v1.30.0"] = pool.AnswerYes, pool.AnswerYes
+			w.settle(t)
+			w.limits, w.fails, w.md.Spec.Template.Spec.Version = test.limits, "v1.31.0", "v1.31.0"
+			w.settle(t)
+			first := w.updating()
+			if len(first) != 1 {
+				t.Fatalf("%q are updated", first)
+			}
+			w.md.Spec.Template.Spec.Version = "v1.30.0"
+			w.reconcile(t)
+			set := w.setOf("v1.31.0")
+			if !pool.Sends(set) {
+				t.Fatalf("it is not told to move:\n%s", w)
+			}
+			w.endUpdate(first[0])
+			m := w.machines[first[0]]
+			m.Annotations[v1alpha1.LastUpdateAnnotation] = `{"to":"v1.31.0"}`
+			f := w.facts(set)
+			f.Policy.Limits = w.limits
+			leave, err := f.Departures(1)
+			if err != nil || len(leave) != test.moves {
+				t.Errorf("%d Machines leave, want %d, error %v\n%s", len(leave), test.moves, err, w)
+			}
+		})
+	}
+}
+
 // TestManyMachineSets: a blocked group gets a MachineSet with each change of its template. Its marks
 // name those that have Machines.
 func TestManyMachineSets(t *testing.T) {

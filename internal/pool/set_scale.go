@@ -206,7 +206,8 @@ type Departure struct {
 //   - A Machine in deletion counts, and nothing happens to it.
 //   - A Machine that needs remediation counts and is deleted, unless Policy.RepairByUpdate.
 //   - A Machine that is being updated, or that has no Node, does not count and stays. With a strict
-//     order of the UpdatePolicy, so do those of the next places.
+//     order of the UpdatePolicy, so do those of the next places. So does one whose kubelet is newer
+//     than the template, if there is an UpdatePolicy: the plan was made before its update ended.
 //
 // With Policy.RepairByUpdate, or if the plan names Machines that return, it chooses in the order of
 // MoveOrder, as the plan does: a Machine whose kubelet is ahead stays, and none is deleted. It
@@ -229,13 +230,19 @@ func (f SetFacts) Departures(count int) ([]Departure, error) {
 		case NeedsRemediation(m) && !f.mayRepair(m):
 			count--
 			leave = append(leave, Departure{Machine: m, Action: Delete, Reason: ReasonRemediation})
-		case IsUpdating(m) || !m.Status.NodeRef.IsDefined():
+		case IsUpdating(m) || !m.Status.NodeRef.IsDefined() || f.goesBack(m):
 		default:
 			count--
 			leave = append(leave, Departure{Machine: m, Action: Update, Reason: Reason(ReasonMove)})
 		}
 	}
 	return leave, nil
+}
+
+// goesBack reports whether a move would take the kubelet of a Machine back a version.
+func (f SetFacts) goesBack(m *clusterv1.Machine) bool {
+	return f.Policy.Limits != nil && f.Deployment != nil &&
+		hasNewerKubelet(m, f.Deployment.Spec.Template.Spec.Version)
 }
 
 // FollowsTemplate reports whether target has the template that the MachineDeployment has now. It is

@@ -143,6 +143,12 @@ func isNewer(version, wanted string) bool {
 	return known && age > 0
 }
 
+// hasNewerKubelet reports whether the kubelet of a Machine is known to be newer than the wanted
+// version.
+func hasNewerKubelet(m *clusterv1.Machine, wanted string) bool {
+	return isNewer(kubeletOf(m), wanted) || isNewer(lastTo(m), wanted)
+}
+
 // lastTo returns the version that the last update of a Machine ended with; empty if none is known.
 func lastTo(m *clusterv1.Machine) string {
 	to, _ := lastVersion(m)
@@ -162,7 +168,7 @@ func (d *draft) withoutReturn(
 	wanted := d.group.MachineDeployment.Spec.Template.Spec.Version
 	for _, m := range d.group.Machines {
 		set := d.owner(m)
-		if covered[set] && (isNewer(kubeletOf(m), wanted) || isNewer(lastTo(m), wanted)) {
+		if covered[set] && hasNewerKubelet(m, wanted) {
 			covered[set] = false
 			coverage[set] = Coverage{Answer: AnswerNo, Reason: fmt.Sprintf(
 				"the kubelet of Machine %s is newer than spec.template asks, and does not go back in place",
