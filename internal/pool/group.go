@@ -214,9 +214,12 @@ type draft struct {
 	// queued is what queue has found.
 	queued *queue
 	// byOwner are the Machines by the name of their MachineSet, names those of the MachineSets of the
-	// group, and heads what headcount has counted. Nothing changes them.
+	// group, movers those of the ones that may still move Machines, sending those from which Machines
+	// may come, and heads what headcount has counted. Nothing changes them.
 	byOwner map[string][]*clusterv1.Machine
 	names   sets.Set[string]
+	movers  sets.Set[string]
+	sending []string
 	heads   map[string]headcount
 }
 

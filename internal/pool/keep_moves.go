@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/util/sets"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
@@ -22,10 +23,16 @@ func mayStillMove(set *clusterv1.MachineSet, owned int32) bool {
 
 // stillMoves is mayStillMove for any MachineSet of the group but the one with the name except.
 func (d *draft) stillMoves(except string) bool {
-	return slices.ContainsFunc(d.group.MachineSets, func(set *clusterv1.MachineSet) bool {
-		owned := int32(len(d.owned(set))) // #nosec G115 -- a number of Machines
-		return set.Name != except && mayStillMove(set, owned)
-	})
+	if d.movers == nil {
+		d.movers = sets.New[string]()
+		for _, set := range d.group.MachineSets {
+			owned := int32(len(d.owned(set))) // #nosec G115 -- a number of Machines
+			if mayStillMove(set, owned) {
+				d.movers.Insert(set.Name)
+			}
+		}
+	}
+	return d.movers.Len() > 1 || d.movers.Len() == 1 && !d.movers.Has(except)
 }
 
 // mayBegin returns how many Machines of an old MachineSet may move beside those that go back. While
@@ -55,16 +62,22 @@ const fewSets = 20
 // senders returns the names of the other MachineSets from which a Machine may come, sorted. If there
 // are many, those are left out that have no Machines and were not told to move any.
 func (d *draft) senders(name string) []string {
-	var names []string
+	if d.sending == nil {
+		d.sending = d.allSenders()
+	}
+	return slices.DeleteFunc(slices.Clone(d.sending), func(other string) bool { return other == name })
+}
+
+func (d *draft) allSenders() []string {
+	names := []string{}
 	for _, set := range d.group.MachineSets {
 		target := set.Annotations[clusterv1.MachineSetMoveMachinesToMachineSetAnnotation]
-		sends := len(d.group.MachineSets) <= fewSets || len(d.owned(set)) > 0 ||
-			target != "" && target != set.Name
-		if set.Name != name && sends {
+		if len(d.group.MachineSets) <= fewSets || len(d.owned(set)) > 0 ||
+			target != "" && target != set.Name {
 			names = append(names, set.Name)
 		}
 	}
-	if d.newest != nil && d.newest.Current == nil && d.newest.Desired.Name != name {
+	if d.newest != nil && d.newest.Current == nil {
 		names = append(names, d.newest.Desired.Name)
 	}
 	slices.Sort(names)
