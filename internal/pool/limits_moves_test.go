@@ -142,6 +142,45 @@ func TestScalingEndsNoCanary(t *testing.T) {
 	}
 }
 
+// TestScalingEndsNoBatch: Machines that are created because people scale a kept group take the place
+// of none that is to be done before the next batch.
+func TestScalingEndsNoBatch(t *testing.T) {
+	t.Parallel()
+	for _, fails := range []bool{false, true} {
+		w := keptGroup(t, 8, 6, &pool.Limits{Batches: []intstr.IntOrString{intstr.FromInt32(2)}})
+		w.settle(t)
+		first := w.updating()
+		if len(first) != 2 {
+			t.Fatalf("the first batch is %q", first)
+		}
+		w.endUpdate(first[0])
+		if fails {
+			w.failUpdate(first[1])
+		}
+		for replicas := range int32(3) {
+			w.md.Spec.Replicas = new(9 + replicas)
+			w.settle(t)
+			for _, m := range w.machines {
+				if !m.Status.NodeRef.IsDefined() {
+					m.Status.NodeRef.Name, m.Status.NodeInfo = m.Name, kubelet("v1.31.0")
+					w.set(m, true)
+				}
+			}
+			w.settle(t)
+			reason := map[bool]pool.Reason{false: pool.ReasonBatch, true: pool.ReasonBatchFailed}[fails]
+			if now := w.updating(); len(now) != 1 || w.plan.Allowance.Reason != reason {
+				t.Fatalf("with %d replicas %q are updated: %+v\n%s", 9+replicas, now, w.plan.Allowance, w)
+			}
+		}
+		w.machines[first[1]].Status.Conditions = nil
+		w.endUpdate(first[1])
+		w.settle(t)
+		if now := w.updating(); len(now) != 2 {
+			t.Errorf("%q are updated in the second batch: %+v", now, w.plan.Allowance)
+		}
+	}
+}
+
 // TestYoungMachinesAreCanaries: if the template changes back to one that was reverted, Machines that
 // were created in between are canaries when they move.
 func TestYoungMachinesAreCanaries(t *testing.T) {

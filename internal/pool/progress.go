@@ -71,10 +71,16 @@ func (l Limits) Stage(p Progress) Stage {
 	case len(l.Batches) == 0:
 		return Stage{}
 	}
+	done, others := p.Done, int32(0)
+	if p.Kept {
+		// Machines that were created, or are missing, take the place of none that is to be done.
+		done, others = max(p.Done-p.Replaced, 0), p.Replaced
+	}
 	s := Stage{End: canary}
-	for s.End <= p.Done && s.End < p.Replicas {
+	for s.End <= done && s.End < p.Replicas {
 		s = l.next(s, p.Replicas)
 	}
+	s.End += min(others, math.MaxInt32-s.End)
 	return s
 }
 
