@@ -15,11 +15,38 @@ func (d *draft) limit() {
 	}
 	p, o := d.progress()
 	p.Turn = o.turn(p, d.rollout, false)
-	d.allow(p, slices.ContainsFunc(d.rollout.Old, Sizes.moves))
+	moves := slices.ContainsFunc(d.rollout.Old, Sizes.moves)
+	d.allow(p, moves)
 	if a := d.allowance; a.More == 0 && a.Reason.Blocks() {
 		d.stopMoves()
 	}
+	planned := d.rollout.Old
 	d.rollout = d.rollout.within(d.allowance, p, o)
+	d.giveUpBroken(planned, p, moves)
+}
+
+// giveUpBroken lets old MachineSets give up Machines as planned that need remediation in the middle
+// of an update: maxInFlight holds only others, because these are in flight already. Nothing else
+// ends their update.
+func (d *draft) giveUpBroken(planned []Sizes, p Progress, moves bool) {
+	if d.allowance.Reason != ReasonMaxInFlight {
+		return
+	}
+	l := *d.group.Limits
+	l.MaxInFlight = 0
+	more := l.allow(p, moves).More - d.allowance.More
+	d.rollout.Old = slices.Clone(d.rollout.Old)
+	for i, s := range d.rollout.Old {
+		var broken int32
+		for _, m := range d.machinesOf(s.Name) {
+			if IsUpdating(m) && NeedsRemediation(m) && !isDeleting(m) {
+				broken++
+			}
+		}
+		n := max(min(more, broken-s.leaving(), s.Target-planned[i].Target), 0)
+		d.rollout.Old[i].Target -= n
+		more -= n
+	}
 }
 
 // Within limits what the rules of the strategy have planned, but lets no deletion take the place of

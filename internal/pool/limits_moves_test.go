@@ -409,6 +409,43 @@ func TestUpdateEndsAfterRevert(t *testing.T) {
 	}
 }
 
+// TestBrokenUpdateHoldsNoOther: if the template changes while a Machine is unhealthy in its update,
+// the rollout deletes that one first, although it takes the last place in maxInFlight.
+func TestBrokenUpdateHoldsNoOther(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		answer pool.Answer
+		broken bool
+		want   int32
+	}{
+		"the next change is covered": {pool.AnswerYes, true, 0},
+		"it is not covered":          {pool.AnswerNo, true, 0},
+		"the Machine is healthy":     {pool.AnswerYes, false, 1},
+	} {
+		w := newWorld(3, 0, 1)
+		w.covered["v1.31.0"], w.covered["v1.32.0"] = pool.AnswerYes, test.answer
+		w.settle(t)
+		w.limits = &pool.Limits{MaxInFlight: 1, Batches: []intstr.IntOrString{intstr.FromInt32(1)}}
+		w.fails, w.md.Spec.Template.Spec.Version = "v1.31.0", "v1.31.0"
+		w.settle(t)
+		first := w.updating()
+		if len(first) != 1 {
+			t.Fatalf("%q are updated", first)
+		}
+		if test.broken {
+			toRemediate(w.machines[first[0]])
+		}
+		w.md.Spec.Template.Spec.Version = "v1.32.0"
+		w.reconcile(t)
+		w.reconcile(t)
+		broken, others := *w.setOf("v1.31.0").Spec.Replicas, *w.setOf("v1.30.0").Spec.Replicas
+		if broken != test.want || others != 2 {
+			t.Errorf("%s: %d and %d stay, want %d and 2: %+v\n%s", name, broken, others, test.want,
+				w.plan.Allowance, w)
+		}
+	}
+}
+
 // TestManyMachineSets: a blocked group gets a MachineSet with each change of its template. Its marks
 // name those that have Machines, and the plan takes no time with the square of their number.
 func TestManyMachineSets(t *testing.T) {

@@ -220,6 +220,10 @@ var explorations = map[string]Scenario{
 		Replicas: 3, Surge: 1, Unavailable: 1, Limits: Limits{Canary: 1},
 		Faults: Faults{Breaks: 1, Crashes: 1},
 	},
+	"limits, breaks, changes": {
+		Replicas: 1, Unavailable: 1, Covered: true, Limits: Limits{MaxInFlight: 1, Batch: 1},
+		Faults: Faults{Breaks: 1, Changes: 1},
+	},
 	"limits, changes": {
 		Replicas: 2, Surge: 1, Unavailable: 1, Covered: true, Limits: Limits{Canary: 1},
 		Faults: Faults{Changes: 1, Reverts: 1},
@@ -357,7 +361,8 @@ var exhausted = sets.New(
 	"keep on delete, flips",
 	"in place, surge", "in place, swaps", "in place, unavailable", "keep, blocked, breaks",
 	"keep, not covered", "limits, canary", "limits, canary, down", "limits, fails",
-	"limits, hangs, canary", "limits, in flight", "limits, in flight, lag", "limits, part, in place",
+	"limits, breaks, changes", "limits, hangs, canary", "limits, in flight",
+	"limits, in flight, lag", "limits, part, in place",
 	"limits, part, lag", "limits, partition", "limits, swaps", "quota, scale",
 	"replace, old counters", "replace, surge", "replace, unavailable", "updater away",
 )
