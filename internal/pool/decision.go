@@ -367,6 +367,11 @@ func (d *draft) whyKept(s Sizes, c Coverage) (reason Reason, message string) {
 	)
 }
 
+// replaceByHand ends a fix: it lets a person replace a Machine, whatever the UpdatePolicy is. With
+// fallback None the guard refuses a deletion without the annotation.
+const replaceByHand = "set the annotation " + v1alpha1.AllowReplacementAnnotation +
+	" on the Machine and delete it"
+
 // neverMessage explains why a Machine must not move.
 func neverMessage(m *clusterv1.Machine, reason Reason) string {
 	if reason == ReasonMachinePaused {
@@ -374,13 +379,13 @@ func neverMessage(m *clusterv1.Machine, reason Reason) string {
 	}
 	if reason == ReasonKubeletAhead {
 		return "the kubelet of the Machine is newer than spec.template asks, and no kubelet goes " +
-			"back a version. Fix: set the version in spec.template to that of the kubelet, or set " +
-			"the annotation " + v1alpha1.AllowReplacementAnnotation + " on the Machine and delete it"
+			"back a version. Fix: set the version in spec.template to that of the kubelet, or " +
+			replaceByHand
 	}
 	if reason == ReasonNodeMissing {
 		return fmt.Sprintf("the Machine has no Node since its creation at %s, so it cannot be updated. "+
-			"Fix: find out why, or set the annotation %s on it and delete it",
-			m.CreationTimestamp.UTC().Format(time.RFC3339), v1alpha1.AllowReplacementAnnotation)
+			"Fix: find out why, or %s",
+			m.CreationTimestamp.UTC().Format(time.RFC3339), replaceByHand)
 	}
 	return fmt.Sprintf("Machine %s has no Node yet", m.Name)
 }

@@ -160,8 +160,8 @@ func (l Limits) hold(p Progress) (reason Reason, message string) {
 		return ReasonMaxFailures, failedMessage(failed, l.MaxFailures)
 	case len(failed) > 0 && l.MaxFailures == 0:
 		return ReasonMachineDeadline, fmt.Sprintf("the change of Machine %s takes longer than %s "+
-			"(machineDeadlineSeconds). Fix: repair or delete it, or raise the deadline",
-			failed[0], l.MachineDeadline)
+			"(machineDeadlineSeconds). Fix: repair it, or %s, or raise the deadline",
+			failed[0], l.MachineDeadline, replaceByHand)
 	case p.Late:
 		return ReasonGroupDeadline, fmt.Sprintf("the rollout takes longer than %s "+
 			"(groupDeadlineSeconds). Fix: find out why, and raise the deadline, or set the annotation "+
@@ -190,8 +190,8 @@ func failedMessage(failed []string, most int32) string {
 	if len(failed) > 1 {
 		who = fmt.Sprintf("%s and %d more", who, len(failed)-1)
 	}
-	return fmt.Sprintf("%s failed (maxFailures %d). Fix: repair or delete it, or raise maxFailures",
-		who, most)
+	return fmt.Sprintf("%s failed (maxFailures %d). Fix: repair it, or %s, or raise maxFailures",
+		who, most, replaceByHand)
 }
 
 // stage bounds an allowance by the canary and the batches.
@@ -214,7 +214,7 @@ func (l Limits) stage(a Allowance, p Progress) Allowance {
 	case len(bad) > 0 && s.End <= p.Touched:
 		return a.bound(0, ReasonBatchFailed,
 			fmt.Sprintf("Machine %s failed, and is to be done before batch %d begins. "+
-				"Fix: repair or delete it", bad[0], s.Batch+1))
+				"Fix: repair it, or %s", bad[0], s.Batch+1, replaceByHand))
 	}
 	return a.bound(s.End-p.Touched, ReasonBatch,
 		fmt.Sprintf("batch %d is changed first; it ends with Machine %d of %d",

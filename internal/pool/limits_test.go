@@ -167,17 +167,19 @@ func TestAllow(t *testing.T) {
 // TestHoldMessages checks that what holds a rollout names the Machine, the limit and a fix.
 func TestHoldMessages(t *testing.T) {
 	t.Parallel()
+	const byHand = "set the annotation windlass.dev/allow-replacement on the Machine and delete it"
 	for want, tt := range map[string]struct {
 		limits pool.Limits
 		at     pool.Progress
 	}{
-		"Machine a failed (maxFailures 1). Fix: repair or delete it, or raise maxFailures": {
+		"Machine a failed (maxFailures 1). Fix: repair it, or " + byHand + ", or raise maxFailures": {
 			pool.Limits{MaxFailures: 1}, pool.Progress{Replicas: 9, Failed: []string{"a"}},
 		},
-		"Machine a and 1 more failed (maxFailures 2). Fix: repair or delete it, or raise maxFailures": {
+		"Machine a and 1 more failed (maxFailures 2). Fix: repair it, or " + byHand +
+			", or raise maxFailures": {
 			pool.Limits{MaxFailures: 2}, pool.Progress{Replicas: 9, Failed: []string{"b", "a"}},
 		},
-		"Machine a failed, and is to be done before batch 3 begins. Fix: repair or delete it": {
+		"Machine a failed, and is to be done before batch 3 begins. Fix: repair it, or " + byHand: {
 			pool.Limits{Batches: []intstr.IntOrString{intstr.FromInt32(1)}},
 			pool.Progress{Replicas: 9, Touched: 2, Done: 1, Failed: []string{"a"}},
 		},

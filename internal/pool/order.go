@@ -255,7 +255,7 @@ func (a Allowance) inOrder(p Progress) Allowance {
 		return slices.Contains(p.Turn.Before, name)
 	}); i >= 0 {
 		return a.bound(0, ReasonOrderFailed, fmt.Sprintf("Machine %s failed, and is to be done before "+
-			"Machines with %s begin (order). Fix: repair or delete it", bad[i], p.Turn.Place))
+			"Machines with %s begin (order). Fix: repair it, or %s", bad[i], p.Turn.Place, replaceByHand))
 	}
 	return a.bound(0, ReasonOrder, fmt.Sprintf("Machine %s is to be done before Machines with %s "+
 		"begin (order)", p.Turn.Before[0], p.Turn.Place))

@@ -244,7 +244,8 @@ func TestOrderDeadlinesAndSoak(t *testing.T) {
 			update: hangs, limits: pool.Limits{Canary: number(1), MachineDeadline: time.Hour},
 			horizon: 2 * time.Hour,
 			why: "p: the change of Machine c/p/1 takes longer than 1h0m0s (machineDeadlineSeconds). " +
-				"Fix: repair or delete it, or raise the deadline",
+				"Fix: repair it, or set the annotation windlass.dev/allow-replacement on the Machine and " +
+				"delete it, or raise the deadline",
 		},
 		"a machine's deadline that is not over": {
 			update: hangs, limits: pool.Limits{Canary: number(1), MachineDeadline: 4 * time.Hour},
