@@ -78,7 +78,7 @@ func (r Rollout) measure(o Observation) Progress {
 	// those that the plan does not give up yet, because the counters of a MachineSet are behind.
 	before := r.atMost(0, p.Done)
 	behind := max(before.sum(func(s Sizes) int32 { return s.Target })-max(r.Replicas-p.Done, 0), 0)
-	p.InFlight = before.inFlight(p, o.Updating) + behind
+	p.InFlight = before.inFlight(p, o.UpdatingOld) + behind
 	p.Updating += before.sum(func(s Sizes) int32 {
 		if !s.moves() {
 			return 0
@@ -208,14 +208,14 @@ func (r Rollout) atMost(more, done int32) Rollout {
 }
 
 // inFlight is how many Machines are being updated, created or deleted by a plan: those of New that
-// are neither done nor failed, those that leave old MachineSets, and those that nobody has created
-// so far in the place of one that left.
-func (r Rollout) inFlight(p Progress, updating int32) int32 {
+// are neither done nor failed, those that leave old MachineSets, those that nobody has created so
+// far in the place of one that left, and updatingOld, those of old MachineSets that are updated.
+func (r Rollout) inFlight(p Progress, updatingOld int32) int32 {
 	fresh := max(r.New.Target, r.New.Counts.Machines)
 	failed := int32(len(p.Failed)) // #nosec G115 -- a number of Machines
 	leaving := r.sum(func(s Sizes) int32 { return max(s.Counts.Machines-s.Target, 0) })
 	vacant := max(p.Touched-fresh, 0)
-	return max(fresh-p.Done-failed, 0) + max(leaving, vacant) + updating
+	return max(fresh-p.Done-failed, 0) + max(leaving, vacant) + updatingOld
 }
 
 // limitMoves returns how many Machines of a kept group may move by the limits of the UpdatePolicy.

@@ -87,8 +87,8 @@ func (m Member) isBusy() bool { return m.Deleting || m.Updating && !m.Failed }
 type Observation struct {
 	// Progress has no Replicas, Touched, InFlight, Alone, Kept and Turn: these depend on the plan.
 	Progress Progress
-	// Updating is how many Members of old MachineSets are being updated, and have not failed.
-	Updating int32
+	// UpdatingOld is how many Members of old MachineSets are being updated, and have not failed.
+	UpdatingOld int32
 	// moved is how many Members of the new MachineSet were moved there.
 	moved int32
 	// undone are the Members of the new MachineSet that are neither done nor being deleted.
@@ -113,7 +113,7 @@ func (l Limits) Observe(members iter.Seq[Member], began, now time.Time) Observat
 			o.fresh(m)
 			continue
 		case m.Updating && !m.Failed:
-			o.Updating++
+			o.UpdatingOld++
 		}
 		if l.Order.strict() {
 			waiting = append(waiting, m)

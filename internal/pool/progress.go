@@ -44,7 +44,7 @@ func (d *draft) keptProgress() (Progress, Observation) {
 	p.Replaced = max(p.Touched-o.moved, 0)
 	p.Touched += back              // No limit holds them, and others do not begin beside them.
 	failed := int32(len(p.Failed)) // #nosec G115 -- a number of Machines
-	p.InFlight = max(p.Touched-p.Done-failed, 0) + o.Updating
+	p.InFlight = max(p.Touched-p.Done-failed, 0) + o.UpdatingOld
 	return p, o
 }
 

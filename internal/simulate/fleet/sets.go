@@ -145,7 +145,7 @@ func (s *sim) observeMachines(g *group) pool.Observation {
 			Progress: pool.Progress{
 				Done: int32Of(g.fresh), Updated: int32Of(g.fresh), Updating: int32Of(g.updating),
 			},
-			Updating: int32Of(g.sets.earlier.updating),
+			UpdatingOld: int32Of(g.sets.earlier.updating),
 		}
 	}
 	var began time.Time
