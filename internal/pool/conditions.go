@@ -73,7 +73,7 @@ func requiredAvailable(md *clusterv1.MachineDeployment) int32 {
 	if err != nil {
 		return deref(md.Spec.Replicas)
 	}
-	return b.Replicas - b.Unavailable
+	return b.MinAvailable()
 }
 
 // RollingOut is True while the Machine controller reports Machines that are not up to date.

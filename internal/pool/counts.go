@@ -7,11 +7,9 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
-)
 
-// hookUpdateMachine is the name under which Cluster API records a pending call of the hook
-// UpdateMachine.
-const hookUpdateMachine = "UpdateMachine"
+	"github.com/windlass-dev/windlass/internal/capi"
+)
 
 // Counts are the counters of a MachineSet that rollouts depend on. A counter that nobody has
 // reported is 0.
@@ -124,7 +122,7 @@ func IsUpdating(m *clusterv1.Machine) bool {
 // isHookPending reports whether the call of the hook UpdateMachine is pending.
 func isHookPending(m *clusterv1.Machine) bool {
 	pending := strings.Split(m.Annotations[runtimev1.PendingHooksAnnotation], ",")
-	return slices.Contains(pending, hookUpdateMachine)
+	return slices.Contains(pending, capi.UpdateMachineHook)
 }
 
 // UpdatingMachines returns the names of the machines that are being updated in place, sorted.

@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -109,10 +110,8 @@ func (d *draft) decisions(coverage map[string]Coverage) []Decision {
 		all = append(all, d.decideOld(s, coverage[s.Name])...)
 	}
 	slices.SortStableFunc(all, func(a, b Decision) int {
-		if c := strings.Compare(a.Machine, b.Machine); c != 0 {
-			return c
-		}
-		return strings.Compare(a.MachineSet, b.MachineSet)
+		return cmp.Or(
+			strings.Compare(a.Machine, b.Machine), strings.Compare(a.MachineSet, b.MachineSet))
 	})
 	return all
 }

@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/windlass-dev/windlass/internal/capi"
 )
 
 // SuffixLength is how many random characters end the name of a new MachineSet.
@@ -23,9 +25,6 @@ const maxNameLength = 63
 // conversionAnnotation keeps fields of other API versions. Copying it would make the conversion
 // webhook and the controller change the object in turn.
 const conversionAnnotation = "cluster.x-k8s.io/conversion-data"
-
-// deploymentKind is in the owner references of MachineSets.
-var deploymentKind = clusterv1.GroupVersion.WithKind("MachineDeployment")
 
 // NewSetName returns the name of a new MachineSet: base, cut so that the name has at most 63
 // characters, and suffix.
@@ -94,7 +93,8 @@ func propagate(set *clusterv1.MachineSet, md *clusterv1.MachineDeployment, uniqu
 	template := &from.Spec.Template
 
 	set.Namespace = from.Namespace
-	set.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(md, deploymentKind)}
+	owner := metav1.NewControllerRef(md, capi.MachineDeploymentKind)
+	set.OwnerReferences = []metav1.OwnerReference{*owner}
 	set.Labels = with(template.Labels, clusterv1.MachineDeploymentUniqueLabel, unique)
 	set.Labels[clusterv1.MachineDeploymentNameLabel] = from.Name
 	set.Annotations = propagatedAnnotations(from)

@@ -198,7 +198,7 @@ func (r Rollout) atMost(more, done int32) Rollout {
 	}
 	back := r.sum(func(s Sizes) int32 { return max(s.Replicas-s.Target, 0) }) -
 		replaced - (more - grown)
-	r.Old = append([]Sizes(nil), r.Old...)
+	r.Old = slices.Clone(r.Old)
 	for i := len(r.Old) - 1; i >= 0 && back > 0; i-- {
 		n := min(back, max(r.Old[i].Replicas-r.Old[i].Target, 0))
 		r.Old[i].Target += n

@@ -1,7 +1,9 @@
 package pool
 
 import (
+	"cmp"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -158,13 +160,10 @@ func available(s Sizes) int32 { return s.Counts.Available }
 
 // oldestFirst returns the sets by creation time, then by name.
 func oldestFirst(sets []Sizes) []Sizes {
-	if len(sets) < 2 {
+	if len(sets) < 2 { // The usual case. A sort would allocate more.
 		return slices.Clone(sets)
 	}
 	return slices.SortedFunc(slices.Values(sets), func(a, b Sizes) int {
-		if c := a.Created.Compare(b.Created); c != 0 {
-			return c
-		}
-		return compareNames(a.Name, b.Name)
+		return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.Name, b.Name))
 	})
 }

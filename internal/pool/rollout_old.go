@@ -1,11 +1,6 @@
 package pool
 
-import (
-	"slices"
-	"strings"
-)
-
-func compareNames(a, b string) int { return strings.Compare(a, b) }
+import "slices"
 
 // ScaleOld scales the old MachineSets down as far as availability allows.
 //
@@ -120,7 +115,7 @@ func (r Rollout) BreakDeadlock() Rollout {
 		if s.Counts.Available == s.Counts.Machines || s.Replicas == 0 {
 			continue
 		}
-		r.Old = append([]Sizes(nil), r.Old...)
+		r.Old = slices.Clone(r.Old)
 		r.Old[i].Target = s.Replicas - 1
 		// The note is on New, as in stock.
 		r.New = r.New.note(Note{Reason: ReasonDeadlock})

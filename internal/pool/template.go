@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
@@ -172,16 +173,11 @@ func (a *Assignment) addOld(
 
 // mostReplicasFirst sorts MachineSets by replicas, then by age and name. spec.replicas must be set.
 func mostReplicasFirst(a, b *clusterv1.MachineSet) int {
-	if c := int(deref(b.Spec.Replicas)) - int(deref(a.Spec.Replicas)); c != 0 {
-		return c
-	}
-	return byAge(a, b)
+	return cmp.Or(int(deref(b.Spec.Replicas))-int(deref(a.Spec.Replicas)), byAge(a, b))
 }
 
 // byAge sorts MachineSets from the oldest to the newest, then by name.
 func byAge(a, b *clusterv1.MachineSet) int {
-	if c := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); c != 0 {
-		return c
-	}
-	return strings.Compare(a.Name, b.Name)
+	return cmp.Or(
+		a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
 }

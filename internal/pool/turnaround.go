@@ -13,6 +13,7 @@ import (
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/capi"
 )
 
 // A revert takes back the Machines of a kept group whose updates have not begun. A Machine carries
@@ -88,7 +89,7 @@ func (f SetFacts) MoveAnnotations(d Departure, to string) map[string]string {
 func removeHook(annotations map[string]string) {
 	pending := strings.Split(annotations[runtimev1.PendingHooksAnnotation], ",")
 	pending = slices.DeleteFunc(pending, func(hook string) bool {
-		return hook == hookUpdateMachine || hook == ""
+		return hook == capi.UpdateMachineHook || hook == ""
 	})
 	delete(annotations, runtimev1.PendingHooksAnnotation)
 	if len(pending) > 0 {
