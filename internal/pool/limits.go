@@ -42,7 +42,8 @@ const (
 // narrow the rules of the strategy and never widen them. They do not count while people delete the
 // Machines (OnDelete), and never keep spec.replicas from being followed.
 type Limits struct {
-	// MaxInFlight is how many Machines are replaced at once; 0 for no limit.
+	// MaxInFlight is how many Machines are changed at once; 0 for no limit. It bounds moves, and so
+	// updates in place, only if a limit other than the canary may hold the rollout.
 	MaxInFlight int32
 	// Canary is how many Machines are changed first; the others wait until all of these are done.
 	// Like Batches and Partition it is a number or a percentage of spec.replicas, rounded up. 0 means

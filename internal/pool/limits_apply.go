@@ -16,7 +16,7 @@ func (d *draft) limit() {
 	p, o := d.progress()
 	p.Turn = o.turn(p, d.rollout, false)
 	moves := slices.ContainsFunc(d.rollout.Old, Sizes.moves)
-	d.allow(p, moves)
+	d.ask(p, moves)
 	if a := d.allowance; a.More == 0 && a.Reason.Blocks() {
 		d.stopMoves()
 	}
@@ -34,7 +34,7 @@ func (d *draft) giveUpBroken(planned []Sizes, p Progress, moves bool) {
 	}
 	l := *d.group.Limits
 	l.MaxInFlight = 0
-	more := l.allow(p, moves).More - d.allowance.More
+	more := l.allowPlan(p, moves).More - d.allowance.More
 	d.rollout.Old = slices.Clone(d.rollout.Old)
 	for i, s := range d.rollout.Old {
 		var broken int32
@@ -55,7 +55,7 @@ func (d *draft) giveUpBroken(planned []Sizes, p Progress, moves bool) {
 func (r Rollout) Within(l Limits, o Observation, keep bool) (Rollout, Allowance, Progress) {
 	p := r.measure(o)
 	p.Turn = o.turn(p, r, keep)
-	a := l.allow(p, slices.ContainsFunc(r.Old, Sizes.moves))
+	a := l.allowPlan(p, slices.ContainsFunc(r.Old, Sizes.moves))
 	return r.within(a, p, o), a, p
 }
 
@@ -147,11 +147,14 @@ func (s Sizes) leaving() int32 { return max(s.Counts.Machines-s.Replicas, 0) }
 // moves reports whether a MachineSet gives its Machines to the new one.
 func (s Sizes) moves() bool { return s.MoveTo != "" }
 
-// allow asks the limits. The engine of updates in place lets maxInFlight Machines begin, of all
-// MachineDeployments of the policy, and asks the updater which of those that have moved. So
-// maxInFlight does not bound moves, unless a limit may hold the rollout: nothing holds a Machine that
-// has moved. Then those count that are being updated.
-func (l Limits) allow(p Progress, moves bool) Allowance {
+// allowPlan returns what the limits allow a plan. moves says that the plan moves Machines, so that
+// they are updated in place.
+//
+// maxInFlight does not bound moves: the engine of updates lets maxInFlight Machines begin, of all
+// MachineDeployments of the policy, and asks the updater which of the moved ones go first. But
+// nothing holds a Machine that has moved. So if a limit may hold the rollout, maxInFlight bounds
+// moves, and the Machines that are being updated count.
+func (l Limits) allowPlan(p Progress, moves bool) Allowance {
 	if moves {
 		p.InFlight = p.Updating
 		if !l.mayHold() {
@@ -169,9 +172,9 @@ func (l Limits) mayHold() bool {
 		l.Order.strict()
 }
 
-// allow asks the limits, and remembers when to ask again.
-func (d *draft) allow(p Progress, moves bool) {
-	d.allowance = d.group.Limits.allow(p, moves)
+// ask asks the limits, and remembers when to ask again.
+func (d *draft) ask(p Progress, moves bool) {
+	d.allowance = d.group.Limits.allowPlan(p, moves)
 	if p.Touched < p.Replicas {
 		d.wake = p.Wake
 	}
@@ -225,6 +228,6 @@ func (d *draft) limitMoves() int32 {
 	}
 	p, o := d.keptProgress()
 	p.Turn = o.turn(p, d.rollout, true)
-	d.allow(p, true)
+	d.ask(p, true)
 	return d.allowance.More
 }

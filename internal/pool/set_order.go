@@ -104,7 +104,7 @@ func (f SetFacts) Order(byAge PriorityByAge) []Candidate {
 	for _, m := range f.Machines {
 		all = append(all, f.candidate(m, byAge))
 	}
-	order := f.order()
+	order := f.policyOrder()
 	slices.SortFunc(all, func(a, b Candidate) int {
 		// Between Machines that nobody asks to delete the places decide, and then their health.
 		byPlace := 0
@@ -117,9 +117,9 @@ func (f SetFacts) Order(byAge PriorityByAge) []Candidate {
 	return all
 }
 
-// order is that of the UpdatePolicy; nil for the MachineSet that has the present template and the
-// present revision of its MachineDeployment.
-func (f SetFacts) order() *Order {
+// policyOrder is the order of the UpdatePolicy; nil for the MachineSet that has the present template
+// and the present revision of its MachineDeployment.
+func (f SetFacts) policyOrder() *Order {
 	if f.Deployment == nil || !f.Policy.Order.IsSet() {
 		return nil
 	}

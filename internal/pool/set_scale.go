@@ -133,7 +133,8 @@ func Receives(set *clusterv1.MachineSet) bool {
 	return set.Annotations[clusterv1.MachineSetReceiveMachinesFromMachineSetsAnnotation] != ""
 }
 
-// Sends reports whether a MachineSet gives its Machines to another one.
+// Sends reports whether a MachineSet is told to move Machines: to another one, or to itself if it is
+// parked.
 func Sends(set *clusterv1.MachineSet) bool {
 	return set.Annotations[clusterv1.MachineSetMoveMachinesToMachineSetAnnotation] != ""
 }
@@ -266,7 +267,7 @@ func (f SetFacts) movesKept() bool {
 // inTurn omits the candidates that a strict order keeps from moving now. A Machine that is being
 // deleted, or that somebody asked to delete, has no place in the order.
 func (f SetFacts) inTurn(candidates []Candidate) []Candidate {
-	o := f.order()
+	o := f.policyOrder()
 	if !o.strict() {
 		return candidates
 	}
