@@ -114,7 +114,8 @@ type Plan struct {
 	// Moving says that a MachineSet may still move Machines by an earlier plan. Then no MachineSet may
 	// be deleted: the Machines that move to it would be deleted with it.
 	Moving bool
-	// Wake is when the limits must be looked at again although nothing happens; zero for never.
+	// Wake is when time alone changes the plan: Machines have soaked, a deadline ends, or a Machine
+	// must have a Node. It is zero for never.
 	Wake time.Time
 }
 
@@ -171,6 +172,7 @@ func Decide(g Group, coverage map[string]Coverage) (Plan, error) {
 		d.receiveLate()
 		return d.plan(coverage), nil
 	}
+	coverage = d.withoutDowngrades(coverage)
 	covered := map[string]bool{}
 	for _, name := range d.questions() {
 		c := coverage[name]
@@ -180,7 +182,6 @@ func Decide(g Group, coverage map[string]Coverage) (Plan, error) {
 		}
 		covered[name] = c.Answer == AnswerYes
 	}
-	coverage = d.withoutReturn(covered, coverage)
 	if d.rollout.OnDelete {
 		d.rollout = d.rollout.DeleteOnly()
 		d.receiveLate()
@@ -208,7 +209,7 @@ type draft struct {
 	surplus int32
 	// grows is the old MachineSet that creates Machines of a kept group; empty for none.
 	grows string
-	// allowance is what the limits leave, and wake when to look at them again.
+	// allowance is what the limits leave, and wake becomes Plan.Wake.
 	allowance Allowance
 	wake      time.Time
 	// queued is what queue has found.

@@ -172,7 +172,7 @@ func (l Limits) mayHold() bool {
 		l.Order.strict()
 }
 
-// ask asks the limits, and remembers when to ask again.
+// ask asks the limits, and notes when time alone changes their answer.
 func (d *draft) ask(p Progress, moves bool) {
 	d.allowance = d.group.Limits.allowPlan(p, moves)
 	if p.Touched < p.Replicas {

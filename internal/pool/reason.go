@@ -22,7 +22,8 @@ const (
 	ReasonReplicasLowered NoteReason = "ReplicasLowered"
 	// ReasonSurgeAvailable: fewer Machines exist than spec.replicas and maxSurge allow.
 	ReasonSurgeAvailable NoteReason = "SurgeAvailable"
-	// ReasonMachinesMissing: fewer Machines exist than spec.replicas asks for (strategy OnDelete).
+	// ReasonMachinesMissing: fewer Machines exist than spec.replicas asks for, and no surge is allowed
+	// (strategy OnDelete, or a group whose Machines are kept).
 	ReasonMachinesMissing NoteReason = "MachinesMissing"
 	// ReasonMachinesGone: the MachineSet asks for Machines that do not exist any more.
 	ReasonMachinesGone NoteReason = "MachinesGone"

@@ -22,7 +22,8 @@ type Sizes struct {
 	Eligible bool
 	// MoveTo is the MachineSet that Machines move to instead of being deleted; empty for none.
 	MoveTo string
-	// Return are the Machines among those that a revert takes back to MoveTo, sorted.
+	// Return are those of them that move without an update, sorted: a revert takes them back, or an
+	// updater that was handed them has updated them.
 	Return []string
 	// ReceiveFrom are the MachineSets that Machines come from, sorted.
 	ReceiveFrom []string

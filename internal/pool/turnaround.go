@@ -147,21 +147,14 @@ func isNewer(version, wanted string) bool {
 // hasNewerKubelet reports whether the kubelet of a Machine is known to be newer than the wanted
 // version.
 func hasNewerKubelet(m *clusterv1.Machine, wanted string) bool {
-	return isNewer(kubeletOf(m), wanted) || isNewer(lastTo(m), wanted)
+	last, _ := lastVersion(m)
+	return isNewer(kubeletOf(m), wanted) || isNewer(last, wanted)
 }
 
-// lastTo returns the version that the last update of a Machine ended with; empty if none is known.
-func lastTo(m *clusterv1.Machine) string {
-	to, _ := lastVersion(m)
-	return to
-}
-
-// withoutReturn removes MachineSets from covered that have a Machine whose kubelet is newer than the
-// template: under an UpdatePolicy no kubelet goes back a version in place. A version that cannot be
-// read is not newer: nothing is replaced because of it. It returns the answers with the reason.
-func (d *draft) withoutReturn(
-	covered map[string]bool, coverage map[string]Coverage,
-) map[string]Coverage {
+// withoutDowngrades returns the answers with AnswerNo for MachineSets that have a Machine whose
+// kubelet is newer than the template: under an UpdatePolicy no kubelet goes back a version in place.
+// A version that cannot be read is not newer: nothing is replaced because of it.
+func (d *draft) withoutDowngrades(coverage map[string]Coverage) map[string]Coverage {
 	if d.group.Limits == nil {
 		return coverage // As stock.
 	}
@@ -169,8 +162,7 @@ func (d *draft) withoutReturn(
 	wanted := d.group.MachineDeployment.Spec.Template.Spec.Version
 	for _, m := range d.group.Machines {
 		set := d.owner(m)
-		if covered[set] && hasNewerKubelet(m, wanted) {
-			covered[set] = false
+		if coverage[set].Answer == AnswerYes && hasNewerKubelet(m, wanted) {
 			coverage[set] = Coverage{Answer: AnswerNo, Reason: fmt.Sprintf(
 				"the kubelet of Machine %s is newer than spec.template asks, and does not go back in place",
 				m.Name)}
