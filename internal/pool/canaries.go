@@ -2,6 +2,7 @@ package pool
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -46,11 +47,12 @@ func FailedCanariesOf(md metav1.Object) (*FailedCanaries, error) {
 	c := &FailedCanaries{}
 	err := json.Unmarshal([]byte(record), c)
 	if err == nil && (c.MachineSet == "" || len(c.Machines) == 0) {
-		err = fmt.Errorf("it names no MachineSet or no Machines")
+		err = errors.New("it names no MachineSet or no Machines")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading the annotation %s: %w. Fix: remove the annotation",
-			v1alpha1.FailedCanariesAnnotation, err)
+		return nil, fmt.Errorf("reading the annotation %s of MachineDeployment %s: %w. Fix: remove the "+
+			"annotation", v1alpha1.FailedCanariesAnnotation, objectName(md.GetNamespace(), md.GetName()),
+			err)
 	}
 	return c, nil
 }

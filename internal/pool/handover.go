@@ -2,6 +2,7 @@ package pool
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -80,7 +81,7 @@ func HandedOverOf(set metav1.Object) (*HandedOver, error) {
 	case !slices.Contains(known, h.State):
 		err = fmt.Errorf("the state %q is unknown", h.State)
 	case h.Operation == "" || h.Updater == "":
-		err = fmt.Errorf("it names no operation or no updater")
+		err = errors.New("it names no operation or no updater")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading the annotation %s of MachineSet %s: %w. Fix: see to it that no "+

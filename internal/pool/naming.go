@@ -27,7 +27,7 @@ var plainFormat = regexp.MustCompile(`^([^%]|%(\.[0-9]{1,3})?[sv]|%%)*$`)
 // functions that lengthen text, and what is printed as the dot of a with.
 func ParseNaming(naming string) (*template.Template, error) {
 	if !strings.Contains(naming, randomField) {
-		return nil, fmt.Errorf("machineNaming.template %q lacks %s", naming, randomField)
+		return nil, fmt.Errorf("machineNaming.template %q lacks %s. Fix: add it", naming, randomField)
 	}
 	const name = "machineNaming"
 	parsed, err := template.New(name).Option("missingkey=error").Parse(naming)

@@ -30,8 +30,9 @@ func Revisions(
 		if has {
 			number, err := strconv.ParseInt(before, 10, 64)
 			if err != nil {
-				return "", nil, fmt.Errorf("reading the annotation %s of MachineSet %s: %w",
-					clusterv1.RevisionAnnotation, objectName(current.Namespace, current.Name), err)
+				return "", nil, fmt.Errorf("reading the annotation %s of MachineSet %s: %w. Fix: remove the "+
+					"annotation", clusterv1.RevisionAnnotation,
+					objectName(current.Namespace, current.Name), err)
 			}
 			next = max(next, number)
 			if before != strconv.FormatInt(next, 10) {
