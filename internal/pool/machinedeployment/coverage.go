@@ -92,29 +92,47 @@ func newCoverage(
 	}
 }
 
+// query is what an extension is asked about two MachineSets.
+type query struct {
+	// key is that of questionKey.
+	key, handler string
+	from         *clusterv1.MachineSet
+	request      *runtimehooksv1.CanUpdateMachineSetRequest
+}
+
 // ask returns whether the Machines of a MachineSet can be updated in place to the template of
-// another one, which need not exist yet. It returns an error where nobody can tell: a template
-// cannot be read, or the extension failed. The error is a *cover.NotCoveredError where the
-// extension certainly does not cover the change and keeps the Machines, whatever the caller's
-// policy is. left is how long the caller waits, which asks for a group whose Machines are kept: a
-// call that failed is not repeated during its lifetime. 0 means that it waits for any time, and that
-// Machines may be replaced: nothing can be updated from a template that is gone.
-func (c *coverage) ask(
-	ctx context.Context, from, to *clusterv1.MachineSet, left time.Duration,
-) (answer, error) {
-	request, handler, refusal, err := c.prepare(ctx, from, to, left == 0)
+// another one, which need not exist yet. It is for groups whose Machines may be replaced: nothing
+// can be updated from a template that is gone, so that is an answer. It waits for any time.
+//
+// It returns an error where nobody can tell: a template cannot be read, or the extension failed. The
+// error is a *cover.NotCoveredError where the extension certainly does not cover the change and keeps
+// the Machines, whatever the caller's policy is.
+func (c *coverage) ask(ctx context.Context, from, to *clusterv1.MachineSet) (answer, error) {
+	q, refusal, err := c.prepare(ctx, from, to)
+	if apierrors.IsNotFound(err) && c.isGone(ctx, from) {
+		return answer{reason: err.Error()}, nil
+	}
 	if err != nil || refusal != "" {
 		return answer{reason: refusal}, err
 	}
-	key, err := questionKey(handler, request)
-	if err != nil {
-		return answer{}, err
-	}
-	if known, ok := c.answers.Get(key, c.now()); ok && (left != 0 || known.failed == nil) {
+	if known, ok := c.answers.Get(q.key, c.now()); ok && known.failed == nil {
 		return known.get()
 	}
-	if left == 0 {
-		return c.callNow(ctx, key, handler, from, request).get()
+	return c.callNow(ctx, q).get()
+}
+
+// askKept is ask for a group whose Machines are kept. A template that is gone is an error. It waits
+// for at most left, and returns errNotAsked if that is less than leastAskingTime. A call that failed
+// is not repeated during its lifetime.
+func (c *coverage) askKept(
+	ctx context.Context, from, to *clusterv1.MachineSet, left time.Duration,
+) (answer, error) {
+	q, refusal, err := c.prepare(ctx, from, to)
+	if err != nil || refusal != "" {
+		return answer{reason: refusal}, err
+	}
+	if known, ok := c.answers.Get(q.key, c.now()); ok {
+		return known.get()
 	}
 	if left < leastAskingTime {
 		return answer{}, errNotAsked
@@ -122,65 +140,57 @@ func (c *coverage) ask(
 	limited, cancel := context.WithTimeoutCause(ctx, left,
 		fmt.Errorf("no answer within %s. Fix: see the log of the extension", left.Round(time.Second)))
 	defer cancel()
-	return c.callNow(limited, key, handler, from, request).get()
+	return c.callNow(limited, q).get()
 }
 
-// prepare returns the request about two MachineSets, and the extension that is to answer it. refusal
-// says why nothing needs to be asked: no update leads from one to the other. replaces says that
-// Machines may be replaced.
+// prepare returns what an extension is asked about two MachineSets. refusal says why nothing needs to
+// be asked: no update leads from one to the other.
 func (c *coverage) prepare(
-	ctx context.Context, from, to *clusterv1.MachineSet, replaces bool,
-) (request *runtimehooksv1.CanUpdateMachineSetRequest, handler, refusal string, err error) {
-	request, refusal, err = c.question(ctx, from, to)
-	if replaces && apierrors.IsNotFound(err) && c.isGone(ctx, from) {
-		return nil, "", err.Error(), nil
-	}
+	ctx context.Context, from, to *clusterv1.MachineSet,
+) (q query, refusal string, err error) {
+	request, refusal, err := c.question(ctx, from, to)
 	if err != nil || refusal != "" {
-		return nil, "", refusal, err
+		return query{}, refusal, err
 	}
 	handlers, err := c.runtime.GetAllExtensions(ctx, runtimehooksv1.CanUpdateMachineSet, from)
 	switch {
 	case err != nil:
-		return nil, "", "", fmt.Errorf("finding the extensions for CanUpdateMachineSet: %w", err)
+		return query{}, "", fmt.Errorf("finding the extensions for CanUpdateMachineSet: %w", err)
 	case len(handlers) == 0:
-		return nil, "", "no extension answers CanUpdateMachineSet", nil
+		return query{}, "no extension answers CanUpdateMachineSet", nil
 	case len(handlers) > 1:
-		return nil, "", "", fmt.Errorf("several extensions answer CanUpdateMachineSet (%s). Fix: "+
+		return query{}, "", fmt.Errorf("several extensions answer CanUpdateMachineSet (%s). Fix: "+
 			"register one", strings.Join(handlers, ", "))
 	}
-	return request, handlers[0], "", nil
+	key, err := questionKey(handlers[0], request)
+	return query{key: key, handler: handlers[0], from: from, request: request}, "", err
 }
 
-// callNow asks one extension, and remembers the answer or the failure for its lifetime.
-func (c *coverage) callNow(
-	ctx context.Context, key, handler string, from *clusterv1.MachineSet,
-	request *runtimehooksv1.CanUpdateMachineSetRequest,
-) answer {
+// callNow asks the extension, and remembers the answer or the failure for its lifetime.
+func (c *coverage) callNow(ctx context.Context, q query) answer {
 	began := c.now()
-	got, err := c.call(ctx, handler, from, request)
+	got, err := c.call(ctx, q)
 	if err != nil {
 		got = answer{failed: err}
 	}
-	c.answers.Put(key, got, c.now(), lifetime(c.now().Sub(began)))
+	c.answers.Put(q.key, got, c.now(), lifetime(c.now().Sub(began)))
 	return got
 }
 
-// call asks one extension and compares what it covers with what differs.
-func (c *coverage) call(
-	ctx context.Context, handler string, from *clusterv1.MachineSet,
-	request *runtimehooksv1.CanUpdateMachineSetRequest,
-) (answer, error) {
+// call asks the extension and compares what it covers with what differs.
+func (c *coverage) call(ctx context.Context, q query) (answer, error) {
 	response := &runtimehooksv1.CanUpdateMachineSetResponse{}
 	hook := runtimehooksv1.CanUpdateMachineSet
-	if err := c.runtime.CallExtension(ctx, hook, from, handler, request, response); err != nil {
-		if refused := refusalOf(handler, response); refused != nil {
+	err := c.runtime.CallExtension(ctx, hook, q.from, q.handler, q.request, response)
+	if err != nil {
+		if refused := refusalOf(q.handler, response); refused != nil {
 			return answer{refused: refused}, nil //nolint:nilerr // The refusal is the answer.
 		}
-		return answer{}, fmt.Errorf("calling the extension %s: %w", handler, err)
+		return answer{}, fmt.Errorf("calling the extension %s: %w", q.handler, err)
 	}
-	got, err := compare(handler, request, response)
+	got, err := compare(q.handler, q.request, response)
 	if err != nil {
-		return answer{}, fmt.Errorf("reading the answer of extension %s: %w", handler, err)
+		return answer{}, fmt.Errorf("reading the answer of extension %s: %w", q.handler, err)
 	}
 	return got, nil
 }

@@ -356,13 +356,13 @@ func TestCoverage(t *testing.T) {
 			if tt.change != nil {
 				tt.change(from, to)
 			}
-			got, err := w.r.coverage.ask(t.Context(), from, to, 0)
+			got, err := w.r.coverage.ask(t.Context(), from, to)
 			if tt.gone != "" {
 				if err != nil || got.covered || !strings.Contains(got.reason, tt.gone) {
 					t.Errorf("the answer is %+v and %v, want that %s is gone", got, err, tt.gone)
 				}
 				// Where Machines are kept, somebody has to say what happens to them.
-				if _, err := w.r.coverage.ask(t.Context(), from, to, askingTime); err == nil {
+				if _, err := w.r.coverage.askKept(t.Context(), from, to, askingTime); err == nil {
 					t.Error("there is an answer about Machines that are kept")
 				}
 				return
@@ -408,7 +408,7 @@ func TestAnswers(t *testing.T) {
 		{"another template", func() { to.Spec.Template.Spec.InfrastructureRef.Name = "large" }, 4},
 	} {
 		step.change()
-		if _, err := w.r.coverage.ask(t.Context(), from, to, 0); err != nil {
+		if _, err := w.r.coverage.ask(t.Context(), from, to); err != nil {
 			t.Fatal(err)
 		}
 		if w.questions != step.want {

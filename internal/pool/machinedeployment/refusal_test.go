@@ -238,7 +238,7 @@ func TestLongRefusal(t *testing.T) {
 	from := w.sets()[0]
 	to := from.DeepCopy()
 	to.Name, to.Spec.Template.Spec.Version = "other", "v1.34.0"
-	_, err := w.r.coverage.ask(t.Context(), from, to, askingTime)
+	_, err := w.r.coverage.askKept(t.Context(), from, to, askingTime)
 	refused, ok := errors.AsType[*cover.NotCoveredError](err)
 	if !ok || len(refused.Message) != maxConditionBytes {
 		t.Errorf("the error %T has %d bytes, want %d", err, len(fmt.Sprint(err)), maxConditionBytes)

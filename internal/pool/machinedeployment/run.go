@@ -229,9 +229,9 @@ func (r *run) askFor(
 	ctx context.Context, q pool.Question, left time.Duration,
 ) (answer, error) {
 	if !r.policy.Keep {
-		return r.coverage.ask(ctx, q.Old, q.New, 0)
+		return r.coverage.ask(ctx, q.Old, q.New)
 	}
-	got, err := r.coverage.ask(ctx, q.Old, q.New, max(left, 1))
+	got, err := r.coverage.askKept(ctx, q.Old, q.New, left)
 	r.notAsked = r.notAsked || errors.Is(err, errNotAsked)
 	return got, err
 }
