@@ -20,20 +20,21 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 
+	"github.com/windlass-dev/windlass/internal/keyed"
 	"github.com/windlass-dev/windlass/internal/pool"
 	"github.com/windlass-dev/windlass/internal/pool/objects"
 )
 
-// Options is what the controller works with. Runtime may be nil if InPlace is false. Keeps may be
-// nil.
+// Options is what the controller works with. Client, Recorder and Now are required.
 type Options struct {
 	// Client reads from a cache, unstructured objects too.
 	Client client.Client
-	// Runtime calls runtime extensions.
+	// Runtime calls runtime extensions. It is required if InPlace.
 	Runtime runtimeclient.Client
 	// Recorder records Events on MachineDeployments.
 	Recorder record.EventRecorder
-	Now      func() time.Time
+	// Now is the clock.
+	Now func() time.Time
 	// InPlace says that the feature gate InPlaceUpdates is on.
 	InPlace bool
 	// Keeps returns what an UpdatePolicy asks for the group; nil means that there are no policies.
@@ -48,8 +49,8 @@ type Options struct {
 	// they are watched.
 	PoliciesExist func() (bool, error)
 	// StatusInterval is the least time between two writes of a status of which the second may wait,
-	// see [pool.DeploymentStatusMayWait]; others wait for a second. 0 means that none waits, and that
-	// there is a second between two reconciles.
+	// see [pool.DeploymentStatusMayWait]; between others there is at least a second. 0 means that no
+	// status waits, and that there is a second between two reconciles.
 	StatusInterval time.Duration
 	// WatchFilter is the value of Cluster API's watch label; empty means all.
 	WatchFilter string
@@ -77,8 +78,9 @@ type Policy struct {
 // Reconciler reconciles MachineDeployments.
 type Reconciler struct {
 	Options
-	coverage   *coverage
-	takers     *takers
+	coverage *coverage
+	// takers remembers answers about hand-overs, by question, as coverage does.
+	takers     keyed.Memory[string, pool.Coverage]
 	applier    *objects.Applier
 	pace       *objects.Pace
 	controller capicontroller.Controller
@@ -105,7 +107,8 @@ func SetUpController(
 	return r.watch(ctx, mgr, options)
 }
 
-// New returns a Reconciler that no manager runs. c defers reconciles.
+// New returns a Reconciler that no manager runs. c defers reconciles. It returns an error if an
+// option is missing that the others require.
 func New(o Options, c capicontroller.Controller) (*Reconciler, error) {
 	switch {
 	case o.Client == nil || o.Recorder == nil || o.Now == nil:
@@ -116,7 +119,8 @@ func New(o Options, c capicontroller.Controller) (*Reconciler, error) {
 		return nil, errors.New("machinedeployment: InPlace requires Runtime")
 	}
 	return &Reconciler{
-		Options: o, coverage: newCoverage(o.Client, o.Runtime, o.Now), takers: newTakers(),
+		Options: o, coverage: newCoverage(o.Client, o.Runtime, o.Now),
+		takers:  keyed.Memory[string, pool.Coverage]{Most: maxAnswers},
 		applier: objects.NewApplier(o.Client, o.Now), random: rand.String, controller: c,
 		deleter: capicontroller.NewClientWithDeleteResponseFromClient(o.Client),
 		pace:    &objects.Pace{Least: time.Second, Interval: o.StatusInterval},
@@ -135,8 +139,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	if r.StatusInterval > 0 {
 		// Cluster API's builder leaves a second. Runs are cheap, and each of them may be the next step
-		// of a Machine; writes of the status have their own limit.
-		// The first steps after a change follow at once.
+		// of a Machine; writes of the status have their own limit. The first steps after a change follow
+		// at once.
 		after := objects.Between
 		if md.Generation == md.Status.ObservedGeneration {
 			after = objects.BetweenReconciles(md.Spec.Replicas, md.Status.Replicas)

@@ -1,14 +1,13 @@
 package machinedeployment
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 	"sigs.k8s.io/cluster-api/controllers/external"
@@ -17,7 +16,6 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/inplace/cover"
-	"github.com/windlass-dev/windlass/internal/keyed"
 	"github.com/windlass-dev/windlass/internal/pool"
 )
 
@@ -32,15 +30,6 @@ type HandOvers interface {
 	// EndHandOver has the updater that has the Machines of a MachineSet stop. It returns an error as
 	// long as the updater may be at work.
 	EndHandOver(ctx context.Context, set *clusterv1.MachineSet, why string) error
-}
-
-// takers remembers answers about hand-overs, by question, as coverage does.
-type takers struct {
-	answers keyed.Memory[string, pool.Coverage]
-}
-
-func newTakers() *takers {
-	return &takers{answers: keyed.Memory[string, pool.Coverage]{Most: maxAnswers}}
 }
 
 // answers answers the questions of the rules, and returns the group for which they are the answers:
@@ -269,7 +258,7 @@ func (r *run) askOnce(
 	if err != nil {
 		return pool.Coverage{}, err
 	}
-	if known, ok := r.takers.answers.Get(key, r.Now()); ok {
+	if known, ok := r.takers.Get(key, r.Now()); ok {
 		return known, nil
 	}
 	began, reuse := r.Now(), answerLifetime
@@ -280,7 +269,7 @@ func (r *run) askOnce(
 	if answer.Answer == pool.AnswerUnknown {
 		reuse = lifetime(r.Now().Sub(began))
 	}
-	r.takers.answers.Put(key, answer, r.Now(), reuse)
+	r.takers.Put(key, answer, r.Now(), reuse)
 	ctrl.LoggerFrom(ctx).V(4).Info("Asked who takes the Machines over",
 		"MachineSet", request.Current.MachineSet.Name, "updater", answer.Updater, "reason", answer.Reason)
 	return answer, nil
@@ -347,7 +336,6 @@ func (r *run) objectsGap(
 func (r *run) readObject(
 	ctx context.Context, m *clusterv1.Machine, ref clusterv1.ContractVersionedObjectReference,
 ) (json.RawMessage, error) {
-	var object *unstructured.Unstructured
 	object, err := external.GetObjectFromContractVersionedRef(ctx, r.Client, ref, m.Namespace)
 	if err != nil {
 		return nil, fmt.Errorf("getting %s %s of Machine %s: %w", ref.Kind, ref.Name, m.Name, err)
@@ -356,5 +344,5 @@ func (r *run) readObject(
 	if err != nil {
 		return nil, fmt.Errorf("encoding %s %s: %w", ref.Kind, ref.Name, err)
 	}
-	return json.RawMessage(strings.TrimSpace(string(raw))), nil
+	return bytes.TrimSpace(raw), nil
 }
