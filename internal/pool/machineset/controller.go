@@ -41,8 +41,7 @@ const (
 // Managers are the field managers of the controller. It reads from the cache what they own.
 var Managers = []string{manager, metadataManager}
 
-// Options is what the controller works with. Client, APIReader,
-// ClusterCache and Now are required.
+// Options is what the controller works with. Client, APIReader, ClusterCache and Now are required.
 type Options struct {
 	// Client reads from a cache that keeps the managed fields of Managers, unstructured objects too.
 	// It keeps the entries of other managers, with or without their fields.

@@ -35,12 +35,13 @@ func legacyConditions(m *clusterv1.Machine) any {
 	return all
 }
 
-// legacyRemediated says that a Machine is remediated.
+// legacyRemediated sets the deprecated condition OwnerRemediated: the Machine is remediated.
 func legacyRemediated(m *clusterv1.Machine) {
 	v1beta1conditions.MarkTrue(m, clusterv1.MachineOwnerRemediatedV1Beta1Condition)
 }
 
-// legacyWaiting says that the remediation of a Machine waits, and for what.
+// legacyWaiting returns a change of the same condition: the remediation waits, and message says for
+// what.
 func legacyWaiting(message string) func(*clusterv1.Machine) {
 	return func(m *clusterv1.Machine) {
 		v1beta1conditions.MarkFalse(m, clusterv1.MachineOwnerRemediatedV1Beta1Condition,
@@ -48,7 +49,7 @@ func legacyWaiting(message string) func(*clusterv1.Machine) {
 	}
 }
 
-// forgetLegacy removes what the other two say.
+// forgetLegacy removes the deprecated condition OwnerRemediated.
 func forgetLegacy(m *clusterv1.Machine) {
 	v1beta1conditions.Delete(m, clusterv1.MachineOwnerRemediatedV1Beta1Condition)
 }
@@ -58,7 +59,7 @@ func forgetLegacy(m *clusterv1.Machine) {
 func (r *Run) UpdateOldStatus(ctx context.Context) error {
 	set := r.Set
 	if set.Spec.Replicas == nil {
-		return fmt.Errorf("spec.replicas of MachineSet %s is not set", set.Name)
+		return fmt.Errorf("spec.replicas of MachineSet %s is not set. Fix: set it", set.Name)
 	}
 	wanted, current := *set.Spec.Replicas, orZero(set.Status.Replicas)
 	if !set.DeletionTimestamp.IsZero() {

@@ -52,7 +52,8 @@ func (r *Run) isChild() bool {
 	return ok
 }
 
-// isCurrent reports whether the MachineSet has the revision of its MachineDeployment.
+// isCurrent reports whether the MachineSet has the revision of its MachineDeployment; false without
+// one.
 func (r *Run) isCurrent() bool {
 	return r.Deployment != nil && r.Deployment.Annotations[clusterv1.RevisionAnnotation] ==
 		r.Set.Annotations[clusterv1.RevisionAnnotation]
@@ -126,7 +127,7 @@ func (r *Run) ReadMachines(ctx context.Context) (Next, error) {
 	var all clusterv1.MachineList
 	err = r.Client.List(ctx, &all, client.InNamespace(r.Set.Namespace), client.MatchingLabels(labels))
 	if err != nil {
-		return Next{Stop: true}, fmt.Errorf("listing Machines: %w", err)
+		return Next{Stop: true}, fmt.Errorf("listing the Machines of MachineSet %s: %w", r.Set.Name, err)
 	}
 	r.Machines = make([]*clusterv1.Machine, 0, len(all.Items))
 	for i := range all.Items {
@@ -242,7 +243,8 @@ func (r *Run) readSets(ctx context.Context) ([]*clusterv1.MachineSet, error) {
 	var all clusterv1.MachineSetList
 	err := r.Client.List(ctx, &all, client.InNamespace(r.Set.Namespace), client.UnsafeDisableDeepCopy)
 	if err != nil {
-		return nil, fmt.Errorf("listing MachineSets of MachineDeployment %s: %w", r.Deployment.Name, err)
+		return nil, fmt.Errorf("listing the MachineSets of MachineDeployment %s: %w",
+			r.Deployment.Name, err)
 	}
 	var sets []*clusterv1.MachineSet
 	for i := range all.Items {
@@ -262,7 +264,7 @@ func (r *Run) listMachines(ctx context.Context) ([]clusterv1.Machine, error) {
 		client.MatchingLabels{clusterv1.ClusterNameLabel: r.Set.Spec.ClusterName},
 		client.UnsafeDisableDeepCopy)
 	if err != nil {
-		return nil, fmt.Errorf("listing Machines of Cluster %s: %w", r.Set.Spec.ClusterName, err)
+		return nil, fmt.Errorf("listing the Machines of Cluster %s: %w", r.Set.Spec.ClusterName, err)
 	}
 	return all.Items, nil
 }

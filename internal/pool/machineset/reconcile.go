@@ -72,8 +72,8 @@ type Run struct {
 
 // Next says how a run continues after a step.
 type Next struct {
-	// After is when the MachineSet must be reconciled again, even without an event; 0 means no
-	// time.
+	// After is how long until the MachineSet must be reconciled again, even without an event; 0 means
+	// that events suffice.
 	After time.Duration
 	// Stop omits the later steps.
 	Stop bool
@@ -302,8 +302,8 @@ func (r *Run) save(ctx context.Context, before *clusterv1.MachineSet) error {
 	return err //nolint:wrapcheck // It names the MachineSet.
 }
 
-// holdStatus leaves the status as it was read if nobody needs the new one now. It returns when the
-// new one is due; 0 if it is written now, or nothing has to be written.
+// holdStatus leaves the status as it was read if nobody needs the new one now. It returns how long
+// until the new one is due; 0 if it is written now, or nothing has to be written.
 func (r *Run) holdStatus(before *clusterv1.MachineSet, err error) time.Duration {
 	if !r.Set.DeletionTimestamp.IsZero() && len(r.Set.Finalizers) == 0 {
 		// The object is gone with the next write: nobody reads its status.
@@ -325,7 +325,8 @@ func (r *Run) changesStatus(before *clusterv1.MachineSet) bool {
 }
 
 // isOutdated reports whether the cache has a newer MachineSet than the one that the run has read.
-// The API server would refuse a status that was computed from the older one.
+// The API server would refuse a status that was computed from the older one. So an error counts as
+// no: the write then tells.
 func (r *Run) isOutdated(ctx context.Context, read *clusterv1.MachineSet) bool {
 	current := &clusterv1.MachineSet{}
 	if err := r.Client.Get(ctx, client.ObjectKeyFromObject(read), current); err != nil {
@@ -350,7 +351,8 @@ func (r *Run) statusWait(before *clusterv1.MachineSet) time.Duration {
 	return r.pace.Wait(r.Set.UID, pool.SetStatusMayWait(before, r.Set, r.isCurrent()), r.Now())
 }
 
-// recount returns when counters must be computed again without an event; 0 means no time.
+// recount returns how long until the counters must be computed again without an event; 0 means that
+// events suffice.
 func (r *Run) recount() time.Duration {
 	status, wanted := r.Set.Status, orZero(r.Set.Spec.Replicas)
 	minReady := orZero(r.Set.Spec.Template.Spec.MinReadySeconds)
