@@ -13,346 +13,175 @@ import (
 	"github.com/windlass-dev/windlass/internal/simulate/search"
 )
 
-var explorations = map[string]Scenario{
-	"replace, surge":       {Replicas: 2, Surge: 1, Faults: Faults{Crashes: 1, Races: 1}},
-	"replace, unavailable": {Replicas: 3, Unavailable: 1, Faults: Faults{Crashes: 1}},
-	"replace, both": {
-		Replicas: 3, Surge: 2, Unavailable: 1, gateOff: true,
-		Faults: Faults{Crashes: 1},
-	},
-	"replace, old counters": {Replicas: 2, Surge: 1, Unavailable: 1, Faults: Faults{Lags: 1}},
-	"replace, breaks":       {Replicas: 2, Surge: 1, Faults: Faults{Breaks: 2}},
-	"in place, unavailable": {Replicas: 3, Unavailable: 1, Covered: true, Faults: Faults{Crashes: 1}},
-	"in place, surge": {
-		Replicas: 2, Surge: 1, Covered: true,
-		Faults: Faults{Crashes: 1, Races: 1},
-	},
-	"in place, old counters": {
-		Replicas: 2, Surge: 1, Unavailable: 1, Covered: true,
-		Faults: Faults{Lags: 1},
-	},
-	"in place, breaks": {
-		Replicas: 2, Surge: 1, Unavailable: 1, Covered: true,
-		Faults: Faults{Breaks: 1, Deletes: 1},
-	},
-	"in place, swaps": {
-		Replicas: 2, Surge: 1, Unavailable: 1, Covered: true,
-		Faults: Faults{Swaps: 2, Crashes: 1},
-	},
-	"scale": {
-		Replicas: 2, Surge: 1, Unavailable: 1, Covered: true, Scales: []int8{1, 3},
-		Faults: Faults{Scales: 2},
-	},
-	"changes": {
-		Replicas: 2, Surge: 1, Unavailable: 1, Covered: true,
-		Faults: Faults{Changes: 1, Reverts: 1},
-	},
-	"changes, replace": {
-		Replicas: 2, Surge: 1, Unavailable: 1,
-		Faults: Faults{Changes: 1, Reverts: 2},
-	},
-	"changes and races": {
-		Replicas: 2, Surge: 1, Unavailable: 1,
-		Faults: Faults{Changes: 1, Reverts: 1, Races: 1},
-	},
-	"changes and crashes": {
-		Replicas: 2, Unavailable: 1, Covered: true,
-		Faults: Faults{Reverts: 1, Races: 1, Crashes: 1},
-	},
-	"pause": {
-		Replicas: 2, Surge: 1, Unavailable: 1, Covered: true, Scales: []int8{0, 3},
-		Faults: Faults{Pauses: 1, Scales: 1},
-	},
-	"pause before": {
-		Replicas: 2, Surge: 1, notBegun: true, Scales: []int8{0, 3},
-		Faults: Faults{Pauses: 2, Scales: 2, Changes: 1},
-	},
-	"on delete": {
-		Replicas: 2, OnDelete: true, Scales: []int8{1, 3},
-		Faults: Faults{Deletes: 1, Scales: 1, Changes: 1},
-	},
-	"updater away": {
-		Replicas: 2, Unavailable: 1, Covered: true,
-		Faults: Faults{Outages: 2, Crashes: 1},
-	},
-	"keep": {
-		Replicas: 2, Unavailable: 1, Keep: true, Covered: true,
-		Faults: Faults{Crashes: 1, Races: 1, Outages: 1},
-	},
-	"keep, old counters": {
-		Replicas: 2, Unavailable: 1, Keep: true, Covered: true,
-		Faults: Faults{Lags: 1, Deletes: 1},
-	},
-	"keep, scale": {
-		Replicas: 2, Surge: 1, Keep: true, Covered: true, Scales: []int8{1, 3},
-		Faults: Faults{Scales: 2},
-	},
-	"keep, not covered": {
-		Replicas: 2, Surge: 1, Keep: true, Scales: []int8{1, 3},
-		Faults: Faults{Crashes: 1, Scales: 1, Races: 1},
-	},
-	"keep, blocked, breaks": {
-		Replicas: 2, Surge: 1, Keep: true,
-		Faults: Faults{Breaks: 1, Crashes: 1, Races: 1},
-	},
-	"keep, blocked, reverts": {
-		Replicas: 2, Unavailable: 1, Keep: true,
-		Faults: Faults{Breaks: 2, Reverts: 1, Outages: 1, Deletes: 1},
-	},
-	"pause, no MachineSet": {
-		Replicas: 1, notBegun: true, Scales: []int8{0, 2},
-		Faults: Faults{Pauses: 1, Scales: 2, Changes: 1},
-	},
-	"keep, pause": {
-		Replicas: 2, notBegun: true, Keep: true, Scales: []int8{1, 3},
-		Faults: Faults{Pauses: 1, Scales: 1, Changes: 1, Deletes: 1},
-	},
-	"in place, hangs": {
-		Replicas: 2, Surge: 1, Unavailable: 1, Covered: true,
-		Faults: Faults{Hangs: 1, Changes: 1},
-	},
-	"keep, hangs": {
-		Replicas: 2, Unavailable: 1, Keep: true, Covered: true,
-		Faults: Faults{Hangs: 1, Changes: 1, Crashes: 1},
-	},
-	"keep, reverts": {
-		Replicas: 2, Unavailable: 2, Keep: true, Covered: true,
-		Faults: Faults{Reverts: 1, Crashes: 2},
-	},
-	"keep, reverts, races": {
-		Replicas: 2, Unavailable: 2, Keep: true, Covered: true,
-		Faults: Faults{Reverts: 1, Races: 1},
-	},
-	"keep, changes, races": {
-		Replicas: 3, Unavailable: 1, Keep: true, Covered: true,
-		Faults: Faults{Changes: 1, Reverts: 1, Races: 1},
-	},
-	"keep, reverts, away": {
-		Replicas: 3, Unavailable: 2, Keep: true, Covered: true,
-		Faults: Faults{Reverts: 1, Outages: 1, Deletes: 1},
-	},
-	"keep, reverts, scale": {
-		Replicas: 3, Unavailable: 2, Keep: true, Covered: true, Scales: []int8{2},
-		Faults: Faults{Reverts: 1, Scales: 1, Pauses: 1},
-	},
-	"keep, reverts, hangs": {
-		Replicas: 2, Unavailable: 2, Keep: true, Covered: true,
-		Faults: Faults{Reverts: 1, Changes: 1, Hangs: 1},
-	},
-	"limits, canary": {
-		Replicas: 3, Surge: 1, Limits: Limits{Canary: 1},
-		Faults: Faults{Crashes: 1, Races: 1},
-	},
-	"limits, canary, down": {
-		Replicas: 3, Unavailable: 2, Limits: Limits{Canary: 1},
-		Faults: Faults{Crashes: 1, Races: 1},
-	},
-	"limits, in place": {
-		Replicas: 3, Unavailable: 2, Covered: true, Limits: Limits{Canary: 1},
-		Faults: Faults{Crashes: 1, Races: 1},
-	},
-	"limits, in place, lag": {
-		Replicas: 3, Surge: 1, Unavailable: 2, Covered: true, Limits: Limits{Canary: 1, Batch: 1},
-		Faults: Faults{Lags: 1, Crashes: 1},
-	},
-	"limits, keep": {
-		Replicas: 3, Unavailable: 2, Keep: true, Covered: true, Limits: Limits{Canary: 1, Batch: 1},
-		Faults: Faults{Crashes: 1, Races: 1},
-	},
-	"limits, keep, lag": {
-		Replicas: 3, Unavailable: 2, Keep: true, Covered: true, Limits: Limits{Canary: 1, Partition: 1},
-		Faults: Faults{Lags: 1, Crashes: 1},
-	},
-	"limits, partition": {
-		Replicas: 3, Surge: 1, Unavailable: 1, Limits: Limits{Partition: 1},
-		Faults: Faults{Crashes: 1, Races: 1},
-	},
-	"limits, part, in place": {
-		Replicas: 3, Surge: 1, Covered: true, Limits: Limits{Partition: 1},
-		Faults: Faults{Crashes: 1, Races: 1},
-	},
-	"limits, part, lag": {
-		Replicas: 3, Surge: 1, Unavailable: 1, Limits: Limits{Partition: 2},
-		Faults: Faults{Lags: 1},
-	},
-	"limits, in flight": {
-		Replicas: 3, Surge: 2, Unavailable: 1, Limits: Limits{MaxInFlight: 1},
-		Faults: Faults{Crashes: 1, Races: 1},
-	},
-	"limits, in flight, lag": {
-		Replicas: 3, Surge: 2, Unavailable: 1, Limits: Limits{MaxInFlight: 1},
-		Faults: Faults{Lags: 1},
-	},
-	"limits, batches": {
-		Replicas: 3, Surge: 1, Unavailable: 2, Limits: Limits{Batch: 1},
-		Faults: Faults{Crashes: 1, Lags: 1},
-	},
-	"limits, flips": {
-		Replicas: 3, Surge: 1, Unavailable: 1, Covered: true, Limits: Limits{Canary: 1, Partition: 1},
-		Faults: Faults{Flips: 3, Races: 1},
-	},
-	"limits, flips, replace": {
-		Replicas: 3, Surge: 1, Unavailable: 1, Limits: Limits{Canary: 1, Partition: 1},
-		Faults: Faults{Flips: 3, Crashes: 1},
-	},
-	"limits, flips, keep": {
-		Replicas: 3, Unavailable: 2, Keep: true, Covered: true, Limits: Limits{Canary: 1, Partition: 1},
-		Faults: Faults{Flips: 3, Crashes: 1},
-	},
-	"limits, scale": {
-		Replicas: 2, Surge: 1, Unavailable: 1, Covered: true, Scales: []int8{1, 3},
-		Limits: Limits{Canary: 1, Batch: 1},
-		Faults: Faults{Scales: 2},
-	},
-	"limits, scale, part": {
-		Replicas: 2, Surge: 1, Unavailable: 1, Scales: []int8{1, 4}, Limits: Limits{Partition: 1},
-		Faults: Faults{Scales: 2, Crashes: 1},
-	},
-	"limits, deletes": {
-		Replicas: 3, Unavailable: 1, Covered: true, Limits: Limits{Canary: 1},
-		Faults: Faults{Deletes: 1, Races: 1},
-	},
-	"limits, deletes, keep": {
-		Replicas: 3, Unavailable: 1, Keep: true, Covered: true, Limits: Limits{Canary: 1, Batch: 1},
-		Faults: Faults{Deletes: 1, Crashes: 1},
-	},
-	"limits, breaks": {
-		Replicas: 3, Surge: 1, Unavailable: 1, Limits: Limits{Canary: 1},
-		Faults: Faults{Breaks: 1, Crashes: 1},
-	},
-	"limits, breaks, changes": {
-		Replicas: 1, Unavailable: 1, Covered: true, Limits: Limits{MaxInFlight: 1, Batch: 1},
-		Faults: Faults{Breaks: 1, Changes: 1},
-	},
-	"limits, changes": {
-		Replicas: 2, Surge: 1, Unavailable: 1, Covered: true, Limits: Limits{Canary: 1},
-		Faults: Faults{Changes: 1, Reverts: 1},
-	},
-	"limits, changes, new": {
-		Replicas: 3, Surge: 1, Unavailable: 1, Limits: Limits{Canary: 1},
-		Faults: Faults{Changes: 1, Reverts: 1, Crashes: 1},
-	},
-	"limits, changes, keep": {
-		Replicas: 3, Unavailable: 2, Keep: true, Covered: true, Limits: Limits{Canary: 1},
-		Faults: Faults{Changes: 1, Reverts: 1, Crashes: 1},
-	},
-	"limits, hangs, keep": {
-		Replicas: 3, Unavailable: 2, Keep: true, Covered: true, Limits: Limits{Canary: 1},
-		Faults: Faults{Hangs: 2, Crashes: 1, Races: 1},
-	},
-	"limits, hangs, retry": {
-		Replicas: 3, Unavailable: 2, Keep: true, Covered: true, Limits: Limits{Canary: 1, Batch: 1},
-		Faults: Faults{Hangs: 2, Retries: 1, Crashes: 1},
-	},
-	"limits, hangs, canary": {
-		Replicas: 3, Unavailable: 2, Keep: true, Covered: true, Limits: Limits{Canary: 1},
-		Faults: Faults{Hangs: 2, Retries: 1},
-	},
-	"limits, hangs, changes": {
-		Replicas: 2, Unavailable: 1, Keep: true, Covered: true, Limits: Limits{Canary: 1},
-		Faults: Faults{Hangs: 2, Changes: 1, Reverts: 1},
-	},
-	"limits, swaps": {
-		Replicas: 3, Surge: 1, Unavailable: 1, Covered: true, Limits: Limits{Canary: 1, Partition: 1},
-		Faults: Faults{Swaps: 2},
-	},
-	"keep on delete, flips": {
-		Replicas: 2, Unavailable: 1, Keep: true, UpdatesOnDelete: true, Covered: true,
-		Faults: Faults{Flips: 2, Crashes: 1},
-	},
-	"keep on delete, races": {
-		Replicas: 2, Unavailable: 1, Keep: true, UpdatesOnDelete: true, Covered: true,
-		Faults: Faults{Flips: 2, Races: 1},
-	},
-	"keep on delete, lag": {
-		Replicas: 2, Unavailable: 1, Keep: true, UpdatesOnDelete: true, Covered: true,
-		Faults: Faults{Flips: 2, Lags: 1},
-	},
-	"keep on delete, change": {
-		Replicas: 2, Unavailable: 1, Keep: true, UpdatesOnDelete: true, Covered: true,
-		Faults: Faults{Flips: 1, Changes: 1, Reverts: 1},
-	},
-	"keep on delete, pause": {
-		Replicas: 2, Unavailable: 1, Keep: true, UpdatesOnDelete: true, Covered: true,
-		Faults: Faults{Flips: 1, Pauses: 1, Crashes: 1},
-	},
-	"keep on delete, two": {
-		Replicas: 3, Unavailable: 2, Keep: true, UpdatesOnDelete: true, Covered: true,
-		Limits: Limits{MaxInFlight: 2},
-		Faults: Faults{Flips: 1, Races: 1, Lags: 1},
-	},
-	"keep, changes": {
-		Replicas: 2, Surge: 1, Keep: true, Covered: true,
-		Faults: Faults{Changes: 1, Reverts: 1, Pauses: 1},
-	},
+// replaced, inPlace, kept and blocked are groups with these replicas, maxSurge and maxUnavailable.
+// Changes replace the Machines, or update them in place. An UpdatePolicy keeps the Machines of the
+// latter two, and updates in place cover no change of the last one.
+func replaced(replicas, surge, unavailable int8) Scenario {
+	return Scenario{Replicas: replicas, Surge: surge, Unavailable: unavailable}
 }
 
-// troubled are explorations in which MachineSets fail.
+func inPlace(replicas, surge, unavailable int8) Scenario {
+	s := replaced(replicas, surge, unavailable)
+	s.Covered = true
+	return s
+}
+
+func kept(replicas, surge, unavailable int8) Scenario {
+	s := inPlace(replicas, surge, unavailable)
+	s.Keep = true
+	return s
+}
+
+func blocked(replicas, surge, unavailable int8) Scenario {
+	s := replaced(replicas, surge, unavailable)
+	s.Keep = true
+	return s
+}
+
+// keptOnDelete is a kept group with the strategy OnDelete whose policy has it updated in place.
+func keptOnDelete(replicas, unavailable int8) Scenario {
+	s := kept(replicas, 0, unavailable)
+	s.UpdatesOnDelete = true
+	return s
+}
+
+// beforeChange is the group before its template has changed.
+func (s Scenario) beforeChange() Scenario { s.notBegun = true; return s }
+
+func (s Scenario) with(f Faults) Scenario { s.Faults = f; return s }
+
+func (s Scenario) under(l Limits) Scenario { s.Limits = l; return s }
+
+func (s Scenario) scaledTo(replicas ...int8) Scenario { s.Scales = replicas; return s }
+
+// explorations are groups, and what may happen to them.
+var explorations = map[string]Scenario{
+	"replace, surge":       replaced(2, 1, 0).with(Faults{Crashes: 1, Races: 1}),
+	"replace, unavailable": replaced(3, 0, 1).with(Faults{Crashes: 1}),
+	"replace, both": Scenario{Replicas: 3, Surge: 2, Unavailable: 1, gateOff: true}.
+		with(Faults{Crashes: 1}),
+	"replace, old counters":  replaced(2, 1, 1).with(Faults{Lags: 1}),
+	"replace, breaks":        replaced(2, 1, 0).with(Faults{Breaks: 2}),
+	"in place, unavailable":  inPlace(3, 0, 1).with(Faults{Crashes: 1}),
+	"in place, surge":        inPlace(2, 1, 0).with(Faults{Crashes: 1, Races: 1}),
+	"in place, old counters": inPlace(2, 1, 1).with(Faults{Lags: 1}),
+	"in place, breaks":       inPlace(2, 1, 1).with(Faults{Breaks: 1, Deletes: 1}),
+	"in place, swaps":        inPlace(2, 1, 1).with(Faults{Swaps: 2, Crashes: 1}),
+	"scale":                  inPlace(2, 1, 1).scaledTo(1, 3).with(Faults{Scales: 2}),
+	"changes":                inPlace(2, 1, 1).with(Faults{Changes: 1, Reverts: 1}),
+	"changes, replace":       replaced(2, 1, 1).with(Faults{Changes: 1, Reverts: 2}),
+	"changes and races":      replaced(2, 1, 1).with(Faults{Changes: 1, Reverts: 1, Races: 1}),
+	"changes and crashes":    inPlace(2, 0, 1).with(Faults{Reverts: 1, Races: 1, Crashes: 1}),
+	"pause":                  inPlace(2, 1, 1).scaledTo(0, 3).with(Faults{Pauses: 1, Scales: 1}),
+	"pause before": replaced(2, 1, 0).beforeChange().scaledTo(0, 3).
+		with(Faults{Pauses: 2, Scales: 2, Changes: 1}),
+	"on delete": Scenario{Replicas: 2, OnDelete: true}.scaledTo(1, 3).
+		with(Faults{Deletes: 1, Scales: 1, Changes: 1}),
+	"updater away":       inPlace(2, 0, 1).with(Faults{Outages: 2, Crashes: 1}),
+	"keep":               kept(2, 0, 1).with(Faults{Crashes: 1, Races: 1, Outages: 1}),
+	"keep, old counters": kept(2, 0, 1).with(Faults{Lags: 1, Deletes: 1}),
+	"keep, scale":        kept(2, 1, 0).scaledTo(1, 3).with(Faults{Scales: 2}),
+	"keep, not covered": blocked(2, 1, 0).scaledTo(1, 3).
+		with(Faults{Crashes: 1, Scales: 1, Races: 1}),
+	"keep, blocked, breaks": blocked(2, 1, 0).with(Faults{Breaks: 1, Crashes: 1, Races: 1}),
+	"keep, blocked, reverts": blocked(2, 0, 1).
+		with(Faults{Breaks: 2, Reverts: 1, Outages: 1, Deletes: 1}),
+	"pause, no MachineSet": replaced(1, 0, 0).beforeChange().scaledTo(0, 2).
+		with(Faults{Pauses: 1, Scales: 2, Changes: 1}),
+	"keep, pause": blocked(2, 0, 0).beforeChange().scaledTo(1, 3).
+		with(Faults{Pauses: 1, Scales: 1, Changes: 1, Deletes: 1}),
+	"in place, hangs":      inPlace(2, 1, 1).with(Faults{Hangs: 1, Changes: 1}),
+	"keep, hangs":          kept(2, 0, 1).with(Faults{Hangs: 1, Changes: 1, Crashes: 1}),
+	"keep, reverts":        kept(2, 0, 2).with(Faults{Reverts: 1, Crashes: 2}),
+	"keep, reverts, races": kept(2, 0, 2).with(Faults{Reverts: 1, Races: 1}),
+	"keep, changes, races": kept(3, 0, 1).with(Faults{Changes: 1, Reverts: 1, Races: 1}),
+	"keep, reverts, away":  kept(3, 0, 2).with(Faults{Reverts: 1, Outages: 1, Deletes: 1}),
+	"keep, reverts, scale": kept(3, 0, 2).scaledTo(2).with(Faults{Reverts: 1, Scales: 1, Pauses: 1}),
+	"keep, reverts, hangs": kept(2, 0, 2).with(Faults{Reverts: 1, Changes: 1, Hangs: 1}),
+	"limits, canary": replaced(3, 1, 0).under(Limits{Canary: 1}).
+		with(Faults{Crashes: 1, Races: 1}),
+	"limits, canary, down": replaced(3, 0, 2).under(Limits{Canary: 1}).
+		with(Faults{Crashes: 1, Races: 1}),
+	"limits, in place": inPlace(3, 0, 2).under(Limits{Canary: 1}).with(Faults{Crashes: 1, Races: 1}),
+	"limits, in place, lag": inPlace(3, 1, 2).under(Limits{Canary: 1, Batch: 1}).
+		with(Faults{Lags: 1, Crashes: 1}),
+	"limits, keep": kept(3, 0, 2).under(Limits{Canary: 1, Batch: 1}).
+		with(Faults{Crashes: 1, Races: 1}),
+	"limits, keep, lag": kept(3, 0, 2).under(Limits{Canary: 1, Partition: 1}).
+		with(Faults{Lags: 1, Crashes: 1}),
+	"limits, partition": replaced(3, 1, 1).under(Limits{Partition: 1}).
+		with(Faults{Crashes: 1, Races: 1}),
+	"limits, part, in place": inPlace(3, 1, 0).under(Limits{Partition: 1}).
+		with(Faults{Crashes: 1, Races: 1}),
+	"limits, part, lag": replaced(3, 1, 1).under(Limits{Partition: 2}).with(Faults{Lags: 1}),
+	"limits, in flight": replaced(3, 2, 1).under(Limits{MaxInFlight: 1}).
+		with(Faults{Crashes: 1, Races: 1}),
+	"limits, in flight, lag": replaced(3, 2, 1).under(Limits{MaxInFlight: 1}).with(Faults{Lags: 1}),
+	"limits, batches": replaced(3, 1, 2).under(Limits{Batch: 1}).
+		with(Faults{Crashes: 1, Lags: 1}),
+	"limits, flips": inPlace(3, 1, 1).under(Limits{Canary: 1, Partition: 1}).
+		with(Faults{Flips: 3, Races: 1}),
+	"limits, flips, replace": replaced(3, 1, 1).under(Limits{Canary: 1, Partition: 1}).
+		with(Faults{Flips: 3, Crashes: 1}),
+	"limits, flips, keep": kept(3, 0, 2).under(Limits{Canary: 1, Partition: 1}).
+		with(Faults{Flips: 3, Crashes: 1}),
+	"limits, scale": inPlace(2, 1, 1).scaledTo(1, 3).under(Limits{Canary: 1, Batch: 1}).
+		with(Faults{Scales: 2}),
+	"limits, scale, part": replaced(2, 1, 1).scaledTo(1, 4).under(Limits{Partition: 1}).
+		with(Faults{Scales: 2, Crashes: 1}),
+	"limits, deletes": inPlace(3, 0, 1).under(Limits{Canary: 1}).with(Faults{Deletes: 1, Races: 1}),
+	"limits, deletes, keep": kept(3, 0, 1).under(Limits{Canary: 1, Batch: 1}).
+		with(Faults{Deletes: 1, Crashes: 1}),
+	"limits, breaks": replaced(3, 1, 1).under(Limits{Canary: 1}).with(Faults{Breaks: 1, Crashes: 1}),
+	"limits, breaks, changes": inPlace(1, 0, 1).under(Limits{MaxInFlight: 1, Batch: 1}).
+		with(Faults{Breaks: 1, Changes: 1}),
+	"limits, changes": inPlace(2, 1, 1).under(Limits{Canary: 1}).with(Faults{Changes: 1, Reverts: 1}),
+	"limits, changes, new": replaced(3, 1, 1).under(Limits{Canary: 1}).
+		with(Faults{Changes: 1, Reverts: 1, Crashes: 1}),
+	"limits, changes, keep": kept(3, 0, 2).under(Limits{Canary: 1}).
+		with(Faults{Changes: 1, Reverts: 1, Crashes: 1}),
+	"limits, hangs, keep": kept(3, 0, 2).under(Limits{Canary: 1}).
+		with(Faults{Hangs: 2, Crashes: 1, Races: 1}),
+	"limits, hangs, retry": kept(3, 0, 2).under(Limits{Canary: 1, Batch: 1}).
+		with(Faults{Hangs: 2, Retries: 1, Crashes: 1}),
+	"limits, hangs, canary": kept(3, 0, 2).under(Limits{Canary: 1}).with(Faults{Hangs: 2, Retries: 1}),
+	"limits, hangs, changes": kept(2, 0, 1).under(Limits{Canary: 1}).
+		with(Faults{Hangs: 2, Changes: 1, Reverts: 1}),
+	"limits, swaps": inPlace(3, 1, 1).under(Limits{Canary: 1, Partition: 1}).
+		with(Faults{Swaps: 2}),
+	"keep on delete, flips":  keptOnDelete(2, 1).with(Faults{Flips: 2, Crashes: 1}),
+	"keep on delete, races":  keptOnDelete(2, 1).with(Faults{Flips: 2, Races: 1}),
+	"keep on delete, lag":    keptOnDelete(2, 1).with(Faults{Flips: 2, Lags: 1}),
+	"keep on delete, change": keptOnDelete(2, 1).with(Faults{Flips: 1, Changes: 1, Reverts: 1}),
+	"keep on delete, pause":  keptOnDelete(2, 1).with(Faults{Flips: 1, Pauses: 1, Crashes: 1}),
+	"keep on delete, two": keptOnDelete(3, 2).under(Limits{MaxInFlight: 2}).
+		with(Faults{Flips: 1, Races: 1, Lags: 1}),
+	"keep, changes": kept(2, 1, 0).with(Faults{Changes: 1, Reverts: 1, Pauses: 1}),
+}
+
+// troubled are other explorations, in which MachineSets fail.
 var troubled = map[string]Scenario{
-	"fails, replace": {
-		Replicas: 2, Surge: 1, Unavailable: 1,
-		Faults: Faults{Fails: 2, Sticks: 1},
-	},
-	"fails, in place": {
-		Replicas: 3, Unavailable: 1, Covered: true,
-		Faults: Faults{Fails: 1, Sticks: 1},
-	},
-	"fails, scale": {
-		Replicas: 2, Surge: 1, Covered: true, Scales: []int8{1, 3},
-		Faults: Faults{Sticks: 1, Scales: 1},
-	},
-	"fails, changes, races": {
-		Replicas: 2, Surge: 1, Unavailable: 1,
-		Faults: Faults{Sticks: 1, Changes: 1, Reverts: 1, Races: 1},
-	},
-	"fails, swaps": {
-		Replicas: 2, Surge: 1, Unavailable: 1, Covered: true,
-		Faults: Faults{Sticks: 2, Swaps: 1},
-	},
-	"quota, scale": {
-		Replicas: 3, Surge: 1, Scales: []int8{2},
-		Faults: Faults{Quotas: 1, Scales: 1},
-	},
-	"quota, scale, both": {
-		Replicas: 3, Surge: 1, Unavailable: 1, Scales: []int8{1, 2},
-		Faults: Faults{Quotas: 1, Scales: 1},
-	},
-	"quota, in place": {
-		Replicas: 3, Surge: 1, Covered: true, Scales: []int8{2},
-		Faults: Faults{Quotas: 1, Scales: 1, Deletes: 1},
-	},
-	"halts, scale": {
-		Replicas: 2, Surge: 1, Unavailable: 1, Scales: []int8{1, 3},
-		Faults: Faults{Halts: 1, Scales: 1},
-	},
-	"keep, fails": {
-		Replicas: 2, Unavailable: 1, Keep: true, Covered: true, Scales: []int8{1, 3},
-		Faults: Faults{Fails: 1, Sticks: 1, Scales: 1},
-	},
-	"keep, fails, blocked": {
-		Replicas: 2, Keep: true, Scales: []int8{1, 3},
-		Faults: Faults{Sticks: 1, Scales: 1, Deletes: 1},
-	},
-	"keep, fails, reverts": {
-		Replicas: 3, Unavailable: 2, Keep: true, Covered: true,
-		Faults: Faults{Sticks: 1, Fails: 1, Reverts: 1, Races: 1},
-	},
-	"keep, quota": {
-		Replicas: 3, Unavailable: 2, Keep: true, Covered: true, Scales: []int8{2, 4},
-		Faults: Faults{Quotas: 1, Scales: 1, Deletes: 1},
-	},
-	"keep, halts": {
-		Replicas: 2, Keep: true, Scales: []int8{1, 3},
-		Faults: Faults{Halts: 1, Scales: 1, Deletes: 1},
-	},
-	"keep, halts, covered": {
-		Replicas: 2, Unavailable: 1, Keep: true, Covered: true, Scales: []int8{1, 3},
-		Faults: Faults{Halts: 1, Scales: 1},
-	},
-	"limits, fails": {
-		Replicas: 3, Surge: 1, Unavailable: 1, Covered: true, Limits: Limits{Canary: 1},
-		Faults: Faults{Fails: 1, Sticks: 1},
-	},
+	"fails, replace":  replaced(2, 1, 1).with(Faults{Fails: 2, Sticks: 1}),
+	"fails, in place": inPlace(3, 0, 1).with(Faults{Fails: 1, Sticks: 1}),
+	"fails, scale":    inPlace(2, 1, 0).scaledTo(1, 3).with(Faults{Sticks: 1, Scales: 1}),
+	"fails, changes, races": replaced(2, 1, 1).
+		with(Faults{Sticks: 1, Changes: 1, Reverts: 1, Races: 1}),
+	"fails, swaps":       inPlace(2, 1, 1).with(Faults{Sticks: 2, Swaps: 1}),
+	"quota, scale":       replaced(3, 1, 0).scaledTo(2).with(Faults{Quotas: 1, Scales: 1}),
+	"quota, scale, both": replaced(3, 1, 1).scaledTo(1, 2).with(Faults{Quotas: 1, Scales: 1}),
+	"quota, in place":    inPlace(3, 1, 0).scaledTo(2).with(Faults{Quotas: 1, Scales: 1, Deletes: 1}),
+	"halts, scale":       replaced(2, 1, 1).scaledTo(1, 3).with(Faults{Halts: 1, Scales: 1}),
+	"keep, fails":        kept(2, 0, 1).scaledTo(1, 3).with(Faults{Fails: 1, Sticks: 1, Scales: 1}),
+	"keep, fails, blocked": blocked(2, 0, 0).scaledTo(1, 3).
+		with(Faults{Sticks: 1, Scales: 1, Deletes: 1}),
+	"keep, fails, reverts": kept(3, 0, 2).with(Faults{Sticks: 1, Fails: 1, Reverts: 1, Races: 1}),
+	"keep, quota": kept(3, 0, 2).scaledTo(2, 4).
+		with(Faults{Quotas: 1, Scales: 1, Deletes: 1}),
+	"keep, halts": blocked(2, 0, 0).scaledTo(1, 3).
+		with(Faults{Halts: 1, Scales: 1, Deletes: 1}),
+	"keep, halts, covered": kept(2, 0, 1).scaledTo(1, 3).with(Faults{Halts: 1, Scales: 1}),
+	"limits, fails": inPlace(3, 1, 1).under(Limits{Canary: 1}).
+		with(Faults{Fails: 1, Sticks: 1}),
 }
 
 // exhausted are the explorations in which a run without WINDLASS_LONG visits all that can happen.
@@ -417,13 +246,11 @@ func TestWalk(t *testing.T) {
 			Scales: []int8{0, 2, 4, 6},
 			Faults: Faults{
 				Crashes: 2, Races: 2, Outages: 1, Breaks: small.Draw(t, "breaks"), Deletes: 1,
-				Scales: small.Draw(t, "scales"), Changes: 1, Reverts: 1, Pauses: small.Draw(t,
-					"pauses"), Hangs: 1,
+				Scales: small.Draw(t, "scales"), Changes: 1, Reverts: 1,
+				Pauses: small.Draw(t, "pauses"), Hangs: 1,
 			},
 		}
-		if rapid.Bool().Draw(t, "covered") {
-			s.Covered = true
-		}
+		s.Covered = rapid.Bool().Draw(t, "covered")
 		e, known := newExplorer(s), search.NewKnown[scene]()
 		w := e.Begin()
 		var trail []string
