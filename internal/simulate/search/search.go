@@ -16,7 +16,8 @@ import (
 
 // Report says what an exploration has found.
 type Report struct {
-	// States and Transitions are how many were visited. Complete says that there are no others.
+	// States and Transitions are how many were visited. Complete says that there are no others: neither
+	// the limit nor a violation ended the exploration.
 	States, Transitions int
 	Complete            bool
 	// Violation is the first that was found, nil if none was.
@@ -45,7 +46,8 @@ type Step[W any] struct {
 	Problem, Label string
 }
 
-// Model is what is explored. A world is a value, and two worlds that are == are the same.
+// Model is what is explored. A world is a value, and two worlds that are == are the same. A world has
+// fewer than 65,536 steps.
 type Model[W comparable] interface {
 	Begin() W
 	// Steps returns all that can happen in a world, always in the same order. Labels are needed only
@@ -68,7 +70,8 @@ func keyOf[W comparable](k keys, w *W) key {
 	return key{maphash.Comparable(k[0], *w), maphash.Comparable(k[1], *w)}
 }
 
-// Known has the worlds from which a run without disturbances ends well.
+// Known has the worlds from which a run without disturbances ends well. It is not safe for
+// concurrent use.
 type Known[W comparable] struct {
 	keys keys
 	good map[key]struct{}
@@ -111,13 +114,15 @@ type search[W comparable] struct {
 	index map[key]struct{}
 	queue []W
 	// from and way say how each world was reached: from which one, and by which of its steps.
-	from   []int32
-	way    []uint16
+	from []int32
+	way  []uint16
+	// full says that there was no room for a world.
+	full   bool
 	report Report
 }
 
-// Explore visits what can happen in a model, at most limit states. It ends at the first violation.
-// The error is that of ctx.
+// Explore visits what can happen in a model, at most limit states, which must be at most
+// math.MaxInt32. It ends at the first violation. The error is that of ctx.
 func Explore[W comparable](ctx context.Context, m Model[W], limit int) (Report, error) {
 	s := &search[W]{Model: m, keys: newKeys(), limit: limit, index: map[key]struct{}{}}
 	s.visit(m.Begin(), -1, 0)
@@ -143,14 +148,13 @@ func (s *search[W]) visit(w W, from, way int) bool {
 
 func (s *search[W]) explore(ctx context.Context) error {
 	const chunk = 1 << 12
-	s.report.Complete = true
 	known := NewKnown[W]()
 	for at := 0; len(s.queue) > 0; at++ {
 		if at%chunk == 0 {
 			if err := ctx.Err(); err != nil {
 				return fmt.Errorf("exploring: %w", err)
 			}
-			s.queue = slices.Clone(s.queue)
+			s.queue = slices.Clone(s.queue) // This frees the worlds that were visited.
 		}
 		w := s.queue[0]
 		s.queue = s.queue[1:]
@@ -164,6 +168,7 @@ func (s *search[W]) explore(ctx context.Context) error {
 			return nil
 		}
 	}
+	s.report.Complete = !s.full
 	return nil
 }
 
@@ -177,7 +182,7 @@ func (s *search[W]) follow(w W, at int) bool {
 			s.report.Violation = &Violation{Problem: next.Problem, Trace: trace}
 			return false
 		}
-		s.report.Complete = s.visit(next.To, at, way) && s.report.Complete
+		s.full = !s.visit(next.To, at, way) || s.full
 		way++
 	}
 	return true

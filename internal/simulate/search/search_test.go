@@ -59,11 +59,11 @@ func TestExplore(t *testing.T) {
 		"all":     {dial{5, -1, -1}, 100, Report{States: 6, Transitions: 9, Complete: true}},
 		"cut off": {dial{5, -1, -1}, 4, Report{States: 4, Transitions: 8}},
 		"a violation": {dial{5, 4, -1}, 100, Report{
-			States: 3, Transitions: 6, Complete: true,
+			States: 3, Transitions: 6,
 			Violation: &Violation{Problem: "it is bad", Trace: []string{"adds 2", "adds 2"}},
 		}},
 		"no end": {dial{5, -1, 3}, 100, Report{
-			States: 1, Complete: true,
+			States: 1,
 			Violation: &Violation{
 				Problem: "it does not end", Trace: []string{"is at 0", "is at 1", "is at 2", "is at 3"},
 			},
