@@ -16,8 +16,8 @@
 //
 // The world has no clock. A Machine becomes available, an update ends, and a cache catches up at
 // any later moment or before. Soak times, deadlines, maxFailures and the order of Machines are not
-// part of it. Another component enforces the maxInFlight of updates in place. It is not part of the
-// world.
+// part of it. The engine of updates enforces the maxInFlight of updates in place. It is not part of
+// the world, and moves are not checked against maxInFlight.
 //
 // Machines that people delete, and Machines that break, do not count against the limits. After a
 // second change of the template only moves are checked against the limits of the UpdatePolicy, and

@@ -43,7 +43,8 @@ func newExplorer(s Scenario) *explorer {
 }
 
 // Explore visits what can happen from the beginning of a scenario, at most limit states, and checks
-// invariants on the way. It ends at the first violation. The error is about s, or that of ctx.
+// invariants on the way. It ends at the first violation. The error is about s, is that of ctx, or
+// says that the model has no room. It is safe for concurrent use.
 func Explore(ctx context.Context, s Scenario, limit int) (search.Report, error) {
 	if err := s.check(); err != nil {
 		return search.Report{}, err

@@ -16,7 +16,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/pool"
 )
 
-// MachineSets are made at dawn, and it is noon ever after.
+// MachineSets are created within minutes after dawn. The rules are asked at noon.
 var (
 	dawn = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	noon = dawn.Add(9 * time.Hour)

@@ -32,6 +32,7 @@ const (
 	removeSet
 )
 
+// kinds begin the texts of operations, by kind.
 var kinds = [...]string{
 	"", "writes ms", "writes the record of canaries", "ends the reconcile", "deletes empty ms",
 	"infrastructure of ", "bootstrap of ", "spec of ", "hook of ", "creates a Machine", "deletes ",
@@ -74,6 +75,7 @@ func (o operation) String() string {
 	return kinds[o.kind] + machineName(int(o.machine))
 }
 
+// maxOperations is how many operations of one reconcile the world has room for.
 const maxOperations = 28
 
 // intern returns a number for operations that are not executed yet; 0 for none. It keeps worlds

@@ -230,7 +230,6 @@ func (p *stockPlan) breakDeadlock() {
 }
 
 func (p *stockPlan) oldOnDelete() {
-	sum := p.newest.target
 	old := int8(0)
 	for _, s := range p.old {
 		old += s.set.replicas
@@ -238,7 +237,7 @@ func (p *stockPlan) oldOnDelete() {
 	if old == 0 {
 		return
 	}
-	down := max(sum+old-p.md.replicas, 0)
+	down := max(p.newest.target+old-p.md.replicas, 0)
 	p.byAge()
 	for i := range p.old {
 		if s := &p.old[i]; s.set.replicas > s.set.status.machines {
