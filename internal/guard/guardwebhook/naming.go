@@ -13,9 +13,10 @@ import (
 	"github.com/windlass-dev/windlass/internal/pool"
 )
 
-// Naming validates MachineDeployments or MachineSets in place of Cluster API's own webhook, which
-// executes any spec.machineNaming.template. It keeps from that webhook what pool.ParseNaming
-// refuses. An object that has such a template already stays open to all other changes.
+// Naming validates MachineDeployments or MachineSets. It calls Cluster API's own webhook, which
+// executes any spec.machineNaming.template, without a template that pool.ParseNaming refuses. It
+// refuses such a template in a new object and in a change of the template. An object that has one
+// already can be changed otherwise.
 //
 // It is safe for concurrent use.
 type Naming[T client.Object] struct {
@@ -48,7 +49,7 @@ func MachineSets() *Naming[*clusterv1.MachineSet] {
 // SetupWebhookWithManager serves all that Cluster API's webhook serves, at its paths: our
 // validation, its defaulting and its conversion. Cluster API's must not be set up beside it.
 func (w *Naming[T]) SetupWebhookWithManager(mgr ctrl.Manager) error {
-	// A path that is taken is passed over by the set up that follows.
+	// Ours goes first: Cluster API's set-up skips a path that is registered.
 	mgr.GetWebhookServer().Register(w.path, admission.WithValidator[T](mgr.GetScheme(), w))
 	return w.rest.SetupWebhookWithManager(mgr)
 }
@@ -77,8 +78,8 @@ func (w *Naming[T]) ValidateDelete(ctx context.Context, object T) (admission.War
 	return w.rest.ValidateDelete(ctx, object)
 }
 
-// judge returns what is wrong with the template of names, and what Cluster API's webhook is shown:
-// the object, without the template if something is.
+// judge returns the problems of the template of names, and the object for Cluster API's webhook. That
+// has no template if the template has problems.
 func (w *Naming[T]) judge(object T) (T, field.ErrorList) {
 	template := *w.template(object)
 	if template == "" {
@@ -94,7 +95,8 @@ func (w *Naming[T]) judge(object T) (T, field.ErrorList) {
 	return shown, field.ErrorList{field.Invalid(path, template, err.Error())}
 }
 
-func (w *Naming[T]) withProblems(said error, object T, problems field.ErrorList) error {
+// withProblems adds problems to err, which Cluster API's webhook returned.
+func (w *Naming[T]) withProblems(err error, object T, problems field.ErrorList) error {
 	kind := clusterv1.GroupVersion.WithKind(w.kind).GroupKind()
-	return withProblems(said, kind, object.GetName(), problems)
+	return withProblems(err, kind, object.GetName(), problems)
 }
