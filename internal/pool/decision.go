@@ -386,7 +386,7 @@ func neverMessage(m *clusterv1.Machine, reason Reason) string {
 			"Fix: find out why, or %s",
 			m.CreationTimestamp.UTC().Format(time.RFC3339), replaceByHand)
 	}
-	return fmt.Sprintf("Machine %s has no Node yet", m.Name)
+	return "the Machine has no Node yet"
 }
 
 func decide(

@@ -198,7 +198,7 @@ func TestNeverMessage(t *testing.T) {
 	toVersion("v1.31.0")(w.md)
 	w.reconcile(t)
 	for i, want := range []string{
-		"Machine " + w.names()[0] + " has no Node yet",
+		"the Machine has no Node yet",
 		"the kubelet of the Machine is newer than spec.template asks",
 		"the Machine has no Node since its creation at 0001-01-01T00:00:00Z",
 	} {
