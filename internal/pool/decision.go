@@ -298,8 +298,8 @@ func (d *draft) mayLeave(s Sizes, m *clusterv1.Machine) bool {
 	if !d.group.Keep {
 		return !IsUpdating(m)
 	}
-	t, _ := d.turnOf(m)
-	return t != turnNever
+	r, _ := d.rankOf(m)
+	return r != rankNever
 }
 
 // leave says what happens to a Machine that leaves an old MachineSet.
@@ -330,7 +330,7 @@ func (d *draft) whyWait(s Sizes, c Coverage, m *clusterv1.Machine) (reason Reaso
 		return ReasonBudget, fmt.Sprintf("at least %d Machines must be available, and %d may exist",
 			d.rollout.MinAvailable(), d.rollout.Replicas+d.rollout.Surge)
 	}
-	if t, why := d.turnOf(m); t == turnNever {
+	if r, why := d.rankOf(m); r == rankNever {
 		return why, neverMessage(m, why)
 	}
 	if c.Answer == AnswerHandedOver {

@@ -302,11 +302,11 @@ func (d *draft) countHeads(name string) headcount {
 		case conditions.IsTrue(m, clusterv1.MachineAvailableCondition):
 			h.serving++
 		}
-		switch turn, _ := d.turnOf(m); {
-		case turn == turnNever || !d.isNext(m):
-		case turn == turnUnavailable:
+		switch rank, _ := d.rankOf(m); {
+		case rank == rankNever || !d.isNext(m):
+		case rank == rankUnavailable:
 			h.sick++
-		case turn == turnAvailable:
+		case rank == rankAvailable:
 			h.well++
 		}
 	}
@@ -357,36 +357,35 @@ func (r room) take(h headcount, covered bool) (int32, room) {
 	return sick + well, r
 }
 
-// turn is the order in which Machines of an old MachineSet move.
-type turn int
+// rank is the order in which Machines of an old MachineSet move.
+type rank int
 
 const (
-	// turnNever: the Machine must not move now.
-	turnNever turn = iota
-	// turnUnavailable: the Machine is not available, so its update costs nothing.
-	turnUnavailable
-	// turnAvailable: the Machine is available.
-	turnAvailable
+	// rankNever: the Machine must not move now.
+	rankNever rank = iota
+	// rankUnavailable: the Machine is not available, so its update costs nothing.
+	rankUnavailable
+	// rankAvailable: the Machine is available.
+	rankAvailable
 )
 
-// turnOf returns when a Machine of an old MachineSet moves, and if never, why.
-func (d *draft) turnOf(m *clusterv1.Machine) (turn, Reason) {
-	ahead := d.kubeletAhead(m)
+// rankOf returns the rank of a Machine of an old MachineSet, and for rankNever, why.
+func (d *draft) rankOf(m *clusterv1.Machine) (rank, Reason) {
 	switch {
 	case IsUpdating(m):
-		return turnNever, ReasonUpdating
+		return rankNever, ReasonUpdating
 	case !m.Status.NodeRef.IsDefined() && d.group.Now.Before(d.nodeDue(m)):
-		return turnNever, ReasonNotProvisioned
+		return rankNever, ReasonNotProvisioned
 	case !m.Status.NodeRef.IsDefined():
-		return turnNever, ReasonNodeMissing
+		return rankNever, ReasonNodeMissing
 	case annotations.HasPaused(m):
-		return turnNever, ReasonMachinePaused
-	case ahead:
-		return turnNever, ReasonKubeletAhead
+		return rankNever, ReasonMachinePaused
+	case d.kubeletAhead(m):
+		return rankNever, ReasonKubeletAhead
 	case conditions.IsTrue(m, clusterv1.MachineAvailableCondition):
-		return turnAvailable, ""
+		return rankAvailable, ""
 	}
-	return turnUnavailable, ""
+	return rankUnavailable, ""
 }
 
 // kubeletAhead reports whether the kubelet of a Machine is newer than the template asks, or may be.
@@ -443,19 +442,19 @@ func compareKubelet(is, wanted string) (order int, ok bool) {
 func MoveOrder(g Group, machines []*clusterv1.Machine) []*clusterv1.Machine {
 	g.Machines, g.Keep = machines, true
 	d, order := &draft{group: g}, g.order()
-	byTurn := make(map[turn][]*clusterv1.Machine)
+	byRank := make(map[rank][]*clusterv1.Machine)
 	for _, m := range machines {
 		if m.DeletionTimestamp.IsZero() && d.isNext(m) {
-			t, _ := d.turnOf(m)
-			byTurn[t] = append(byTurn[t], m)
+			r, _ := d.rankOf(m)
+			byRank[r] = append(byRank[r], m)
 		}
 	}
 	byPlace := func(a, b *clusterv1.Machine) int {
 		return cmp.Or(order.compare(a, b), byMachineName(a, b))
 	}
 	var sorted []*clusterv1.Machine
-	for _, t := range []turn{turnUnavailable, turnAvailable} {
-		sorted = append(sorted, slices.SortedFunc(slices.Values(byTurn[t]), byPlace)...)
+	for _, r := range []rank{rankUnavailable, rankAvailable} {
+		sorted = append(sorted, slices.SortedFunc(slices.Values(byRank[r]), byPlace)...)
 	}
 	return sorted
 }

@@ -165,8 +165,8 @@ func (d *draft) queue() *queue {
 
 // staysAhead reports whether no update may take a Machine of a kept group back a version.
 func (d *draft) staysAhead(m *clusterv1.Machine) bool {
-	turn, why := d.turnOf(m)
-	return d.group.Keep && turn == turnNever && why == ReasonKubeletAhead
+	r, why := d.rankOf(m)
+	return d.group.Keep && r == rankNever && why == ReasonKubeletAhead
 }
 
 // isNext reports whether the order of the UpdatePolicy lets a Machine of an old MachineSet begin.
