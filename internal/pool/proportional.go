@@ -45,7 +45,7 @@ func Proportional(md *clusterv1.MachineDeployment, b Budget,
 			}
 		}
 	case isRollingUpdate(md):
-		target = b.spread(active, deref(md.Status.Replicas))
+		target = b.inProportion(active, deref(md.Status.Replicas))
 	}
 	return changes(all, target)
 }
@@ -72,10 +72,10 @@ func saturated(b Budget, set *clusterv1.MachineSet) bool {
 		*set.Spec.Replicas == b.Replicas && deref(set.Status.AvailableReplicas) == b.Replicas
 }
 
-// spread adds or removes replicas in proportion. before is status.replicas of the
+// inProportion adds or removes replicas in proportion. before is status.replicas of the
 // MachineDeployment, the base for MachineSets that do not say what the largest number was when they
 // were scaled last.
-func (b Budget) spread(active []*clusterv1.MachineSet, before int32) map[string]int32 {
+func (b Budget) inProportion(active []*clusterv1.MachineSet, before int32) map[string]int32 {
 	allowed := int32(0)
 	if b.Replicas > 0 {
 		allowed = b.Replicas + b.Surge
@@ -122,9 +122,7 @@ func (b Budget) share(set *clusterv1.MachineSet, before int32) int32 {
 		return -size
 	}
 	if n, err := strconv.ParseInt(
-		set.Annotations[clusterv1.MaxReplicasAnnotation],
-		10,
-		32,
+		set.Annotations[clusterv1.MaxReplicasAnnotation], 10, 32,
 	); err == nil {
 		before = int32(n) // #nosec G115 -- parsed with 32 bits
 	}
