@@ -321,7 +321,7 @@ func (d *draft) whyWait(s Sizes, c Coverage, m *clusterv1.Machine) (reason Reaso
 		return ReasonPaused, "the MachineDeployment is paused. Fix: set spec.paused to false"
 	case d.rollout.OnDelete:
 		return ReasonOnDelete,
-			"the strategy is OnDelete. Fix: delete the Machine when it may be replaced"
+			"the strategy is OnDelete. Fix: " + d.deleteByHand() + " when it may be replaced"
 	case !d.isNext(m) && !d.allowance.Reason.NeedsPerson():
 		return ReasonOrder, "other Machines go first (order)"
 	case !d.group.Keep && d.allowance.Reason != "":
@@ -370,6 +370,14 @@ func (d *draft) whyKept(s Sizes, c Coverage) (reason Reason, message string) {
 // fallback None the guard refuses a deletion without the annotation.
 const replaceByHand = "set the annotation " + v1alpha1.AllowReplacementAnnotation +
 	" on the Machine and delete it"
+
+// deleteByHand says how a person deletes a Machine of the group.
+func (d *draft) deleteByHand() string {
+	if d.group.Keep {
+		return replaceByHand
+	}
+	return "delete the Machine"
+}
 
 // neverMessage explains why a Machine must not move.
 func neverMessage(m *clusterv1.Machine, reason Reason) string {

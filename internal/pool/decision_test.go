@@ -208,6 +208,25 @@ func TestNeverMessage(t *testing.T) {
 	}
 }
 
+// TestOnDeleteMessage: a person reads how to replace a Machine. In a kept group the guard refuses
+// that without an annotation.
+func TestOnDeleteMessage(t *testing.T) {
+	t.Parallel()
+	for keep, want := range map[bool]string{
+		false: "the strategy is OnDelete. Fix: delete the Machine when it may be replaced",
+		true: "the strategy is OnDelete. Fix: set the annotation windlass.dev/allow-replacement on the " +
+			"Machine and delete it when it may be replaced",
+	} {
+		w := settledGroup(t, keep)
+		w.md.Spec.Rollout.Strategy.Type = clusterv1.OnDeleteMachineDeploymentStrategyType
+		toVersion("v1.31.0")(w.md)
+		w.reconcile(t)
+		if got := w.plan.Decisions[0]; got.Message != want || got.Reason != pool.ReasonOnDelete {
+			t.Errorf("kept: %t: the decision is %+v, want %q", keep, got, want)
+		}
+	}
+}
+
 // TestKeepNotes: why MachineSets of a kept group change.
 func TestKeepNotes(t *testing.T) {
 	t.Parallel()
