@@ -125,7 +125,7 @@ type search[W comparable] struct {
 // math.MaxInt32. It ends at the first violation. The error is that of ctx.
 func Explore[W comparable](ctx context.Context, m Model[W], limit int) (Report, error) {
 	s := &search[W]{Model: m, keys: newKeys(), limit: limit, index: map[key]struct{}{}}
-	s.visit(m.Begin(), -1, 0)
+	s.full = !s.visit(m.Begin(), -1, 0)
 	err := s.explore(ctx)
 	return s.report, err
 }

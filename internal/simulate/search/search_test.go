@@ -58,6 +58,7 @@ func TestExplore(t *testing.T) {
 	}{
 		"all":     {dial{5, -1, -1}, 100, Report{States: 6, Transitions: 9, Complete: true}},
 		"cut off": {dial{5, -1, -1}, 4, Report{States: 4, Transitions: 8}},
+		"no room": {dial{5, -1, -1}, 0, Report{}},
 		"a violation": {dial{5, 4, -1}, 100, Report{
 			States: 3, Transitions: 6,
 			Violation: &Violation{Problem: "it is bad", Trace: []string{"adds 2", "adds 2"}},
