@@ -52,10 +52,10 @@ func (r *Run) Preflight(
 	return failures, nil
 }
 
-// successors returns the MachineSet that creates Machines in the place of remediated ones. In a
+// successor returns the MachineSet that creates Machines in the place of remediated ones. In a
 // kept group that is the one with the present template, whichever MachineSet had the Machine.
-func (r *Run) successors() *clusterv1.MachineSet {
-	if !r.Policy.Keep || r.Deployment == nil || r.isCurrent() {
+func (r *Run) successor() *clusterv1.MachineSet {
+	if !r.Policy.Keep || r.Deployment == nil || r.hasRevision() {
 		return r.Set
 	}
 	set := r.Set.DeepCopy()

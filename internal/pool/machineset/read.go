@@ -52,9 +52,9 @@ func (r *Run) isChild() bool {
 	return ok
 }
 
-// isCurrent reports whether the MachineSet has the revision of its MachineDeployment; false without
-// one.
-func (r *Run) isCurrent() bool {
+// hasRevision reports whether the MachineSet has the revision of its MachineDeployment. It has none
+// without a MachineDeployment.
+func (r *Run) hasRevision() bool {
 	return r.Deployment != nil && r.Deployment.Annotations[clusterv1.RevisionAnnotation] ==
 		r.Set.Annotations[clusterv1.RevisionAnnotation]
 }
@@ -106,7 +106,7 @@ func (r *Run) readTemplate(
 	template, err := external.GetObjectFromContractVersionedRef(ctx, r.Client, ref, r.Set.Namespace)
 	switch {
 	case apierrors.IsNotFound(err):
-		old := r.Deployment != nil && !r.isCurrent()
+		old := r.Deployment != nil && !r.hasRevision()
 		if !r.Set.DeletionTimestamp.IsZero() || old {
 			return true, nil
 		}
@@ -132,7 +132,7 @@ func (r *Run) ReadMachines(ctx context.Context) (Next, error) {
 	r.Machines = make([]*clusterv1.Machine, 0, len(all.Items))
 	for i := range all.Items {
 		m := &all.Items[i]
-		if IsForeign(r.Set, m) || metav1.GetControllerOf(m) == nil && !r.adopted(ctx, m) {
+		if IsForeign(r.Set, m) || metav1.GetControllerOf(m) == nil && !r.tryAdopt(ctx, m) {
 			continue
 		}
 		r.Machines = append(r.Machines, m)
@@ -151,9 +151,9 @@ func (r *Run) Adopt(ctx context.Context, m *clusterv1.Machine) error {
 	return objects.Adopt(ctx, r.Client, *metav1.NewControllerRef(r.Set, capi.MachineSetKind), m)
 }
 
-// adopted adopts a Machine. It reports whether it could; an Event says why not, and the next run
+// tryAdopt adopts a Machine. It reports whether it could; an Event says why not, and the next run
 // tries again.
-func (r *Run) adopted(ctx context.Context, m *clusterv1.Machine) bool {
+func (r *Run) tryAdopt(ctx context.Context, m *clusterv1.Machine) bool {
 	log := ctrl.LoggerFrom(ctx).WithValues("Machine", client.ObjectKeyFromObject(m))
 	if err := r.Adopt(ctx, m); err != nil {
 		log.Error(err, "Failed to adopt Machine")

@@ -246,7 +246,7 @@ func (r *Run) hasten() {
 	case begins:
 	case moves:
 		after = objects.BetweenReconciles(r.Set.Spec.Replicas, r.Set.Status.Replicas)
-	case !pool.IsRolling(r.Set, r.isCurrent()):
+	case !pool.IsRolling(r.Set, r.hasRevision()):
 		return
 	default:
 		n := max(orZero(r.Set.Spec.Replicas), orZero(r.Set.Status.Replicas))
@@ -348,7 +348,7 @@ func (r *Run) statusWait(before *clusterv1.MachineSet) time.Duration {
 	if changesAgain && r.pace.Join(r.Set.UID, r.Now()) {
 		return objects.Between
 	}
-	return r.pace.Wait(r.Set.UID, pool.SetStatusMayWait(before, r.Set, r.isCurrent()), r.Now())
+	return r.pace.Wait(r.Set.UID, pool.SetStatusMayWait(before, r.Set, r.hasRevision()), r.Now())
 }
 
 // recount returns how long until the counters must be computed again without an event; 0 means that

@@ -38,7 +38,7 @@ func (r *Run) Remediate(ctx context.Context) (Next, error) {
 	if len(plan.Delete) == 0 {
 		return Next{After: plan.After}, nil
 	}
-	blocked, err := r.Preflight(ctx, "Machine remediation", r.successors())
+	blocked, err := r.Preflight(ctx, "Machine remediation", r.successor())
 	if err != nil {
 		blocked = append(blocked, err.Error())
 	}
