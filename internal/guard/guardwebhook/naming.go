@@ -19,7 +19,7 @@ import (
 // already can be changed otherwise.
 //
 // It is safe for concurrent use.
-type Naming[T client.Object] struct {
+type Naming[T copied[T]] struct {
 	kind, path string
 	template   func(T) *string
 	rest       interface {
@@ -28,12 +28,20 @@ type Naming[T client.Object] struct {
 	}
 }
 
+// copied is an object that can be copied.
+type copied[T any] interface {
+	client.Object
+	DeepCopy() T
+}
+
 // MachineDeployments returns the webhook of MachineDeployments.
 func MachineDeployments() *Naming[*clusterv1.MachineDeployment] {
 	return &Naming[*clusterv1.MachineDeployment]{
 		kind: "MachineDeployment", path: "/validate-cluster-x-k8s-io-v1beta2-machinedeployment",
-		template: func(md *clusterv1.MachineDeployment) *string { return &md.Spec.MachineNaming.Template },
-		rest:     &upstream.MachineDeployment{},
+		template: func(md *clusterv1.MachineDeployment) *string {
+			return &md.Spec.MachineNaming.Template
+		},
+		rest: &upstream.MachineDeployment{},
 	}
 }
 
@@ -78,8 +86,8 @@ func (w *Naming[T]) ValidateDelete(ctx context.Context, object T) (admission.War
 	return w.rest.ValidateDelete(ctx, object)
 }
 
-// judge returns the problems of the template of names, and the object for Cluster API's webhook. That
-// has no template if the template has problems.
+// judge returns the problems of the template of names, and the object for Cluster API's webhook:
+// without the template if that has problems.
 func (w *Naming[T]) judge(object T) (T, field.ErrorList) {
 	template := *w.template(object)
 	if template == "" {
@@ -89,7 +97,7 @@ func (w *Naming[T]) judge(object T) (T, field.ErrorList) {
 	if err == nil {
 		return object, nil
 	}
-	shown := object.DeepCopyObject().(T)
+	shown := object.DeepCopy()
 	*w.template(shown) = ""
 	path := field.NewPath("spec", "machineNaming", "template")
 	return shown, field.ErrorList{field.Invalid(path, template, err.Error())}
