@@ -13,52 +13,58 @@ import (
 	"github.com/windlass-dev/windlass/internal/simulate/search"
 )
 
+// group is a group of Machines to which nothing happens yet.
+type group Scenario
+
 // replaced, inPlace, kept and blocked are groups with these replicas, maxSurge and maxUnavailable.
 // Changes replace the Machines, or update them in place. An UpdatePolicy keeps the Machines of the
 // latter two, and updates in place cover no change of the last one.
-func replaced(replicas, surge, unavailable int8) Scenario {
-	return Scenario{Replicas: replicas, Surge: surge, Unavailable: unavailable}
+func replaced(replicas, surge, unavailable int8) group {
+	return group{Replicas: replicas, Surge: surge, Unavailable: unavailable}
 }
 
-func inPlace(replicas, surge, unavailable int8) Scenario {
-	s := replaced(replicas, surge, unavailable)
-	s.Covered = true
-	return s
+func inPlace(replicas, surge, unavailable int8) group {
+	g := replaced(replicas, surge, unavailable)
+	g.Covered = true
+	return g
 }
 
-func kept(replicas, surge, unavailable int8) Scenario {
-	s := inPlace(replicas, surge, unavailable)
-	s.Keep = true
-	return s
+func kept(replicas, surge, unavailable int8) group {
+	g := inPlace(replicas, surge, unavailable)
+	g.Keep = true
+	return g
 }
 
-func blocked(replicas, surge, unavailable int8) Scenario {
-	s := replaced(replicas, surge, unavailable)
-	s.Keep = true
-	return s
+func blocked(replicas, surge, unavailable int8) group {
+	g := replaced(replicas, surge, unavailable)
+	g.Keep = true
+	return g
 }
 
 // keptOnDelete is a kept group with the strategy OnDelete whose policy has it updated in place.
-func keptOnDelete(replicas, unavailable int8) Scenario {
-	s := kept(replicas, 0, unavailable)
-	s.UpdatesOnDelete = true
-	return s
+func keptOnDelete(replicas, unavailable int8) group {
+	g := kept(replicas, 0, unavailable)
+	g.UpdatesOnDelete = true
+	return g
 }
 
 // beforeChange is the group before its template has changed.
-func (s Scenario) beforeChange() Scenario { s.notBegun = true; return s }
+func (g group) beforeChange() group { g.notBegun = true; return g }
 
-func (s Scenario) with(f Faults) Scenario { s.Faults = f; return s }
+// under is the group with the limits of an UpdatePolicy.
+func (g group) under(l Limits) group { g.Limits = l; return g }
 
-func (s Scenario) under(l Limits) Scenario { s.Limits = l; return s }
+// scaledTo is the group if people set spec.replicas to these values.
+func (g group) scaledTo(replicas ...int8) group { g.Scales = replicas; return g }
 
-func (s Scenario) scaledTo(replicas ...int8) Scenario { s.Scales = replicas; return s }
+// with is the group with what may happen to it.
+func (g group) with(f Faults) Scenario { g.Faults = f; return Scenario(g) }
 
 // explorations are groups, and what may happen to them.
 var explorations = map[string]Scenario{
 	"replace, surge":       replaced(2, 1, 0).with(Faults{Crashes: 1, Races: 1}),
 	"replace, unavailable": replaced(3, 0, 1).with(Faults{Crashes: 1}),
-	"replace, both": Scenario{Replicas: 3, Surge: 2, Unavailable: 1, gateOff: true}.
+	"replace, both": group{Replicas: 3, Surge: 2, Unavailable: 1, gateOff: true}.
 		with(Faults{Crashes: 1}),
 	"replace, old counters":  replaced(2, 1, 1).with(Faults{Lags: 1}),
 	"replace, breaks":        replaced(2, 1, 0).with(Faults{Breaks: 2}),
@@ -75,7 +81,7 @@ var explorations = map[string]Scenario{
 	"pause":                  inPlace(2, 1, 1).scaledTo(0, 3).with(Faults{Pauses: 1, Scales: 1}),
 	"pause before": replaced(2, 1, 0).beforeChange().scaledTo(0, 3).
 		with(Faults{Pauses: 2, Scales: 2, Changes: 1}),
-	"on delete": Scenario{Replicas: 2, OnDelete: true}.scaledTo(1, 3).
+	"on delete": group{Replicas: 2, OnDelete: true}.scaledTo(1, 3).
 		with(Faults{Deletes: 1, Scales: 1, Changes: 1}),
 	"updater away":       inPlace(2, 0, 1).with(Faults{Outages: 2, Crashes: 1}),
 	"keep":               kept(2, 0, 1).with(Faults{Crashes: 1, Races: 1, Outages: 1}),
