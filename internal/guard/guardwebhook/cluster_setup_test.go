@@ -22,14 +22,20 @@ import (
 	"github.com/windlass-dev/windlass/internal/guard/guardwebhook"
 )
 
-// review sends an update to a webhook server as the API server does.
+// review sends an update to a webhook server as the API server does, or a creation if before is nil.
 func review(t *testing.T, handler http.Handler, path string, kind string, before, after client.Object) *admissionv1.AdmissionResponse {
 	t.Helper()
 	request := &admissionv1.AdmissionRequest{
 		UID: "1", Operation: admissionv1.Update, Name: after.GetName(), Namespace: after.GetNamespace(),
 		Kind: metav1.GroupVersionKind{Group: clusterv1.GroupVersion.Group, Version: clusterv1.GroupVersion.Version, Kind: kind},
 	}
-	for raw, object := range map[*runtime.RawExtension]client.Object{&request.OldObject: before, &request.Object: after} {
+	objects := map[*runtime.RawExtension]client.Object{&request.Object: after}
+	if before == nil {
+		request.Operation = admissionv1.Create
+	} else {
+		objects[&request.OldObject] = before
+	}
+	for raw, object := range objects {
 		object.GetObjectKind().SetGroupVersionKind(clusterv1.GroupVersion.WithKind(kind))
 		encoded, err := json.Marshal(object)
 		if err != nil {
@@ -153,6 +159,10 @@ func checkNaming(t *testing.T, mgr ctrl.Manager, served http.Handler) {
 				!answer.Allowed && !strings.Contains(answer.Result.Message, c.refused) {
 				t.Errorf("%s, %s: %v", kind, name, answer)
 			}
+		}
+		created := review(t, served, path, kind, nil, object(loops, "c"))
+		if created.Allowed || !strings.Contains(created.Result.Message, "range 10000000000") {
+			t.Errorf("%s, a new one with a loop: %v", kind, created)
 		}
 		mutate := "/mutate-cluster-x-k8s-io-v1beta2-" + strings.ToLower(kind)
 		if answer := review(t, served, mutate, kind, object(loops, "c"), object(loops, "c")); !answer.Allowed || len(answer.Patch) == 0 {
