@@ -381,15 +381,14 @@ func (d *draft) deleteByHand() string {
 
 // neverMessage explains why a Machine must not move.
 func neverMessage(m *clusterv1.Machine, reason Reason) string {
-	if reason == ReasonMachinePaused {
+	switch reason { //nolint:exhaustive // The others have one message.
+	case ReasonMachinePaused:
 		return "the Machine is paused. Fix: remove the annotation " + clusterv1.PausedAnnotation
-	}
-	if reason == ReasonKubeletAhead {
-		return "the kubelet of the Machine is newer than spec.template asks, and no kubelet goes " +
-			"back a version. Fix: set the version in spec.template to that of the kubelet, or " +
-			replaceByHand
-	}
-	if reason == ReasonNodeMissing {
+	case ReasonKubeletAhead:
+		return "the kubelet of the Machine is newer than spec.template asks, or its version is " +
+			"unknown, and no kubelet goes back a version. Fix: set the version in spec.template to " +
+			"that of the kubelet, or " + replaceByHand
+	case ReasonNodeMissing:
 		return fmt.Sprintf("the Machine has no Node since its creation at %s, so it cannot be updated. "+
 			"Fix: find out why, or %s",
 			m.CreationTimestamp.UTC().Format(time.RFC3339), replaceByHand)

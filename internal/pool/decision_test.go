@@ -199,7 +199,7 @@ func TestNeverMessage(t *testing.T) {
 	w.reconcile(t)
 	for i, want := range []string{
 		"the Machine has no Node yet",
-		"the kubelet of the Machine is newer than spec.template asks",
+		"the kubelet of the Machine is newer than spec.template asks, or its version is unknown",
 		"the Machine has no Node since its creation at 0001-01-01T00:00:00Z",
 	} {
 		if got := w.plan.Decisions[i].Message; !strings.HasPrefix(got, want) {
