@@ -23,8 +23,9 @@ var plainFormat = regexp.MustCompile(`^([^%]|%(\.[0-9]{1,3})?[sv]|%%)*$`)
 
 // ParseNaming parses spec.machineNaming.template of a MachineDeployment or MachineSet. It refuses a
 // template that Cluster API accepts and that could run for hours or fill the memory, because who
-// may create such an object may be a tenant: loops, variables, templates within templates,
-// functions that lengthen text, and what is printed as the dot of a with.
+// may create such an object may be a tenant: loops, variables, with, templates within templates, and
+// functions that lengthen text. With variables, or with in with, a template could double a text
+// again and again.
 func ParseNaming(naming string) (*template.Template, error) {
 	if !strings.Contains(naming, randomField) {
 		return nil, fmt.Errorf("machineNaming.template %q lacks %s. Fix: add it", naming, randomField)
@@ -46,8 +47,8 @@ func ParseNaming(naming string) (*template.Template, error) {
 }
 
 func refuseNaming(found string) error {
-	return fmt.Errorf("machineNaming.template has %s. Fix: use only text, fields, if, with, and the "+
-		"functions %s (printf with %%s, %%v and such as %%.20s, none that prints in with)", found,
+	return fmt.Errorf("machineNaming.template has %s. Fix: use only text, fields, if, and the "+
+		"functions %s (printf with %%s, %%v and such as %%.20s)", found,
 		strings.Join(namingFunctions, ", "))
 }
 
@@ -59,12 +60,11 @@ func refusedNode(node parse.Node) parse.Node {
 	case *parse.ActionNode:
 		return refusedPipe(n.Pipe)
 	case *parse.IfNode:
-		return refusedBranch(n.Pipe, n.List, n.ElseList)
-	case *parse.WithNode:
-		if printed := printing(n.Pipe); printed != nil {
-			return printed
+		if refused := refusedPipe(n.Pipe); refused != nil {
+			return refused
 		}
-		return refusedBranch(n.Pipe, n.List, n.ElseList)
+		lists := []*parse.ListNode{n.List, n.ElseList}
+		return firstRefused(lists, func(l *parse.ListNode) parse.Node { return refusedNode(l) })
 	case *parse.ListNode:
 		if n == nil { // There is no else.
 			return nil
@@ -73,13 +73,6 @@ func refusedNode(node parse.Node) parse.Node {
 	default:
 		return node
 	}
-}
-
-func refusedBranch(pipe *parse.PipeNode, lists ...*parse.ListNode) parse.Node {
-	if refused := refusedPipe(pipe); refused != nil {
-		return refused
-	}
-	return firstRefused(lists, func(l *parse.ListNode) parse.Node { return refusedNode(l) })
 }
 
 func refusedPipe(pipe *parse.PipeNode) parse.Node {
@@ -91,24 +84,6 @@ func refusedPipe(pipe *parse.PipeNode) parse.Node {
 			return c
 		}
 		return firstRefused(c.Args, refusedArgument)
-	})
-}
-
-// printing returns the first call of print or printf in a pipeline, or nil. Where with makes what it
-// prints the dot, each further with inside may print that several times.
-func printing(pipe *parse.PipeNode) parse.Node {
-	return firstRefused(pipe.Cmds, func(c *parse.CommandNode) parse.Node {
-		return firstRefused(c.Args, func(node parse.Node) parse.Node {
-			switch n := node.(type) {
-			case *parse.IdentifierNode:
-				if strings.HasPrefix(n.Ident, "print") {
-					return c
-				}
-			case *parse.PipeNode:
-				return printing(n)
-			}
-			return nil
-		})
 	})
 }
 
