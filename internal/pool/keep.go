@@ -18,13 +18,15 @@ import (
 
 // The rules for groups whose Machines no rollout may create or delete.
 //
-//   - Machines are created only while fewer exist than spec.replicas, always by the new MachineSet,
-//     and deleted only while more exist, in the order of spread. No Machine moves meanwhile.
+//   - Machines are created only while fewer exist than spec.replicas: by the new MachineSet, or, while
+//     there is none, by the newest old one.
+//   - Machines are deleted only while more exist than spec.replicas, in the order of spread. Meanwhile
+//     no Machine begins to move.
 //   - A MachineSet controller creates no Machine while the group has spec.replicas: the plan that
 //     asked for it did not know of a Machine that has just moved away.
-//   - Old MachineSets create no Machines. Until an old MachineSet is known to have read that, it
-//     may still create what it has been missing: nothing is created elsewhere, and no Machine
-//     leaves it.
+//   - Other old MachineSets create no Machines. Until one is known to have read that, it may still
+//     create what it has been missing: nothing is created elsewhere, and no more Machines leave it
+//     than an earlier plan chose.
 //   - An old MachineSet with Machines that nobody planned deletes none: it is parked, and the next
 //     plan counts them.
 //   - A Machine moves to the new MachineSet only if an update in place covers the difference, and
@@ -58,8 +60,7 @@ type headcount struct {
 }
 
 // keepQuestions returns the old MachineSets with Machines that an update could bring to the
-// template, whether or not it is their turn: an obstacle is to be known before the first Machine
-// moves.
+// template, whether or not they are next: an obstacle is to be known before the first Machine moves.
 func (d *draft) keepQuestions() []string {
 	if d.paused() || d.rollout.OnDelete || !d.rollout.InPlaceUpdates {
 		return nil
