@@ -29,8 +29,7 @@ func (d *draft) countMoves(current, desired *clusterv1.MachineSet) {
 // keepDeparting raises a MachineSet that an earlier plan tells to move Machines to those that it
 // still has. With the strategy OnDelete no rollout moves or deletes a Machine.
 func (d *draft) keepDeparting(current, desired *clusterv1.MachineSet) {
-	target := current.Annotations[clusterv1.MachineSetMoveMachinesToMachineSetAnnotation]
-	if !d.endsMoves() || target == "" || target == current.Name {
+	if !d.endsMoves() || !movesAway(current) {
 		return
 	}
 	alive := int32(countAlive(d.owned(current))) // #nosec G115 -- a number of Machines

@@ -18,10 +18,10 @@ import (
 
 // The rules for groups whose Machines no rollout may create or delete.
 //
-//   - Machines are created only while fewer exist than spec.replicas: by the new MachineSet, or, while
-//     there is none, by the newest old one.
-//   - Machines are deleted only while more exist than spec.replicas, in the order of spread. Meanwhile
-//     no Machine begins to move.
+//   - Machines are created only while fewer exist than spec.replicas: by the new MachineSet, or,
+//     while there is none, by the newest old one.
+//   - Machines are deleted only while more exist than spec.replicas, in the order of spread.
+//     Meanwhile no Machine begins to move.
 //   - A MachineSet controller creates no Machine while the group has spec.replicas: the plan that
 //     asked for it did not know of a Machine that has just moved away.
 //   - Other old MachineSets create no Machines. Until one is known to have read that, it may still
@@ -60,7 +60,8 @@ type headcount struct {
 }
 
 // keepQuestions returns the old MachineSets with Machines that an update could bring to the
-// template, whether or not they are next: an obstacle is to be known before the first Machine moves.
+// template, whether or not they are next: an obstacle is to be known before the first Machine
+// moves.
 func (d *draft) keepQuestions() []string {
 	if d.paused() || d.rollout.OnDelete || !d.rollout.InPlaceUpdates {
 		return nil
@@ -140,16 +141,14 @@ func (d *draft) movingFirst(old []Sizes) []Sizes {
 
 // isMoving reports whether an old MachineSet was told to move Machines that it still has.
 func (d *draft) isMoving(s Sizes, h headcount) bool {
-	target := d.old[s.Name].Current.Annotations[clusterv1.MachineSetMoveMachinesToMachineSetAnnotation]
-	return target != "" && target != s.Name && s.Replicas < h.alive
+	return movesAway(d.old[s.Name].Current) && s.Replicas < h.alive
 }
 
 // continues reports whether an old MachineSet still moves Machines to the new one by an earlier
 // plan.
 func (d *draft) continues(s Sizes, h headcount) bool {
-	set := d.old[s.Name].Current
-	return d.newest != nil && d.isMoving(s, h) && d.newest.Desired.Name ==
-		set.Annotations[clusterv1.MachineSetMoveMachinesToMachineSetAnnotation]
+	return d.newest != nil && d.isMoving(s, h) &&
+		moveTarget(d.old[s.Name].Current) == d.newest.Desired.Name
 }
 
 // settled reports whether an old MachineSet creates no more Machines: it asks for no more than it

@@ -16,8 +16,7 @@ import (
 // the MachineSet has more than it asks for and names another one, or the controller has not read
 // spec.
 func mayStillMove(set *clusterv1.MachineSet, owned int32) bool {
-	target := set.Annotations[clusterv1.MachineSetMoveMachinesToMachineSetAnnotation]
-	told := target != "" && target != set.Name && deref(set.Spec.Replicas) < owned
+	told := movesAway(set) && deref(set.Spec.Replicas) < owned
 	return owned > 0 && (told || isUnread(set))
 }
 
@@ -41,8 +40,7 @@ func (d *draft) mayBegin(s Sizes, h headcount, back int32) int32 {
 	if !d.stillMoves(s.Name) {
 		return math.MaxInt32
 	}
-	target := d.old[s.Name].Current.Annotations[clusterv1.MachineSetMoveMachinesToMachineSetAnnotation]
-	if target != d.newest.Desired.Name {
+	if moveTarget(d.old[s.Name].Current) != d.newest.Desired.Name {
 		return 0
 	}
 	return max(h.alive-s.Replicas-back, 0)
@@ -59,8 +57,8 @@ func (h headcount) atMost(most int32) headcount {
 // that is blocked gets one with each change of its template.
 const fewSets = 20
 
-// senders returns the names of the other MachineSets from which a Machine may come, sorted. If there
-// are many, those are left out that have no Machines and were not told to move any.
+// senders returns the names of the other MachineSets from which a Machine may come, sorted. If
+// there are many, those are left out that have no Machines and were not told to move any.
 func (d *draft) senders(name string) []string {
 	if d.sending == nil {
 		d.sending = d.allSenders()
@@ -71,9 +69,7 @@ func (d *draft) senders(name string) []string {
 func (d *draft) allSenders() []string {
 	names := []string{}
 	for _, set := range d.group.MachineSets {
-		target := set.Annotations[clusterv1.MachineSetMoveMachinesToMachineSetAnnotation]
-		if len(d.group.MachineSets) <= fewSets || len(d.owned(set)) > 0 ||
-			target != "" && target != set.Name {
+		if len(d.group.MachineSets) <= fewSets || len(d.owned(set)) > 0 || movesAway(set) {
 			names = append(names, set.Name)
 		}
 	}

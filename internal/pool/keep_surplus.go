@@ -6,8 +6,8 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
-// spread returns how many Machines each MachineSet of a kept group loses, because surplus more exist
-// than spec.replicas asks for. least is how many must be available. They go in this order:
+// spread returns how many Machines each MachineSet of a kept group loses, because surplus more
+// exist than spec.replicas asks for. least is how many must be available. They go in this order:
 //   - Machines that a person or an autoscaler asked to delete.
 //   - Machines that need remediation. Those of the new MachineSet go first, because its controller
 //     is about to delete them anyway: a healthy Machine would be deleted in addition.

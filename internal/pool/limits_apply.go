@@ -3,8 +3,6 @@ package pool
 import (
 	"math"
 	"slices"
-
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
 // limit lowers what the rules of the strategy have planned to what the limits of the UpdatePolicy
@@ -133,8 +131,7 @@ func (r Rollout) fill() Rollout {
 func (d *draft) stopMoves() {
 	d.rollout.Old = slices.Clone(d.rollout.Old)
 	for i, s := range d.rollout.Old {
-		marks := d.old[s.Name].Current.Annotations
-		moving := marks[clusterv1.MachineSetMoveMachinesToMachineSetAnnotation] == s.MoveTo
+		moving := moveTarget(d.old[s.Name].Current) == s.MoveTo
 		if s.Counts.Machines <= s.Replicas || !moving {
 			d.rollout.Old[i].MoveTo = ""
 		}

@@ -58,7 +58,7 @@ func (f SetFacts) Scale() (Scaling, error) {
 		return f.create(-surplus), nil
 	}
 	counted := surplus - f.uncounted()
-	target := set.Annotations[clusterv1.MachineSetMoveMachinesToMachineSetAnnotation]
+	target := moveTarget(set)
 	switch {
 	case surplus == 0:
 		return Scaling{Action: Keep, Reason: ReasonUpToDate}, nil
@@ -133,11 +133,21 @@ func Receives(set *clusterv1.MachineSet) bool {
 	return set.Annotations[clusterv1.MachineSetReceiveMachinesFromMachineSetsAnnotation] != ""
 }
 
-// Sends reports whether a MachineSet is told to move Machines: to another one, or to itself if it is
-// parked.
-func Sends(set *clusterv1.MachineSet) bool {
-	return set.Annotations[clusterv1.MachineSetMoveMachinesToMachineSetAnnotation] != ""
+// moveTarget returns the name of the MachineSet that a MachineSet is told to move Machines to: its
+// own if it is parked, and empty for none.
+func moveTarget(set *clusterv1.MachineSet) string {
+	return set.Annotations[clusterv1.MachineSetMoveMachinesToMachineSetAnnotation]
 }
+
+// movesAway reports whether a MachineSet is told to move Machines to another one.
+func movesAway(set *clusterv1.MachineSet) bool {
+	target := moveTarget(set)
+	return target != "" && target != set.Name
+}
+
+// Sends reports whether a MachineSet is told to move Machines: to another one, or to itself if it
+// is parked.
+func Sends(set *clusterv1.MachineSet) bool { return moveTarget(set) != "" }
 
 // ReceivesFrom reports whether a MachineSet accepts Machines of the MachineSet with the name
 // source.

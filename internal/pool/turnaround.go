@@ -102,7 +102,7 @@ func removeHook(annotations map[string]string) {
 // to.
 func (f SetFacts) IsReturning(m *clusterv1.Machine) bool {
 	return slices.Contains(f.planned(), m.Name) &&
-		(MayReturn(m, f.MachineSet.Name, f.target()) || f.hasArrived(m))
+		(MayReturn(m, f.MachineSet.Name, moveTarget(f.MachineSet)) || f.hasArrived(m))
 }
 
 // planned are the names of the Machines that the plan moves without an update.
@@ -112,11 +112,6 @@ func (f SetFacts) planned() []string {
 		return nil
 	}
 	return strings.Split(names, ",")
-}
-
-// target is the name of the MachineSet that Machines move to; empty for none.
-func (f SetFacts) target() string {
-	return f.MachineSet.Annotations[clusterv1.MachineSetMoveMachinesToMachineSetAnnotation]
 }
 
 // mostNamed bounds how many Machines a plan names in an annotation: an object has room for 256 KiB,
