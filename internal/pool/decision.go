@@ -136,8 +136,8 @@ func (d *draft) owner(m *clusterv1.Machine) string {
 	return ""
 }
 
-// index sorts the Machines by MachineSet, once: a look at all Machines for each MachineSet would take
-// a time that grows with both.
+// index sorts the Machines by MachineSet, once: a look at all Machines for each MachineSet would
+// take a time that grows with both.
 func (d *draft) index() {
 	if d.byOwner != nil {
 		return

@@ -60,8 +60,8 @@ func memberOf(
 }
 
 // rolloutBegan is when the present rollout of a group began: its MachineSet was created. That tells
-// nothing if the template was reverted, so that the MachineSet is older, and after a move to another
-// management cluster, where all objects are created anew. Then the MachineDeployment tells.
+// nothing if the template was reverted, so that the MachineSet is older, and after a move to
+// another management cluster, where all objects are created anew. Then the MachineDeployment tells.
 func rolloutBegan(
 	md *clusterv1.MachineDeployment, newest *clusterv1.MachineSet, machines []*clusterv1.Machine,
 ) metav1.Time {
@@ -74,7 +74,8 @@ func rolloutBegan(
 		return began
 	}
 	since := conditions.Get(md, clusterv1.MachineDeploymentRollingOutCondition)
-	if since != nil && since.Status == metav1.ConditionTrue && began.Before(&since.LastTransitionTime) {
+	if since != nil && since.Status == metav1.ConditionTrue &&
+		began.Before(&since.LastTransitionTime) {
 		began = since.LastTransitionTime
 	}
 	return began

@@ -117,8 +117,8 @@ func (f SetFacts) Order(byAge PriorityByAge) []Candidate {
 	return all
 }
 
-// policyOrder is the order of the UpdatePolicy; nil for the MachineSet that has the present template
-// and the present revision of its MachineDeployment.
+// policyOrder is the order of the UpdatePolicy; nil for the MachineSet that has the present
+// template and the present revision of its MachineDeployment.
 func (f SetFacts) policyOrder() *Order {
 	if f.Deployment == nil || !f.Policy.Order.IsSet() {
 		return nil
@@ -140,7 +140,8 @@ func deletionAsked(m *clusterv1.Machine) bool {
 	return asked
 }
 
-// isIdle reports whether a Machine serves nobody: it has no Node, also not yet, or its update failed.
+// isIdle reports whether a Machine serves nobody: it has no Node, also not yet, or its update
+// failed.
 func isIdle(m *clusterv1.Machine) bool {
 	return !m.Status.NodeRef.IsDefined() || HasFailedUpdate(m)
 }

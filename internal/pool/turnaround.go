@@ -147,8 +147,8 @@ func hasNewerKubelet(m *clusterv1.Machine, wanted string) bool {
 }
 
 // withoutDowngrades returns the answers with AnswerNo for MachineSets that have a Machine whose
-// kubelet is newer than the template: under an UpdatePolicy no kubelet goes back a version in place.
-// A version that cannot be read is not newer: nothing is replaced because of it.
+// kubelet is newer than the template: under an UpdatePolicy no kubelet goes back a version in
+// place. A version that cannot be read is not newer: nothing is replaced because of it.
 func (d *draft) withoutDowngrades(coverage map[string]Coverage) map[string]Coverage {
 	if d.group.Limits == nil {
 		return coverage // As stock.

@@ -104,9 +104,9 @@ type query struct {
 // another one, which need not exist yet. It is for groups whose Machines may be replaced: nothing
 // can be updated from a template that is gone, so that is an answer. It waits for any time.
 //
-// It returns an error where nobody can tell: a template cannot be read, or the extension failed. The
-// error is a *cover.NotCoveredError where the extension certainly does not cover the change and keeps
-// the Machines, whatever the caller's policy is.
+// It returns an error where nobody can tell: a template cannot be read, or the extension failed.
+// The error is a *cover.NotCoveredError where the extension certainly does not cover the change and
+// keeps the Machines, whatever the caller's policy is.
 func (c *coverage) ask(ctx context.Context, from, to *clusterv1.MachineSet) (answer, error) {
 	q, refusal, err := c.prepare(ctx, from, to)
 	if apierrors.IsNotFound(err) && c.isGone(ctx, from) {
@@ -122,8 +122,8 @@ func (c *coverage) ask(ctx context.Context, from, to *clusterv1.MachineSet) (ans
 }
 
 // askKept is ask for a group whose Machines are kept. A template that is gone is an error. It waits
-// for at most left, and returns errNotAsked if that is less than leastAskingTime. A call that failed
-// is not repeated during its lifetime.
+// for at most left, and returns errNotAsked if that is less than leastAskingTime. A call that
+// failed is not repeated during its lifetime.
 func (c *coverage) askKept(
 	ctx context.Context, from, to *clusterv1.MachineSet, left time.Duration,
 ) (answer, error) {
@@ -143,8 +143,8 @@ func (c *coverage) askKept(
 	return c.callNow(limited, q).get()
 }
 
-// prepare returns what an extension is asked about two MachineSets. refusal says why nothing needs to
-// be asked: no update leads from one to the other.
+// prepare returns what an extension is asked about two MachineSets. refusal says why nothing needs
+// to be asked: no update leads from one to the other.
 func (c *coverage) prepare(
 	ctx context.Context, from, to *clusterv1.MachineSet,
 ) (q query, refusal string, err error) {

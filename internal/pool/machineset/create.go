@@ -166,8 +166,8 @@ func (r *Run) createMachine(ctx context.Context, m *clusterv1.Machine) error {
 }
 
 // setNotPaused writes the condition Paused of a new Machine, which otherwise is all that the first
-// reconcile of the Machine controller does: its next one begins a second later. If this write fails,
-// the Machine controller makes it.
+// reconcile of the Machine controller does: its next one begins a second later. If this write
+// fails, the Machine controller makes it.
 func (r *Run) setNotPaused(ctx context.Context, m *clusterv1.Machine) {
 	if annotations.HasPaused(m) {
 		return

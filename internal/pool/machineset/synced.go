@@ -37,7 +37,8 @@ type syncStates struct {
 
 func (r *Run) newSyncStates() (syncStates, error) {
 	wanted, err := objects.DigestOf(desiredMachine(r.Set))
-	return syncStates{r, wanted, map[schema.GroupKind]string{}}, err //nolint:wrapcheck // It names the type.
+	//nolint:wrapcheck // It names the type.
+	return syncStates{r, wanted, map[schema.GroupKind]string{}}, err
 }
 
 // read returns the versions in the cache. That of an object that cannot be read is empty.

@@ -32,7 +32,9 @@ const seedFields = `{"f:metadata":{"f:name":{}}}`
 
 // conflictRetries are those of a change of managed fields of an object that another writer changes
 // at the same time.
-var conflictRetries = wait.Backoff{Steps: 3, Duration: 10 * time.Millisecond, Factor: 1, Jitter: 0.1}
+var conflictRetries = wait.Backoff{
+	Steps: 3, Duration: 10 * time.Millisecond, Factor: 1, Jitter: 0.1,
+}
 
 // RestoreOwnership gives an object managed fields back that the API server has lost, see
 // https://github.com/kubernetes/kubernetes/issues/136919. Without them, the manager's next apply

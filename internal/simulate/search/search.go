@@ -16,8 +16,8 @@ import (
 
 // Report says what an exploration has found.
 type Report struct {
-	// States and Transitions are how many were visited. Complete says that there are no others: neither
-	// the limit nor a violation ended the exploration.
+	// States and Transitions are how many were visited. Complete says that there are no others:
+	// neither the limit nor a violation ended the exploration.
 	States, Transitions int
 	Complete            bool
 	// Violation is the first that was found, nil if none was.
@@ -46,8 +46,8 @@ type Step[W any] struct {
 	Problem, Label string
 }
 
-// Model is what is explored. A world is a value, and two worlds that are == are the same. A world has
-// fewer than 65,536 steps.
+// Model is what is explored. A world is a value, and two worlds that are == are the same. A world
+// has fewer than 65,536 steps.
 type Model[W comparable] interface {
 	Begin() W
 	// Steps returns all that can happen in a world, always in the same order. Labels are needed only
