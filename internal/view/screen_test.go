@@ -1,7 +1,9 @@
 package view
 
 import (
+	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -62,18 +64,21 @@ func TestVerificationText(t *testing.T) {
 		Studies: []VerifiedStudy{{Name: "hooks", Varies: "hooks block, fail, or are not reached", States: 12, Transitions: 345, Complete: true}},
 	}
 	for _, test := range []struct {
-		name   string
-		change func(*Verification)
-		want   string
+		name    string
+		change  func(*Verification)
+		visited string
+		want    string
 	}{
-		{"safe", func(*Verification) {}, "The upgrade of prod from v1.0.0 to v1.1.0 is safe in every interleaving of the studies below.\n\n"},
-		{"cut off", func(v *Verification) { v.Complete = false }, "The upgrade of prod from v1.0.0 to v1.1.0 has no fault in what was explored, which is not all that can happen.\n\n"},
+		{"safe", func(*Verification) {}, "all", "The upgrade of prod from v1.0.0 to v1.1.0 is safe in every interleaving of the studies below.\n\n"},
+		{"cut off", func(v *Verification) { v.Complete, v.Studies[0].Complete = false, false }, "cut off", "The upgrade of prod from v1.0.0 to v1.1.0 has no fault in what was explored, which is not all that can happen.\n\n"},
 		{"a fault", func(v *Verification) {
 			v.Counterexample = &Counterexample{Study: "hooks", Problem: "md-0 is 4 minors behind", Trace: []string{"a", "b"}}
-		}, "The upgrade of prod from v1.0.0 to v1.1.0 is NOT SAFE: md-0 is 4 minors behind\n\nThe shortest way there (hooks):\n   1. a\n   2. b\n\n"},
+			v.Studies[0].Complete = false
+		}, "to the fault", "The upgrade of prod from v1.0.0 to v1.1.0 is NOT SAFE: md-0 is 4 minors behind\n\nThe shortest way there (hooks):\n   1. a\n   2. b\n\n"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			v := v
+			v.Studies = slices.Clone(v.Studies)
 			v.From, v.To = version.MustParse("v1.0.0"), version.MustParse("v1.1.0")
 			v.States, v.Transitions, v.Seconds = 12, 345, 1.5
 			test.change(&v)
@@ -81,14 +86,15 @@ func TestVerificationText(t *testing.T) {
 			if err := WriteVerification(&got, Table, Screen{}, v); err != nil {
 				t.Fatal(err)
 			}
-			want := test.want + `| Study | States | Transitions | Visited | What happens at any point             |
-|-------|--------|-------------|---------|---------------------------------------|
-| hooks | 12     | 345         | all     | hooks block, fail, or are not reached |
+			width := max(len("Visited"), len(test.visited))
+			want := test.want + fmt.Sprintf(`| Study | States | Transitions | %-*s | What happens at any point             |
+|-------|--------|-------------|-%s-|---------------------------------------|
+| hooks | 12     | 345         | %-*s | hooks block, fail, or are not reached |
 
 12 states and 345 transitions in 1.5 s
 
 Note: not shown: x
-`
+`, width, "Visited", strings.Repeat("-", width), width, test.visited)
 			if diff := cmp.Diff(want, got.String()); diff != "" {
 				t.Errorf("text (-want +got):\n%s", diff)
 			}

@@ -79,7 +79,10 @@ func verificationText(s Screen, v Verification) string {
 	rows := make([][]string, 0, len(v.Studies))
 	for _, study := range v.Studies {
 		visited := "all"
-		if !study.Complete {
+		switch {
+		case v.Counterexample != nil && v.Counterexample.Study == study.Name:
+			visited = "to the fault"
+		case !study.Complete:
 			visited = "cut off"
 		}
 		rows = append(rows, []string{study.Name, strconv.Itoa(study.States), strconv.Itoa(study.Transitions), visited, study.Varies})
