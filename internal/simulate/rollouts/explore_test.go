@@ -141,6 +141,8 @@ var explorations = map[string]Scenario{
 	"limits, breaks": replaced(3, 1, 1).under(Limits{Canary: 1}).with(Faults{Breaks: 1, Crashes: 1}),
 	"limits, breaks, changes": inPlace(1, 0, 1).under(Limits{MaxInFlight: 1, Batch: 1}).
 		with(Faults{Breaks: 1, Changes: 1}),
+	"limits, hangs, scale": kept(3, 0, 1).scaledTo(1, 2).under(Limits{Canary: 1}).
+		with(Faults{Scales: 1, Hangs: 1}),
 	"limits, changes": inPlace(2, 1, 1).under(Limits{Canary: 1}).with(Faults{Changes: 1, Reverts: 1}),
 	"limits, changes, new": replaced(3, 1, 1).under(Limits{Canary: 1}).
 		with(Faults{Changes: 1, Reverts: 1, Crashes: 1}),

@@ -53,13 +53,14 @@ func (e *explorer) byRules(v view, id uint8) ([]operation, error) {
 	}
 	err = e.scaleByRules(g, f, add, func() {
 		list = append(list, operation{kind: createMachine, set: id})
-	})
+	}, func(goes []*clusterv1.Machine) { list = e.recording(v, f, goes, list) })
 	return list, err
 }
 
 // scaleByRules adds what brings the MachineSet to its replicas.
 func (e *explorer) scaleByRules(
 	g pool.Group, f pool.SetFacts, add func(kind, *clusterv1.Machine, uint8), create func(),
+	record func([]*clusterv1.Machine),
 ) error {
 	s, err := f.Scale()
 	if err != nil {
@@ -75,6 +76,11 @@ func (e *explorer) scaleByRules(
 		if err != nil {
 			return fmt.Errorf("ordering: %w", err)
 		}
+		machines := make([]*clusterv1.Machine, len(goes))
+		for i, c := range goes {
+			machines[i] = c.Machine
+		}
+		record(machines)
 		for _, c := range goes {
 			if c.Machine.DeletionTimestamp.IsZero() {
 				add(deleteMachine, c.Machine, 0)
@@ -129,9 +135,13 @@ func (e *explorer) compareSets(
 	if err != nil {
 		return nil, fmt.Sprintf("ms%d: the rules return %v", id, err)
 	}
-	for len(got) > 0 && got[0].kind == recordCanaries {
-		records, got = append(records, got[0]), got[1:]
+	isRecord := func(o operation) bool { return o.kind == recordCanaries }
+	for _, o := range got {
+		if isRecord(o) {
+			records = append(records, o)
+		}
 	}
+	got = slices.DeleteFunc(got, isRecord)
 	if !slices.Equal(got, want) {
 		return nil, fmt.Sprintf("ms%d: stock writes\n\t%v\nand the rules\n\t%v", id, want, got)
 	}
