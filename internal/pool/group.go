@@ -294,7 +294,11 @@ func (d *draft) desireOld(a Assignment) error {
 		d.countMoves(set, desired)
 		d.keepDeparting(set, desired)
 		d.old[set.Name] = &SetPlan{Current: set, Desired: desired, Counts: d.count(set)}
-		d.rollout.Old = append(d.rollout.Old, d.sizes(d.old[set.Name], a.Eligible[set.Name]))
+		s := d.sizes(d.old[set.Name], a.Eligible[set.Name])
+		if movesAway(set) {
+			s.Moving = max(d.alive(set)-s.Replicas, 0)
+		}
+		d.rollout.Old = append(d.rollout.Old, s)
 	}
 	return nil
 }

@@ -12,6 +12,11 @@ import (
 // too late: the Machine still moves. So an earlier plan counts until the controller has read the
 // new one.
 
+// alive is how many Machines of a MachineSet are not being deleted.
+func (d *draft) alive(set *clusterv1.MachineSet) int32 {
+	return int32(countAlive(d.owned(set))) // #nosec G115 -- a number of Machines
+}
+
 // mayStillMove reports whether the controller of a MachineSet may move Machines by an earlier plan:
 // the MachineSet has more than it asks for and names another one, or the controller has not read
 // spec.

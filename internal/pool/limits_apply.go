@@ -11,16 +11,62 @@ func (d *draft) limit() {
 	if d.group.Limits == nil {
 		return
 	}
+	planned, moves := d.rollout.Old, slices.ContainsFunc(d.rollout.Old, Sizes.moves)
+	over := d.over()
+	d.keepDeleting()
 	p, o := d.progress()
 	p.Turn = o.turn(p, d.rollout, false)
-	moves := slices.ContainsFunc(d.rollout.Old, Sizes.moves)
 	d.ask(p, moves)
-	if a := d.allowance; a.More == 0 && a.Reason.Blocks() {
+	a := d.allowance
+	if over > 0 {
+		a.More = 0 // No Machine moves meanwhile.
+	}
+	if over > 0 || a.More == 0 && a.Reason.Blocks() {
 		d.stopMoves()
 	}
-	planned := d.rollout.Old
-	d.rollout = d.rollout.within(d.allowance, p, o)
+	d.rollout = d.rollout.within(a, p, o).giveUp(over, planned)
 	d.giveUpBroken(planned, p, moves)
+}
+
+// over is how many Machines spec.replicas and maxSurge do not ask for, in a group whose Machines
+// move. Where they do not move, the limits know. Those that an earlier plan moves are counted when
+// they have arrived.
+func (d *draft) over() int32 {
+	r, moves := d.rollout, false
+	for _, s := range r.Old {
+		if s.moves() && s.leaving() > 0 && movesAway(d.old[s.Name].Current) {
+			return 0
+		}
+		moves = moves || s.moves()
+	}
+	if !moves {
+		return 0
+	}
+	return max(r.New.Replicas+r.sum(replicas)-r.Replicas-r.Surge, 0)
+}
+
+// keepDeleting has old MachineSets that are still to delete Machines by an earlier plan end that.
+// Those Machines would move otherwise.
+func (d *draft) keepDeleting() {
+	d.rollout.Old = slices.Clone(d.rollout.Old)
+	for i, s := range d.rollout.Old {
+		set := d.old[s.Name].Current
+		if s.moves() && d.alive(set) > s.Replicas && !movesAway(set) {
+			d.rollout.Old[i].MoveTo, d.rollout.Old[i].Target = "", max(s.Target, s.Replicas)
+		}
+	}
+}
+
+// giveUp lets old MachineSets give up over Machines in all, as planned. None of them may move.
+func (r Rollout) giveUp(over int32, planned []Sizes) Rollout {
+	over -= r.sum(Sizes.lost)
+	r.Old = slices.Clone(r.Old)
+	for i, s := range r.Old {
+		n := max(min(over, s.Target-planned[i].Target), 0)
+		r.Old[i].Target -= n
+		over -= n
+	}
+	return r
 }
 
 // giveUpBroken lets old MachineSets give up Machines as planned that need remediation in the middle
@@ -177,9 +223,11 @@ func (d *draft) ask(p Progress, moves bool) {
 	}
 }
 
-// touched is how many Machines are of New, or have left the old MachineSets by earlier plans.
+// touched is how many Machines are of New, or are about to move there, or have left the old
+// MachineSets by earlier plans.
 func (r Rollout) touched() int32 {
-	return max(r.New.Replicas, r.New.Counts.Machines, r.Replicas-r.sum(replicas), 0)
+	moving := r.sum(func(s Sizes) int32 { return s.Moving })
+	return max(r.New.Replicas, r.New.Counts.Machines+moving, r.Replicas-r.sum(replicas), 0)
 }
 
 // atMost limits a plan to more Machines beyond those that are touched, of which done are done. New

@@ -446,6 +446,33 @@ func TestBrokenUpdateHoldsNoOther(t *testing.T) {
 	}
 }
 
+// TestScaleDownBesideMoves: the limits keep nobody from scaling a group down whose Machines are updated
+// in place and may be replaced. The Machine that is being updated stays, and no other one moves.
+func TestScaleDownBesideMoves(t *testing.T) {
+	t.Parallel()
+	one := intstr.FromInt32(1)
+	for name, limits := range map[string]*pool.Limits{
+		"a canary": {Canary: one}, "a batch": {Batches: []intstr.IntOrString{one}},
+		"maxInFlight": {MaxInFlight: 1, MaxFailures: 1}, "a partition": {Partition: intstr.FromInt32(4)},
+	} {
+		for replicas := int32(2); replicas < 10; replicas++ {
+			w := newWorld(10, 0, 1)
+			w.covered["v1.31.0"] = pool.AnswerYes
+			w.settle(t)
+			w.limits, w.fails, w.md.Spec.Template.Spec.Version = limits, "v1.31.0", "v1.31.0"
+			w.settle(t)
+			first := w.updating()
+			w.md.Spec.Replicas = &replicas
+			w.settle(t)
+			now := w.updating()
+			if len(first) != 1 || !slices.Equal(now, first) || len(w.machines) != int(replicas) {
+				t.Errorf("%s, %d replicas: %q and %q are updated: %+v\n%s", name, replicas, first, now,
+					w.plan.Allowance, w)
+			}
+		}
+	}
+}
+
 // TestManyMachineSets: a blocked group gets a MachineSet with each change of its template. Its marks
 // name those that have Machines.
 func TestManyMachineSets(t *testing.T) {
@@ -519,5 +546,30 @@ func TestUnreadableKubelet(t *testing.T) {
 	marks := w.setOf("v1.30.0").Annotations
 	if marks[clusterv1.MachineSetMoveMachinesToMachineSetAnnotation] == "" {
 		t.Errorf("no Machine moves: %v", w.plan.Decisions)
+	}
+}
+
+// TestStuckDeletionHoldsNoMoves: a Machine whose deletion takes long, because somebody scaled the group
+// down, holds no updates in place.
+func TestStuckDeletionHoldsNoMoves(t *testing.T) {
+	t.Parallel()
+	for _, stuck := range []bool{true, false} {
+		w := newWorld(5, 0, 2)
+		w.covered["v1.31.0"] = pool.AnswerYes
+		w.settle(t)
+		w.limits = &pool.Limits{Canary: intstr.FromInt32(1)}
+		w.md.Spec.Replicas = new(int32(4))
+		w.reconcile(t)
+		if stuck {
+			m := w.machines[w.names()[0]]
+			m.DeletionTimestamp = &metav1.Time{Time: epoch}
+			w.set(m, false)
+		}
+		w.md.Spec.Template.Spec.Version = "v1.31.0"
+		w.reconcile(t)
+		set := w.setOf("v1.30.0")
+		if moves := pool.Sends(set) && *set.Spec.Replicas == 3; moves != stuck {
+			t.Errorf("stuck: %t, and one moves: %t: %+v\n%s", stuck, moves, w.plan.Allowance, w)
+		}
 	}
 }

@@ -25,6 +25,8 @@ type Sizes struct {
 	// Return are those of them that move without an update, sorted: a revert takes them back, or an
 	// updater that was handed them has updated them.
 	Return []string
+	// Moving is how many Machines an earlier plan has told the MachineSet to move, and it still has.
+	Moving int32
 	// ReceiveFrom are the MachineSets that Machines come from, sorted.
 	ReceiveFrom []string
 	// Acknowledged are the Machines whose move the MachineSet counts in spec.replicas, sorted.

@@ -133,6 +133,8 @@ var explorations = map[string]Scenario{
 		with(Faults{Flips: 3, Crashes: 1}),
 	"limits, scale": inPlace(2, 1, 1).scaledTo(1, 3).under(Limits{Canary: 1, Batch: 1}).
 		with(Faults{Scales: 2}),
+	"limits, scale, in place": inPlace(3, 0, 1).scaledTo(1, 2).under(Limits{Canary: 1}).
+		with(Faults{Scales: 1}),
 	"limits, scale, part": replaced(2, 1, 1).scaledTo(1, 4).under(Limits{Partition: 1}).
 		with(Faults{Scales: 2, Crashes: 1}),
 	"limits, deletes": inPlace(3, 0, 1).under(Limits{Canary: 1}).with(Faults{Deletes: 1, Races: 1}),
@@ -200,7 +202,7 @@ var exhausted = sets.New(
 	"keep, not covered", "limits, canary", "limits, canary, down", "limits, fails",
 	"limits, breaks, changes", "limits, hangs, canary", "limits, in flight",
 	"limits, in flight, lag", "limits, part, in place",
-	"limits, part, lag", "limits, partition", "limits, swaps", "quota, scale",
+	"limits, part, lag", "limits, partition", "limits, scale, in place", "limits, swaps", "quota, scale",
 	"replace, old counters", "replace, surge", "replace, unavailable", "updater away",
 )
 
