@@ -61,8 +61,8 @@ func (d *draft) byDeletion(
 	set *clusterv1.MachineSet, list []*clusterv1.Machine,
 ) []*clusterv1.Machine {
 	f := SetFacts{
-		MachineSet: set, Machines: list, Now: d.group.Now,
-		Policy: SetPolicy{HoldUpdating: d.group.Keep},
+		MachineSet: set, Deployment: d.group.MachineDeployment, Machines: list, Now: d.group.Now,
+		Policy: SetPolicy{HoldUpdating: d.group.Keep, Limits: d.group.Limits},
 	}
 	order, err := f.DeletionOrder()
 	if err != nil {

@@ -310,6 +310,38 @@ func TestBrokenUpdateHoldsNoOther(t *testing.T) {
 	}
 }
 
+// TestNewerKubeletGoesFirst: under an UpdatePolicy that allows replacement, a Machine whose kubelet is
+// newer than the template is replaced first. The others are then updated in place.
+func TestNewerKubeletGoesFirst(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		limits *pool.Limits
+		keeps  bool
+		want   pool.Reason
+	}{
+		"with a policy":            {&pool.Limits{}, false, pool.ReasonKubeletAhead},
+		"with one that keeps them": {&pool.Limits{}, true, pool.ReasonAge},
+		"without":                  {nil, false, pool.ReasonAge},
+	} {
+		w := newWorld(3, 0, 1)
+		w.settle(t)
+		names := w.names()
+		ahead := w.machines[names[2]]
+		ahead.Status.NodeInfo = kubelet("v1.32.0")
+		w.md.Spec.Template.Spec.Version = "v1.31.0"
+		f := w.facts(w.setOf("v1.30.0"))
+		f.Policy.Limits, f.Policy.HoldUpdating = test.limits, test.keeps
+		first := f.Order(pool.RandomFirst)[0]
+		checkFailed(w.machines[names[0]])
+		if sick := f.Order(pool.RandomFirst)[0]; sick.Reason != pool.ReasonUnhealthy {
+			t.Errorf("%s: Machine %s goes before one that is unhealthy", name, sick.Machine.Name)
+		}
+		if isAhead := first.Machine == ahead; first.Reason != test.want || isAhead != (test.want != pool.ReasonAge) {
+			t.Errorf("%s: Machine %s goes first (%s)", name, first.Machine.Name, first.Reason)
+		}
+	}
+}
+
 // TestManyMachineSets: a blocked group gets a MachineSet with each change of its template. Its marks
 // name those that have Machines.
 func TestManyMachineSets(t *testing.T) {

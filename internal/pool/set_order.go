@@ -26,7 +26,7 @@ const (
 type Candidate struct {
 	Machine *clusterv1.Machine
 	// Reason is ReasonDeleting, ReasonDeleteRequested, ReasonRemediation, ReasonUpdating,
-	// ReasonUnhealthy or ReasonAge.
+	// ReasonKubeletAhead, ReasonUnhealthy or ReasonAge.
 	Reason Reason
 	// Priority is between 0 and 100. Higher goes first.
 	Priority float64
@@ -86,7 +86,9 @@ func OrderOf(set *clusterv1.MachineSet) (PriorityByAge, error) {
 
 // DeletionOrder returns the Machines in the order in which they are deleted or moved: those in
 // deletion, so that no others are deleted while they go; those that a person asks to delete; those
-// that are being updated, so that no update is done in vain; unhealthy ones; the rest by age. With
+// that are being updated, so that no update is done in vain; unhealthy ones, and under an
+// UpdatePolicy those whose kubelet is newer than the template: as long as there is one, its
+// MachineSet updates none in place, and deletes them; the rest by age. With
 // Policy.HoldUpdating, those that need remediation precede those that are being updated, and
 // between both are those that have no Node, or whose update failed. Equal priorities are sorted by
 // name. It returns the error of OrderOf.
@@ -112,6 +114,7 @@ func (f SetFacts) Order(byAge PriorityByAge) []Candidate {
 			byPlace = order.compare(a.Machine, b.Machine)
 		}
 		return cmp.Or(byPlace, cmp.Compare(b.Priority, a.Priority),
+			cmp.Compare(a.afterUnhealthy(), b.afterUnhealthy()),
 			strings.Compare(a.Machine.Name, b.Machine.Name))
 	})
 	return all
@@ -146,6 +149,14 @@ func isIdle(m *clusterv1.Machine) bool {
 	return !m.Status.NodeRef.IsDefined() || HasFailedUpdate(m)
 }
 
+// afterUnhealthy is 1 for a Machine that goes after unhealthy ones of the same priority, or else 0.
+func (c Candidate) afterUnhealthy() int {
+	if c.Reason == ReasonKubeletAhead {
+		return 1
+	}
+	return 0
+}
+
 func (f SetFacts) candidate(m *clusterv1.Machine, byAge PriorityByAge) Candidate {
 	switch {
 	case isDeleting(m):
@@ -160,6 +171,8 @@ func (f SetFacts) candidate(m *clusterv1.Machine, byAge PriorityByAge) Candidate
 		return Candidate{m, ReasonUpdating, priorityUpdating}
 	case !IsHealthy(m):
 		return Candidate{m, ReasonUnhealthy, priorityUnhealthy}
+	case !f.Policy.HoldUpdating && f.goesBack(m):
+		return Candidate{m, ReasonKubeletAhead, priorityUnhealthy}
 	case m.CreationTimestamp.IsZero():
 		return Candidate{m, ReasonAge, byAge(-1)}
 	}

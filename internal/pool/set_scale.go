@@ -253,7 +253,7 @@ func (f SetFacts) Departures(count int) ([]Departure, error) {
 // goesBack reports whether a move would take the kubelet of a Machine back a version.
 func (f SetFacts) goesBack(m *clusterv1.Machine) bool {
 	return f.Policy.Limits != nil && f.Deployment != nil &&
-		hasNewerKubelet(m, f.Deployment.Spec.Template.Spec.Version)
+		hasNewerKubelet(m, f.Deployment.Spec.Template.Spec.Version) && !f.isTarget()
 }
 
 // FollowsTemplate reports whether target has the template that the MachineDeployment has now. It is
