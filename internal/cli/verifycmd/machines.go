@@ -27,10 +27,10 @@ import (
 const maxRollouts = 4
 
 // notInPlace names a known fault that no study explores. It does not make the answer incomplete.
-const notInPlace = "known fault, not explored: if the template changes, is reverted or people " +
-	"scale down while machines are about to be updated in place, more of them than " +
-	"maxUnavailable, the canary or a batch allows may be updated at once. Fix: change or scale " +
-	"such a group only while no machine of it is in flight (windlass status)"
+const notInPlace = "known fault, not explored: if the template changes or is reverted while " +
+	"machines are about to be updated in place, more of them than maxUnavailable, the canary or a " +
+	"batch allows may be updated at once. Fix: change the template of such a group only while no " +
+	"machine of it is in flight (windlass status)"
 
 // rollout is what is explored of the machines of groups that are alike.
 type rollout struct {

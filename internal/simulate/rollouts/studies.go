@@ -90,10 +90,7 @@ func Studies(s Scenario) []Study {
 	var all []Study
 	// A known fault of such groups is not explored. See TestKnownGaps.
 	gap := s.Covered && !s.Keep && s.Canary > 0 && s.Unavailable > 1
-	scales, scaled := []int8{s.Replicas + 1, s.Replicas - 1}, "people scale the group twice"
-	if s.Covered && !s.Keep && s.Canary+s.Batch > 0 {
-		scales, scaled = scales[:1], "people add a machine" // See TestKnownGaps.
-	}
+	scales := []int8{s.Replicas + 1, s.Replicas - 1}
 	add := func(possible bool, varies string, f Faults) {
 		if possible {
 			s := s
@@ -106,7 +103,7 @@ func Studies(s Scenario) []Study {
 	add(!s.Keep, "Cluster API's own engine takes over and gives way again", Faults{Swaps: 2})
 	add(true, "a machine breaks", Faults{Breaks: 1})
 	add(true, "a person deletes a machine", Faults{Deletes: 1})
-	add(true, scaled, Faults{Scales: 2})
+	add(true, "people scale the group twice", Faults{Scales: 2})
 	add(!gap, "the template changes again", Faults{Changes: 1})
 	add(true, "the template is reverted", Faults{Reverts: 1})
 	add(true, "a pause", Faults{Pauses: 1})

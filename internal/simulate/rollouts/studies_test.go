@@ -154,11 +154,6 @@ func TestKnownGaps(t *testing.T) {
 				Faults: Faults{Changes: 1}},
 			"2 Machines are at the new template, and at most 1 may be",
 		},
-		"a canary while people remove Machines": {
-			Scenario{Replicas: 3, Unavailable: 1, Covered: true, Limits: Limits{Canary: 1},
-				Scales: []int8{1}, Faults: Faults{Scales: 1}},
-			"2 Machines are at the new template, and at most 1 may be",
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
