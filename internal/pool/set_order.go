@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
@@ -123,14 +122,7 @@ func (f SetFacts) Order(byAge PriorityByAge) []Candidate {
 // policyOrder is the order of the UpdatePolicy; nil for the MachineSet that has the present
 // template and the present revision of its MachineDeployment.
 func (f SetFacts) policyOrder() *Order {
-	if f.Deployment == nil || !f.Policy.Order.IsSet() {
-		return nil
-	}
-	revision := func(o metav1.Object) string {
-		return o.GetAnnotations()[clusterv1.RevisionAnnotation]
-	}
-	d := Differences(&f.MachineSet.Spec.Template, &f.Deployment.Spec.Template)
-	if len(d.Fields) == 0 && revision(f.MachineSet) == revision(f.Deployment) {
+	if f.Deployment == nil || !f.Policy.Order.IsSet() || f.isTarget() && f.isCurrent() {
 		return nil
 	}
 	return &f.Policy.Order

@@ -123,23 +123,25 @@ func checkNaming(t *testing.T, mgr ctrl.Manager, served http.Handler) {
 	}
 	const good, loops = "{{ .random }}", "{{ .random }}{{ range 10000000000 }}{{ end }}"
 	replicas := int32(1)
-	machine := clusterv1.MachineTemplateSpec{Spec: clusterv1.MachineSpec{
-		ClusterName: "c", Bootstrap: clusterv1.Bootstrap{DataSecretName: new("s")},
-	}}
+	labels := map[string]string{"a": "b"}
+	machine := clusterv1.MachineTemplateSpec{
+		ObjectMeta: clusterv1.ObjectMeta{Labels: labels},
+		Spec: clusterv1.MachineSpec{
+			ClusterName: "c", Bootstrap: clusterv1.Bootstrap{DataSecretName: new("s")},
+		},
+	}
 	deployment := func(naming, cluster string) client.Object {
 		md := &clusterv1.MachineDeployment{}
 		md.Name, md.Spec.ClusterName, md.Spec.Template = "md", cluster, machine
 		md.Spec.Replicas, md.Spec.MachineNaming.Template = &replicas, naming
-		md.Spec.Selector.MatchLabels = map[string]string{"a": "b"}
-		md.Spec.Template.Labels = md.Spec.Selector.MatchLabels
+		md.Spec.Selector.MatchLabels = labels
 		return md
 	}
 	set := func(naming, cluster string) client.Object {
 		set := &clusterv1.MachineSet{}
 		set.Name, set.Spec.ClusterName, set.Spec.Template = "set", cluster, machine
 		set.Spec.Replicas, set.Spec.MachineNaming.Template = &replicas, naming
-		set.Spec.Selector.MatchLabels = map[string]string{"a": "b"}
-		set.Spec.Template.Labels = set.Spec.Selector.MatchLabels
+		set.Spec.Selector.MatchLabels = labels
 		return set
 	}
 	for kind, object := range map[string]func(naming, cluster string) client.Object{
@@ -165,7 +167,8 @@ func checkNaming(t *testing.T, mgr ctrl.Manager, served http.Handler) {
 			t.Errorf("%s, a new one with a loop: %v", kind, created)
 		}
 		mutate := "/mutate-cluster-x-k8s-io-v1beta2-" + strings.ToLower(kind)
-		if answer := review(t, served, mutate, kind, object(loops, "c"), object(loops, "c")); !answer.Allowed || len(answer.Patch) == 0 {
+		answer := review(t, served, mutate, kind, object(loops, "c"), object(loops, "c"))
+		if !answer.Allowed || len(answer.Patch) == 0 {
 			t.Errorf("%s: defaulting: %v", kind, answer)
 		}
 	}
