@@ -22,10 +22,9 @@ BENCHTIME ?= 500ms
 ENGINE ?= stock
 # How long `make fuzz` runs each fuzz target.
 FUZZTIME ?= 20s
-# The packages whose conditions `make mutants` negates: those that decide, and whose tests kill all mutants but those that are listed.
-MUTATED ?= $(or $(PACKAGE),internal/capi internal/chain internal/gate internal/guard internal/inplace internal/inplace/cover internal/inplace/request internal/pool internal/updatepolicy internal/upgradegraph pkg/plan pkg/version)
-# How many random inputs the differential test compares in `make test-long`.
-LONG_INPUTS ?= 3000000
+# For how long `make long` runs batteries, and which ones; all if empty.
+BUDGET ?= 80m
+BATTERY ?=
 
 # $(call each,COMMAND[,MODULES]) runs COMMAND in every module, or in those named, and stops at the first that fails.
 define each
@@ -277,10 +276,11 @@ GREMLINS := PATH="$(CURDIR)/test/mutants/path:$$PATH" GOFLAGS='$(GOFLAGS) -count
 	$(CURDIR)/bin/gremlins unleash --workers 1 --timeout-coefficient 20 --exclude-files / --output-statuses lt \
 	--arithmetic-base=false --conditionals-boundary=false --increment-decrement=false --invert-negatives=false
 .PHONY: mutants
-mutants: ## Negate each condition of the packages that decide, or of PACKAGE, and fail where no test notices. See test/mutants.
+mutants: ## Negate each condition of PACKAGE, and fail where no test notices. See test/mutants.
+	@[[ -n "$(PACKAGE)" ]] || { echo 'Which package? Fix: make mutants PACKAGE=internal/gate' >&2; exit 1; }
 	go build -modfile=tools/mutation/go.mod -o bin/gremlins github.com/go-gremlins/gremlins/cmd/gremlins
 	@copies=$$(mktemp -d); trap 'rm -rf "$$copies"' EXIT; \
-	for package in $(MUTATED); do \
+	for package in $(PACKAGE); do \
 		printf '\n==> %s\n' "$$package"; \
 		report="$(CURDIR)/bin/mutants/$$package.json"; mkdir -p "$$(dirname "$$report")"; rm -f "$$report"; \
 		copy=$$(mktemp -d -p "$$copies"); tar -c --exclude=./bin --exclude=./.git --exclude=./.windlass . | tar -x -C "$$copy"; \
@@ -288,19 +288,15 @@ mutants: ## Negate each condition of the packages that decide, or of PACKAGE, an
 		(cd "$$copy" && $(GREMLINS) --output "$$report" "./$$package"); \
 		rm -rf "$$copy"; \
 	done
-	go run ./test/mutants bin/mutants $(MUTATED)
+	go run ./test/mutants bin/mutants $(PACKAGE)
 
 .PHONY: conformance-mutants
 conformance-mutants: ## Remove each requirement of docs/conformance.md from the code, or those of ID, and fail where its test does not notice.
 	go run ./test/conformance mutants $(ID)
 
-.PHONY: test-long
-test-long: fuzz mutants conformance-mutants ## Run the long batteries: fuzz targets, mutants, race detector (needs a C compiler), many inputs, long e2e. Takes hours.
-	WINDLASS_LONG=1 go test -count=1 -race -timeout 2h ./...
-	cd test/differential && WINDLASS_LONG=1 go test -count=1 -timeout 2h -v ./... -args -inputs=$(LONG_INPUTS)
-	cd test/upstream && WINDLASS_LONG=1 go test -count=1 -timeout 2h -v -run '^TestMutants$$' .
-	cd tools/release && WINDLASS_LONG=1 go test -count=1 -timeout 2h -v -run TestReproducible .
-	cd lab && WINDLASS_LONG=1 WINDLASS_E2E=1 WINDLASS_POOL_WRITES=1 go test -count=1 -timeout 6h -p 1 -v ./kube ./test/e2e/... $(TRUST)
+.PHONY: long
+long: plane chromium host-tools shellcheck ## Run the long batteries that passed longest ago, until BUDGET ends: fuzz targets, mutants, race detector (needs a C compiler), long e2e. BATTERY names some.
+	go run ./test/long -budget $(BUDGET) $(BATTERY)
 
 # The commit that `make house` compares with.
 BASE ?= HEAD^
