@@ -233,6 +233,7 @@ var rules = []rule{
 		internal/peer internal/port internal/transport
 	`},
 	{pkg: "internal/transport/ssh", kind: effects, imports: `internal/port internal/transport`},
+	{pkg: "internal/untrusted", kind: pure, imports: ``},
 	{pkg: "internal/updatepolicy", kind: pure, imports: `
 		api/v1alpha1 internal/guard internal/inplace internal/inplace/cover internal/linuxhost
 		internal/pool internal/readiness internal/text
