@@ -6,3 +6,4 @@
 package v1alpha1
 
 //go:generate go tool -modfile=../../tools/go.mod controller-gen object crd paths=. output:crd:dir=../../config/crd/bases
+//go:generate go run ../../config/crd/bound ../../config/crd/bases

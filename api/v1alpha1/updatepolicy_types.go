@@ -58,6 +58,7 @@ type UpdatePolicySpec struct {
 	// +required
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:XValidation:rule="self.map(t, has(t.machineDeployments) ? size(t.machineDeployments) : 0).sum() + self.map(t, !has(t.clusterSelector) ? 0 : (has(t.clusterSelector.matchLabels) ? size(t.clusterSelector.matchLabels) : 0) + (has(t.clusterSelector.matchExpressions) ? t.clusterSelector.matchExpressions.map(e, 1 + (has(e.values) ? size(e.values) : 0)).sum() : 0)).sum() + self.map(t, !has(t.selector) ? 0 : (has(t.selector.matchLabels) ? size(t.selector.matchLabels) : 0) + (has(t.selector.matchExpressions) ? t.selector.matchExpressions.map(e, 1 + (has(e.values) ? size(e.values) : 0)).sum() : 0)).sum() <= 1024",message="targets may have at most 1024 names of machineDeployments, entries of selectors and values in all. Fix: select MachineDeployments by a label that they share, or use several UpdatePolicies"
 	// +listType=atomic
 	Targets []UpdateTarget `json:"targets,omitempty"`
 	// strategy is ExternalUpdate to update machines in place by Updaters, or RollingUpdate to replace them. It is read when a
@@ -273,7 +274,7 @@ type UpdateTarget struct {
 //
 // +kubebuilder:validation:MinLength=1
 // +kubebuilder:validation:MaxLength=253
-// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="must be the name of a MachineDeployment or of its topology: lower case letters, digits, hyphens and periods"
+// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9][a-z0-9.-]*$') && !self.endsWith('-') && !self.endsWith('.') && !self.contains('..')",message="must be the name of a MachineDeployment or of its topology: lower case letters, digits, hyphens and periods"
 type MachineDeploymentName string
 
 // UpdateStrategy is how machines are updated.
@@ -354,18 +355,20 @@ type UpdatePolicyStatus struct {
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MaxLength=512
 	Groups []string `json:"groups,omitempty"`
 	// warnings say which groups cannot be updated as the policy asks, and why, in the same order. Only the first 16
 	// are listed.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MaxLength=1024
 	Warnings []string `json:"warnings,omitempty"`
 	// conditions are the state of the policy. The known types are Ready, Stalled and Guarding.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
-	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:MaxItems=8
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 

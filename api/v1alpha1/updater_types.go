@@ -215,7 +215,7 @@ type UpdaterStatus struct {
 	// +optional
 	// +listType=map
 	// +listMapKey=type
-	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:MaxItems=8
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
@@ -223,9 +223,11 @@ type UpdaterStatus struct {
 type UpdaterRequest struct {
 	// hook is the name of the request, such as CanUpdateMachine.
 	// +required
+	// +kubebuilder:validation:MaxLength=64
 	Hook string `json:"hook,omitempty"`
 	// object is the Machine or MachineSet that the request was about, as namespace/name.
 	// +optional
+	// +kubebuilder:validation:MaxLength=512
 	Object string `json:"object,omitempty"`
 	// time is when the request was made.
 	// +required

@@ -108,7 +108,7 @@ type ClassReference struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="must be the name of a ClusterClass: lower case letters, digits, hyphens and periods"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9][a-z0-9.-]*$') && !self.endsWith('-') && !self.endsWith('.') && !self.contains('..')",message="must be the name of a ClusterClass: lower case letters, digits, hyphens and periods"
 	Name string `json:"name,omitempty"`
 
 	// namespace is the namespace of the ClusterClass; empty means the classes of that name in all namespaces.
@@ -231,17 +231,19 @@ type UpgradeGraphStatus struct {
 
 	// oldestVersion is the oldest version on offer. It is not set when the spec is not valid.
 	// +optional
+	// +kubebuilder:validation:MaxLength=64
 	OldestVersion string `json:"oldestVersion,omitempty"`
 
 	// newestVersion is the newest version on offer. It is not set when the spec is not valid.
 	// +optional
+	// +kubebuilder:validation:MaxLength=64
 	NewestVersion string `json:"newestVersion,omitempty"`
 
 	// conditions are the state of the graph. The known types are Ready and Stalled.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
-	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:MaxItems=8
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 

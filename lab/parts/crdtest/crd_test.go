@@ -27,6 +27,7 @@ const (
 	upgradeGraphs  = "upgradegraphs"
 	updaters       = "updaters"
 	updatePolicies = "updatepolicies"
+	upgradeGates   = "upgradegates"
 )
 
 // loadCRD returns a CRD in the API server's internal form.
@@ -147,7 +148,7 @@ func checkObjects(t *testing.T, plural, head string, tests map[string]objectTest
 // TestAccepted includes the API server's estimate of what the rules cost for the largest object that the schema allows.
 func TestAccepted(t *testing.T) {
 	t.Parallel()
-	for _, plural := range []string{upgradeGraphs, updaters, updatePolicies} {
+	for _, plural := range plurals(t) {
 		t.Run(plural, func(t *testing.T) {
 			t.Parallel()
 			for _, problem := range apiextensionsvalidation.ValidateCustomResourceDefinition(t.Context(), loadCRD(t, plural)) {
@@ -165,7 +166,9 @@ func TestSamples(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plurals := map[string]string{"UpgradeGraph": upgradeGraphs, "Updater": updaters, "UpdatePolicy": updatePolicies}
+	byKind := map[string]string{
+		"UpgradeGraph": upgradeGraphs, "Updater": updaters, "UpdatePolicy": updatePolicies, "UpgradeGate": upgradeGates,
+	}
 	for _, file := range files {
 		content, err := os.ReadFile(file)
 		if err != nil {
@@ -177,17 +180,17 @@ func TestSamples(t *testing.T) {
 				t.Fatal(err)
 			}
 			kind, _ := object["kind"].(string)
-			if plurals[kind] == "" {
+			if byKind[kind] == "" {
 				continue
 			}
 			seen[kind]++
 			withIntegers(object)
-			for _, problem := range newValidator(t, plurals[kind]).validate(t, object) {
+			for _, problem := range newValidator(t, byKind[kind]).validate(t, object) {
 				t.Errorf("%s: %v", file, problem)
 			}
 		}
 	}
-	if len(seen) != len(plurals) {
+	if len(seen) != len(byKind) {
 		t.Errorf("there are samples of %v only", seen)
 	}
 }

@@ -124,7 +124,7 @@ func TestDefaults(t *testing.T) {
 func TestLargestUpdatePolicy(t *testing.T) {
 	t.Parallel()
 	spec := loadCRD(t, updatePolicies).Spec.Validation.OpenAPIV3Schema.Properties["spec"]
-	perTarget := int(*spec.Properties["targets"].Items.Schema.Properties["machineDeployments"].MaxItems)
+	perTarget := maxTargetEntries / int(*spec.Properties["targets"].MaxItems)
 	var targets, paths []any
 	for i := range int(*spec.Properties["targets"].MaxItems) {
 		var deployments []any
