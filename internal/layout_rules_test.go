@@ -93,9 +93,10 @@ var rules = []rule{
 		pkg/version
 	`},
 	{pkg: "internal/cli/verifycmd", kind: effects, imports: `
-		api/v1alpha1 internal/chain internal/cli internal/cli/planinput internal/inplace/cover
-		internal/pool internal/simulate/explore internal/simulate/rollouts internal/simulate/search
-		internal/snapshot internal/updatepolicy internal/view pkg/plan pkg/version
+		api/v1alpha1 internal/chain internal/cli internal/cli/planinput
+		internal/inplace/cover internal/pool internal/simulate/explore
+		internal/simulate/rollouts internal/simulate/search internal/snapshot
+		internal/text internal/updatepolicy internal/view pkg/plan pkg/version
 	`},
 	{pkg: "internal/clustercheck", kind: pure, imports: `internal/capi internal/text pkg/version`},
 	{pkg: "internal/clustercheck/probe", kind: effects, imports: `
@@ -149,7 +150,7 @@ var rules = []rule{
 		internal/snapshot internal/updatepolicy pkg/version
 	`},
 	{pkg: "internal/inplace/request", kind: pure, imports: `
-		api/v1alpha1 internal/inplace pkg/version
+		api/v1alpha1 internal/inplace internal/text pkg/version
 	`},
 	{pkg: "internal/keyed", kind: pure, imports: ``},
 	{pkg: "internal/lease", kind: effects, imports: ``},
@@ -157,7 +158,7 @@ var rules = []rule{
 		internal/inplace internal/port internal/text pkg/version embed
 	`},
 	{pkg: "internal/manifest", kind: effects, imports: `
-		api/v1alpha1 internal/doctor internal/snapshot pkg/plan pkg/version
+		api/v1alpha1 internal/doctor internal/snapshot internal/text pkg/plan pkg/version
 	`},
 	{pkg: "internal/metrics", kind: effects, imports: `
 		api/v1alpha1 internal/capi internal/inplace internal/inplace/request internal/keyed
@@ -165,7 +166,9 @@ var rules = []rule{
 	`},
 	{pkg: "internal/patches", kind: effects, imports: `internal/keyed`},
 	{pkg: "internal/peer", kind: effects, imports: ``},
-	{pkg: "internal/pool", kind: pure, imports: `api/v1alpha1 internal/capi pkg/version`},
+	{pkg: "internal/pool", kind: pure, imports: `
+		api/v1alpha1 internal/capi internal/text pkg/version
+	`},
 	{pkg: "internal/pool/machinedeployment", kind: effects, imports: `
 		api/v1alpha1 internal/capi internal/inplace/cover internal/keyed internal/pool
 		internal/pool/objects internal/text
@@ -267,7 +270,7 @@ var rules = []rule{
 		internal/port/porttest internal/updaterserver test/loopback
 	`},
 	{pkg: "internal/upgradegraph", kind: pure, imports: `
-		api/v1alpha1 internal/readiness pkg/plan pkg/version
+		api/v1alpha1 internal/readiness internal/text pkg/plan pkg/version
 	`},
 	{pkg: "internal/view", kind: pure, imports: `
 		internal/changereport internal/clustercheck internal/doctor internal/gate

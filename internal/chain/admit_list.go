@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/windlass-dev/windlass/internal/text"
 	"github.com/windlass-dev/windlass/pkg/plan"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
@@ -129,5 +130,5 @@ func nameClusters(names []string) string {
 	if len(names) == 1 {
 		return "Cluster " + names[0]
 	}
-	return "Clusters " + listNames(names, maxClustersNamed)
+	return "Clusters " + text.JoinSome(names, maxClustersNamed, ", ")
 }

@@ -1,9 +1,6 @@
 package chain
 
 import (
-	"fmt"
-	"strings"
-
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
@@ -16,20 +13,8 @@ const (
 )
 
 func listVersions(versions []version.Version) string {
-	names := make([]string, 0, len(versions))
-	for _, v := range versions {
-		names = append(names, v.String())
-	}
-	if len(names) == 0 {
+	if len(versions) == 0 {
 		return "no other version now"
 	}
-	return listNames(names, maxVersionsNamed)
-}
-
-// listNames joins names, and counts those beyond a bound.
-func listNames(names []string, bound int) string {
-	if len(names) <= bound {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:bound], ", "), len(names)-bound)
+	return list(versions)
 }

@@ -4,9 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
+	"github.com/windlass-dev/windlass/internal/text"
 	"github.com/windlass-dev/windlass/pkg/plan"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
@@ -268,7 +268,7 @@ func (d *decider) nextUpgrade() (Decision, bool) {
 		}
 	}
 	if len(d.s.Blockers) > 0 {
-		return d.decide(Wait{}, BlockedByAnnotation, "the upgrade to %s waits while the Cluster has %s", d.s.Target, strings.Join(d.s.Blockers, ", ")), true
+		return d.decide(Wait{}, BlockedByAnnotation, "the upgrade to %s waits while the Cluster has %s. Fix: remove it when the upgrade may begin", d.s.Target, text.JoinSome(d.s.Blockers, shown, ", ")), true
 	}
 	if !d.s.Pending.Has(AfterClusterUpgrade) {
 		then.Add = []Hook{AfterClusterUpgrade}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/windlass-dev/windlass/internal/text"
 	"github.com/windlass-dev/windlass/pkg/plan"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
@@ -144,14 +145,20 @@ func pending(versions []version.Version) string {
 }
 
 func list(versions []version.Version) string {
-	texts := make([]string, len(versions))
-	for i, v := range versions {
-		texts[i] = v.String()
+	some := text.Some{Most: maxVersionsNamed}
+	for _, v := range versions {
+		some.Add(v.String())
 	}
-	return strings.Join(texts, ", ")
+	return some.Join(", ")
 }
 
+// maxLines is how many lines a condition has: groups may differ in their ways.
+const maxLines = 8
+
 func detail(head string, lines ...string) string {
+	if more := len(lines) - maxLines; more > 0 {
+		lines = append(slices.Clone(lines[:maxLines]), fmt.Sprintf("and %d more lines like these", more))
+	}
 	return strings.Join(append([]string{head}, lines...), "\n  * ")
 }
 

@@ -2,6 +2,7 @@ package chain_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -114,5 +115,39 @@ func TestWorkersUpgrades(t *testing.T) {
 	}}
 	if diff := cmp.Diff([]version.Version{v(30), v(32), v(33)}, chain.WorkersUpgrades(v(30), p)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// TestConditionOfManyIsBounded: whatever is listed, the condition stays short, and says how many
+// there are and what a person can do.
+func TestConditionOfManyIsBounded(t *testing.T) {
+	t.Parallel()
+	const many = 400
+	blocked := at(31)
+	for i := range many {
+		blocked.Blockers = append(blocked.Blockers, fmt.Sprintf("before-upgrade.hook.cluster.cluster.x-k8s.io/%03d-%s", i, strings.Repeat("x", 59)))
+	}
+	ways := at(40, moving)
+	for i := range many {
+		g := group(fmt.Sprintf("%03d-%s", i, strings.Repeat("x", 249)), plan.MachineDeployment)
+		g.Version, g.Upgrading = v(30+i), true
+		ways.Groups = append(ways.Groups, g)
+	}
+	for name, test := range map[string]struct {
+		state chain.State
+		want  []string
+	}{
+		"annotations": {blocked, []string{"/000-xxx", " and 397 more. Fix: remove it when the upgrade may begin"}},
+		"ways":        {ways, []string{"MachineDeployment 000-xxx", "\n  * and 394 more lines like these"}},
+	} {
+		message := chain.Describe(test.state, chain.Decide(test.state, now)).Message
+		for _, want := range test.want {
+			if !strings.Contains(message, want) {
+				t.Errorf("%s: the message lacks %q: %.2000s", name, want, message)
+			}
+		}
+		if most := 4096; len(message) > most {
+			t.Errorf("%s: the message has %d bytes, want at most %d", name, len(message), most)
+		}
 	}
 }

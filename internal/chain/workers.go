@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/windlass-dev/windlass/internal/text"
 	"github.com/windlass-dev/windlass/pkg/plan"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
@@ -202,12 +203,8 @@ func names(groups []*Group) string {
 
 // NameList names groups of one kind: all of a few, the first of many.
 func NameList(kind plan.GroupKind, list []string) string {
-	switch {
-	case len(list) == 1:
+	if len(list) == 1 {
 		return string(kind) + " " + list[0]
-	case len(list) <= shown:
-		return fmt.Sprintf("%ss %s", kind, strings.Join(list, ", "))
-	default:
-		return fmt.Sprintf("%ss %s and %d more", kind, strings.Join(list[:shown], ", "), len(list)-shown)
 	}
+	return fmt.Sprintf("%ss %s", kind, text.JoinSome(list, shown, ", "))
 }

@@ -133,9 +133,5 @@ const shown = 5
 
 // list names the first items, sorted, and counts the others.
 func list(items []string) string {
-	sorted := slices.Sorted(slices.Values(items))
-	if len(sorted) <= shown {
-		return strings.Join(sorted, "; ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(sorted[:shown], "; "), len(sorted)-shown)
+	return text.JoinSome(slices.Sorted(slices.Values(items)), shown, "; ")
 }

@@ -383,7 +383,7 @@ func TestFieldsThatAreNotCompared(t *testing.T) {
 		t.Errorf("failed points: %q", failed)
 	}
 	want := []string{"CanUpdateMachine patches fields that Cluster API does not compare, and that are ignored: " +
-		"InfrastructureMachine /a, InfrastructureMachine /b, InfrastructureMachine /c, InfrastructureMachine /metadata/creationTimestamp, 1 more. " +
+		"InfrastructureMachine /a, InfrastructureMachine /b, InfrastructureMachine /c, InfrastructureMachine /metadata/creationTimestamp and 1 more. " +
 		"Fix: patch fields below /spec only"}
 	if diff := cmp.Diff(want, report.Warnings); diff != "" {
 		t.Errorf("warnings (-want +got):\n%s", diff)

@@ -108,16 +108,12 @@ func (k *kit) warnings(hook decisionHook) []string {
 		found = append(found, hook.name+" "+coversNothingWords)
 	}
 	if ignored := k.uncompared[hook.name]; len(ignored) > 0 {
-		const most = 4
-		names := make([]string, 0, most+1)
-		for _, field := range ignored[:min(most, len(ignored))] {
-			names = append(names, text.Bound(strings.TrimSpace(string(field.Part)+" "+field.Path), maxFieldBytes))
-		}
-		if more := len(ignored) - len(names); more > 0 {
-			names = append(names, fmt.Sprintf("%d more", more))
+		names := text.Some{Most: 4}
+		for _, field := range ignored {
+			names.Add(text.Bound(strings.TrimSpace(string(field.Part)+" "+field.Path), maxFieldBytes))
 		}
 		found = append(found, fmt.Sprintf("%s patches fields that Cluster API does not compare, and that are ignored: %s. Fix: patch fields below /%s only",
-			hook.name, strings.Join(names, ", "), strings.Join(hook.spec, "/")))
+			hook.name, names.Join(", "), strings.Join(hook.spec, "/")))
 	}
 	return found
 }

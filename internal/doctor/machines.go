@@ -12,6 +12,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/status"
+	"github.com/windlass-dev/windlass/internal/text"
 	"github.com/windlass-dev/windlass/internal/updatepolicy"
 )
 
@@ -233,9 +234,4 @@ func (g group) has(machine string) bool {
 	return slices.ContainsFunc(g.machines, func(m *clusterv1.Machine) bool { return m.Name == machine })
 }
 
-func shorten(names []string) string {
-	if len(names) <= shownMachines {
-		return join(names)
-	}
-	return fmt.Sprintf("%s and %d more", join(names[:shownMachines]), len(names)-shownMachines)
-}
+func shorten(names []string) string { return text.JoinSome(names, shownMachines, ", ") }

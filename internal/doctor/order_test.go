@@ -31,7 +31,7 @@ func TestOrderLabels(t *testing.T) {
 		"some": {keys: []string{"rack"}, racks: [5]string{"a", "", "b", "b", ""},
 			want: []string{some("2", "rack", "w-2, w-5")}},
 		"many without": {keys: []string{"rack"}, racks: [5]string{"a"},
-			want: []string{some("4", "rack", "w-2, w-3, w-4, and 1 more")}},
+			want: []string{some("4", "rack", "w-2, w-3, w-4 and 1 more")}},
 		"one of two labels": {keys: []string{"pool", "rack"}, want: []string{none}},
 		"zones by failure domain": {
 			keys: []string{corev1.LabelTopologyZone}, change: func(f *Facts) {

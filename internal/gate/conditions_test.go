@@ -35,7 +35,7 @@ func TestComputeStatus(t *testing.T) {
 			for name := range strings.SplitSeq("a b c d e f g", " ") {
 				g.Status.Waiting = append(g.Status.Waiting, v1alpha1.GateWaiting{Cluster: name})
 			}
-		}, []metav1.Condition{valid, condition("Waiting", "True", "ClustersWait", "these Clusters wait: a, b, c, d, e, and 2 more", now)}},
+		}, []metav1.Condition{valid, condition("Waiting", "True", "ClustersWait", "these Clusters wait: a, b, c, d, e and 2 more", now)}},
 		"unchanged keeps its time": {func(g *v1alpha1.UpgradeGate) {
 			g.Status.Conditions = []metav1.Condition{condition("Ready", "True", "Valid", "", earlier), condition("Waiting", "False", "NoClusterWaits", "", earlier)}
 		}, []metav1.Condition{condition("Ready", "True", "Valid", "", earlier), condition("Waiting", "False", "NoClusterWaits", "", earlier)}},

@@ -3,8 +3,8 @@ package gate
 import (
 	"fmt"
 	"slices"
-	"strings"
 
+	"github.com/windlass-dev/windlass/internal/text"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
@@ -104,11 +104,7 @@ func decideChecks(g Gate, step Step, facts Facts) []Finding {
 
 // list names the first faults, sorted, and counts the others.
 func list(faults []string) string {
-	sorted := slices.Sorted(slices.Values(faults))
-	if len(sorted) <= shown {
-		return strings.Join(sorted, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(sorted[:shown], ", "), len(sorted)-shown)
+	return text.JoinSome(slices.Sorted(slices.Values(faults)), shown, ", ")
 }
 
 func nodesNotReady(_ Step, facts Facts) []string {

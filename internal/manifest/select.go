@@ -14,6 +14,7 @@ import (
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/doctor"
 	"github.com/windlass-dev/windlass/internal/snapshot"
+	"github.com/windlass-dev/windlass/internal/text"
 )
 
 // Manifests in git often leave the namespace to whoever applies them. An object without one therefore matches any; where
@@ -224,10 +225,7 @@ func (s *Set) list(clusters []*clusterv1.Cluster) string {
 		names = append(names, fmt.Sprintf("%q (%s)", join(c.Namespace, c.Name), origin))
 	}
 	slices.Sort(names)
-	if len(names) > most {
-		names = append(names[:most], fmt.Sprintf("%d more", len(names)-most))
-	}
-	return strings.Join(names, ", ")
+	return text.JoinSome(names, most, ", ")
 }
 
 func join(namespace, name string) string {

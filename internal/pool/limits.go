@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/text"
 )
 
 // Reasons for which a limit of the UpdatePolicy keeps Machines from being updated or replaced.
@@ -187,12 +188,9 @@ func (p *Progress) bad() []string {
 
 // failedMessage names the first Machine that failed, and how many have.
 func failedMessage(failed []string, most int32) string {
-	who := "Machine " + failed[0]
-	if len(failed) > 1 {
-		who = fmt.Sprintf("%s and %d more", who, len(failed)-1)
-	}
-	return fmt.Sprintf("%s failed (maxFailures %d). Fix: repair it, or %s, or raise maxFailures",
-		who, most, replaceByHand)
+	return fmt.Sprintf(
+		"Machine %s failed (maxFailures %d). Fix: repair it, or %s, or raise maxFailures",
+		text.JoinSome(failed, 1, ", "), most, replaceByHand)
 }
 
 // stage bounds an allowance by the canary and the batches.

@@ -3,7 +3,8 @@ package pool
 import (
 	"fmt"
 	"slices"
-	"strings"
+
+	"github.com/windlass-dev/windlass/internal/text"
 )
 
 // NoteReason says in one word why a plan changes a MachineSet. Reasons are stable: logs and tests
@@ -63,16 +64,20 @@ type Note struct {
 	Surge int32
 }
 
+// mostShown is how many Machines a note names.
+const mostShown = 5
+
 // Message explains the note to a person.
 func (n Note) Message() string { return messages[n.Reason](n) }
 
 // messages has one entry per NoteReason.
 var messages = map[NoteReason]func(Note) string{
-	ReasonCurrent: text("the MachineDeployment's template matches this MachineSet again"),
+	ReasonCurrent: fixed("the MachineDeployment's template matches this MachineSet again"),
 	ReasonMovesAcknowledged: func(n Note) string {
-		return fmt.Sprintf("Machines %s moved to this MachineSet", strings.Join(n.Machines, ", "))
+		return fmt.Sprintf("Machines %s moved to this MachineSet",
+			text.JoinSome(n.Machines, mostShown, ", "))
 	},
-	ReasonReplicasLowered: text("the MachineDeployment asks for fewer replicas"),
+	ReasonReplicasLowered: fixed("the MachineDeployment asks for fewer replicas"),
 	ReasonSurgeAvailable: func(n Note) string {
 		return fmt.Sprintf("%d Machines exist, %d are desired, and maxSurge allows %d more",
 			n.Count, n.Limit, n.Surge)
@@ -80,8 +85,8 @@ var messages = map[NoteReason]func(Note) string{
 	ReasonMachinesMissing: func(n Note) string {
 		return fmt.Sprintf("%d Machines exist and %d are desired", n.Count, n.Limit)
 	},
-	ReasonMachinesGone: text("Machines of this MachineSet were deleted"),
-	ReasonNoAvailabilityLost: text("the removed replicas have no Machine, or no Machine of the " +
+	ReasonMachinesGone: fixed("Machines of this MachineSet were deleted"),
+	ReasonNoAvailabilityLost: fixed("the removed replicas have no Machine, or no Machine of the " +
 		"MachineSet is available"),
 	ReasonAvailabilitySpare: func(n Note) string {
 		return fmt.Sprintf("%d Machines are available and %d must be", n.Count, n.Limit)
@@ -89,18 +94,18 @@ var messages = map[NoteReason]func(Note) string{
 	ReasonMove: func(n Note) string {
 		return fmt.Sprintf("Machines move to MachineSet %s and are updated in place", n.MachineSet)
 	},
-	ReasonSurgeForInPlace: text("one spare Machine is created, so that updates in place can begin"),
+	ReasonSurgeForInPlace: fixed("one spare Machine is created, so that updates in place can begin"),
 	ReasonSurgeDropped: func(n Note) string {
 		return fmt.Sprintf("%d spare Machines are not created, because updates in place go first",
 			n.Count)
 	},
-	ReasonDeadlock: text("an unavailable Machine of an old MachineSet blocks the rollout and is " +
+	ReasonDeadlock: fixed("an unavailable Machine of an old MachineSet blocks the rollout and is " +
 		"given up"),
-	ReasonProportional: text("the rollout is paused, and the MachineSet is scaled in proportion " +
+	ReasonProportional: fixed("the rollout is paused, and the MachineSet is scaled in proportion " +
 		"to its size"),
 }
 
-func text(s string) func(Note) string { return func(Note) string { return s } }
+func fixed(s string) func(Note) string { return func(Note) string { return s } }
 
 // addNote returns notes with n at the end, unless an equal one is there already.
 func addNote(notes []Note, n Note) []Note {

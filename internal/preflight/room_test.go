@@ -226,7 +226,7 @@ func TestOverlapOfMany(t *testing.T) {
 		p.Namespace, p.Status.Phase = "ns", corev1.PodRunning
 	})
 	found := preflight.CheckOverlap(budgets, []preflight.Workload{running})
-	if want := "PodDisruptionBudgets ns/budget-000, budget-001, budget-002, and 297 more"; found[0].Subject != want {
+	if want := "PodDisruptionBudgets ns/budget-000, budget-001, budget-002 and 297 more"; found[0].Subject != want {
 		t.Errorf("the subject is %q, want %q", found[0].Subject, want)
 	}
 }

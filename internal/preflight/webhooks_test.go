@@ -67,7 +67,7 @@ func TestCheckBackends(t *testing.T) {
 		"a URL": {hook(func(w *preflight.Webhook) { w.Service = types.NamespacedName{} }), preflight.Backend{},
 			"Warned: " + subject + "it is called by a URL, which is not checked" + refuses + podsOf},
 		"everything": {hook(all), preflight.Backend{}, "Failed: " + subject + "no endpoint of Service ops/hook is ready" + refuses +
-			"updates of Nodes, new Nodes, deletions of Nodes, and 29 more"},
+			"updates of Nodes, new Nodes, deletions of Nodes and 29 more"},
 		"evictions": {hook(func(w *preflight.Webhook) {
 			w.Rules = []admissionregistrationv1.RuleWithOperations{ruleFor("", "pods/eviction", admissionregistrationv1.Create)}
 		}), preflight.Backend{}, "Failed: " + subject + "no endpoint of Service ops/hook is ready" + refuses + "evictions"},
@@ -129,7 +129,7 @@ func TestCheckScope(t *testing.T) {
 		"cluster scope":     {scoped(admissionregistrationv1.ClusterScope), found("updates of Nodes, new Nodes, deletions of Nodes")},
 		"namespaced scope":  {scoped(admissionregistrationv1.NamespacedScope), found("Pods of the system on new Nodes")},
 		"a subresource":     {rule("", "nodes/status", "*"), found("the status of Nodes")},
-		"all subresources":  {rule("", "nodes/*", "*"), found("updates of Nodes, new Nodes, deletions of Nodes, and 1 more")},
+		"all subresources":  {rule("", "nodes/*", "*"), found("updates of Nodes, new Nodes, deletions of Nodes and 1 more")},
 		"an old version":    {func(w *preflight.Webhook) { w.Rules[0].APIVersions = []string{"v1beta1"} }, found("Pods of the system on new Nodes")},
 		"an old version, exactly": {func(w *preflight.Webhook) {
 			w.Rules[0].APIVersions = []string{"v1beta1"}

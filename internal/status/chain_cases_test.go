@@ -165,9 +165,9 @@ func clusterAPITests() []chainTest {
 			"not known: " + notRecorded,
 		}},
 		{"stock, held by an annotation", began, []string{
-			"Held by ClusterAPI: the upgrade to v1.31.0 waits while the Cluster has before-upgrade.hook.cluster.cluster.x-k8s.io/ticket",
+			"Held by ClusterAPI: the upgrade to v1.31.0 waits while the Cluster has before-upgrade.hook.cluster.cluster.x-k8s.io/ticket. Fix: remove it when the upgrade may begin",
 			"Next ControlPlaneUpgrade v1.30.0->v1.31.0 [] 0/1",
-			"held by Annotation before-upgrade.hook.cluster.cluster.x-k8s.io/ticket: the upgrade to v1.31.0 waits while the Cluster has before-upgrade.hook.cluster.cluster.x-k8s.io/ticket +0s true",
+			"held by Annotation before-upgrade.hook.cluster.cluster.x-k8s.io/ticket: the upgrade to v1.31.0 waits while the Cluster has before-upgrade.hook.cluster.cluster.x-k8s.io/ticket. Fix: remove it when the upgrade may begin +0s true",
 			"eta " + etaNotRecorded + " 0s..0s..0s",
 			"not known: " + notRecorded,
 		}},

@@ -2,8 +2,8 @@ package status
 
 import (
 	"fmt"
-	"strings"
 
+	"github.com/windlass-dev/windlass/internal/text"
 	"github.com/windlass-dev/windlass/pkg/plan"
 )
 
@@ -43,11 +43,5 @@ func (s Step) describe() string {
 	if s.Kind == plan.ControlPlaneUpgrade {
 		return fmt.Sprintf("Control plane to %s", s.To)
 	}
-	names := s.Groups
-	more := ""
-	if len(names) > shownGroups {
-		more = fmt.Sprintf(" and %d more", len(names)-shownGroups)
-		names = names[:shownGroups]
-	}
-	return fmt.Sprintf("%s %s%s to %s", s.GroupKind, strings.Join(names, ", "), more, s.To)
+	return fmt.Sprintf("%s %s to %s", s.GroupKind, text.JoinSome(s.Groups, shownGroups, ", "), s.To)
 }

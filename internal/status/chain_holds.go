@@ -10,6 +10,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/internal/chain"
+	"github.com/windlass-dev/windlass/internal/text"
 )
 
 // itemPrefix is what goes before the items of the condition's message, after its first line.
@@ -65,7 +66,7 @@ func (c *chainComputation) ruleHolds() []Hold {
 	case chain.NoPath:
 		return []Hold{{Kind: HeldByRule, By: "the plan", Message: d.Message}}
 	case chain.BlockedByAnnotation:
-		return []Hold{{Kind: HeldByAnnotation, By: strings.Join(c.state.Blockers, ", "), Message: d.Message, Since: c.earliest(), AtEarliest: true}}
+		return []Hold{{Kind: HeldByAnnotation, By: text.JoinSome(c.state.Blockers, shownGroups, ", "), Message: d.Message, Since: c.earliest(), AtEarliest: true}}
 	case chain.WorkersDeferred:
 		return []Hold{{Kind: HeldByAnnotation, By: strings.Join(c.deferrals(), ", "), Message: d.Message, Since: c.earliest(), AtEarliest: true}}
 	case chain.UpToDate, chain.DeletingCluster, chain.Creating, chain.CreatingGroups, chain.ControlPlaneProvisioning, chain.ControlPlaneUpgrading,

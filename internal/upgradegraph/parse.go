@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/text"
 	"github.com/windlass-dev/windlass/pkg/plan"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
@@ -23,15 +24,11 @@ type InvalidError struct {
 }
 
 func (e *InvalidError) Error() string {
-	texts := make([]string, 0, maxProblems+1)
-	for i, p := range e.Problems {
-		if i == maxProblems {
-			texts = append(texts, fmt.Sprintf("and %d more", len(e.Problems)-maxProblems))
-			break
-		}
-		texts = append(texts, p.Error())
+	some := text.Some{Most: maxProblems}
+	for _, p := range e.Problems {
+		some.Add(p.Error())
 	}
-	return strings.Join(texts, "; ")
+	return some.Join("; ")
 }
 
 // Parse translates a graph for the planner. It is strict: a graph with a part that can have no effect, such as a blocked

@@ -1,13 +1,11 @@
 package upgradegraph
 
 import (
-	"fmt"
-	"strings"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/readiness"
+	"github.com/windlass-dev/windlass/internal/text"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
@@ -36,13 +34,9 @@ func ComputeStatus(graph *v1alpha1.UpgradeGraph, all []v1alpha1.UpgradeGraph, no
 }
 
 func describeConflicts(found []conflict) string {
-	texts := make([]string, 0, maxProblems+1)
-	for i, c := range found {
-		if i == maxProblems {
-			texts = append(texts, fmt.Sprintf("and %d more", len(found)-maxProblems))
-			break
-		}
-		texts = append(texts, c.String())
+	some := text.Some{Most: maxProblems}
+	for _, c := range found {
+		some.Add(c.String())
 	}
-	return strings.Join(texts, "; ") + "; upgrades of these classes stop until only one graph serves each"
+	return some.Join("; ") + "; upgrades of these classes stop until only one graph serves each"
 }

@@ -65,15 +65,11 @@ func remainNote(p plan.Plan, at map[string]version.Version, i int) string {
 		return ""
 	}
 	remain = version.Sorted(remain)
-	names := make([]string, 0, shownVersions)
-	for _, v := range remain[:min(len(remain), shownVersions)] {
-		names = append(names, v.String())
+	names := text.Some{Most: shownVersions}
+	for _, v := range remain {
+		names.Add(v.String())
 	}
-	text := "workers can remain on " + strings.Join(names, ", ")
-	if more := len(remain) - len(names); more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return text
+	return "workers can remain on " + names.Join(", ")
 }
 
 // controlPlaneNote is shorter than the reason's message for what every chain has, so that a row stays one line.

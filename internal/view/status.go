@@ -163,10 +163,7 @@ const shownInVerdict = 3
 
 // joinNames lists the first names, and how many more there are.
 func joinNames(names []string) string {
-	if more := len(names) - shownInVerdict; more > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:shownInVerdict], ", "), more)
-	}
-	return strings.Join(names, ", ")
+	return text.JoinSome(names, shownInVerdict, ", ")
 }
 
 // statusTone is bad where a person must do something, and fair where something is held or under way.

@@ -55,14 +55,14 @@ func describeOperation(o plan.Operation, hideGroups bool) string {
 }
 
 func describeGroups(names []string) string {
-	printed := make([]string, 0, shownGroups)
-	for i, name := range names {
-		if len(names) > shownGroups && i == shownGroups-1 {
-			return fmt.Sprintf("%s and %d more", strings.Join(printed, ", "), len(names)-i)
-		}
-		printed = append(printed, text.Printable(name))
+	some := text.Some{Most: shownGroups}
+	if len(names) > shownGroups {
+		some.Most--
 	}
-	return strings.Join(printed, ", ")
+	for _, name := range names {
+		some.Add(text.Printable(name))
+	}
+	return some.Join(", ")
 }
 
 func formatExplanation(buffer *strings.Builder, s Screen, lines []plan.ExplanationLine) {

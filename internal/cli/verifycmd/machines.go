@@ -18,6 +18,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/pool"
 	"github.com/windlass-dev/windlass/internal/simulate/rollouts"
 	"github.com/windlass-dev/windlass/internal/snapshot"
+	"github.com/windlass-dev/windlass/internal/text"
 	"github.com/windlass-dev/windlass/internal/updatepolicy"
 	"github.com/windlass-dev/windlass/internal/view"
 	"github.com/windlass-dev/windlass/pkg/plan"
@@ -222,13 +223,10 @@ func (m *machines) describeUnexplored() {
 	}
 }
 
-// some joins the names of groups. It names at most four.
+// some joins the names of groups. It names at most three.
 func some(groups []string) string {
 	const most = 3
-	if others := len(groups) - most; others > 1 {
-		return fmt.Sprintf("%s and %d others", strings.Join(groups[:most], ", "), others)
-	}
-	return strings.Join(groups, ", ")
+	return text.JoinSome(groups, most, ", ")
 }
 
 // explore visits all that can happen to the machines.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/windlass-dev/windlass/internal/text"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
@@ -316,7 +317,7 @@ func (f Group) markNext(members []Member, flying int) GroupVerdict {
 	if flying > 0 {
 		return f.wait(ReasonMachines, "%s", f.count(members))
 	}
-	return f.wait(ReasonMachinesHeld, "%s; waiting: %s", f.count(members), strings.Join(held[:min(len(held), 3)], "; "))
+	return f.wait(ReasonMachinesHeld, "%s; waiting: %s", f.count(members), text.JoinSome(held, 3, "; "))
 }
 
 func (f Group) limit() int {
