@@ -7,8 +7,8 @@ SHELL := /usr/bin/env bash
 MAKEFLAGS += --no-builtin-rules
 
 # The modules of this repository. tools holds no code of ours.
-MODULES := . lab lab/parts tools/house tools/release test/differential test/prometheus test/upstream \
-	lab/kube/minors lab/kube/etcd lab/kube/coredns lab/kube/crictl
+MODULES := . lab lab/parts tools/house tools/release test/differential test/kubeadmpatches test/prometheus \
+	test/upstream lab/kube/minors lab/kube/etcd lab/kube/coredns lab/kube/crictl
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -X main.buildVersion=$(VERSION)
@@ -139,7 +139,8 @@ define jobs
 @rm -rf bin/log; $(MAKE) --no-print-directory --jobs IN_ORDER=yes $(1) || .ci/failures
 endef
 LINT_JOBS := lint-root lint-lab lint-rest
-UNIT_JOBS := unit-root unit-lab unit-parts unit-house unit-release unit-rules differential upstream
+UNIT_JOBS := unit-root unit-lab unit-parts unit-house unit-release unit-rules differential kubeadmpatches \
+	upstream
 E2E_JOBS := e2e-chain e2e-inplace e2e-engine e2e-pools e2e-small e2e-seeds e2e-annotated \
 	e2e-devplane e2e-hosts e2e-real e2e-kubeadm e2e-processes trust kubelets
 .PHONY: $(LINT_JOBS) $(UNIT_JOBS) $(E2E_JOBS)
@@ -153,7 +154,7 @@ unit-root: $(call after,kubelets $(LINT_JOBS))
 # and unit-root take long, and only idle processors.
 trust: $(call after,e2e-chain e2e-inplace $(LINT_JOBS))
 unit-lab: $(call after,e2e-chain e2e-inplace trust $(LINT_JOBS))
-unit-parts unit-house unit-release unit-rules differential upstream: $(call after,unit-lab)
+unit-parts unit-house unit-release unit-rules differential kubeadmpatches upstream: $(call after,unit-lab)
 # Then two planes at a time. Those of devplane, hosts, real and trust/guard may take the same ports
 # of this machine.
 e2e-engine e2e-seeds: $(call after,e2e-chain e2e-inplace)
@@ -190,6 +191,8 @@ unit-release:
 	@$(LOW) env -C tools/release $(UNIT) ./...
 differential: ## Show where upstream differs, by class.
 	@$(LOW) env -C test/differential $(UNIT) -v ./...
+kubeadmpatches: ## Compare what patches for kubeadm may do with what kubeadm's own code does with them.
+	@$(LOW) env -C test/kubeadmpatches $(UNIT) ./...
 # The tests of Cluster API's own controllers, from the module cache.
 upstream: ## Run upstream's tests on our code in the place of upstream's: test/upstream/README.md.
 	@$(LOW) env -C test/upstream $(UNIT) ./...
@@ -348,8 +351,8 @@ lint-lab:
 # Without lab/kube/minors: one small program on top of all of a kubelet, which the linter would load
 # whole, for minutes.
 lint-rest:
-	@$(LOW) bash -ec 'for module in lab/parts tools/house tools/release test/differential test/prometheus \
-		test/upstream; do \
+	@$(LOW) bash -ec 'for module in lab/parts tools/house tools/release test/differential test/kubeadmpatches \
+		test/prometheus test/upstream; do \
 		echo "$$module"; (cd "$$module"; $(LINT)); done'
 
 # What .ci/run runs when everything is built.

@@ -153,9 +153,14 @@ var rules = []rule{
 		api/v1alpha1 internal/inplace internal/text pkg/version
 	`},
 	{pkg: "internal/keyed", kind: pure, imports: ``},
+	{pkg: "internal/kubeadmpatch", kind: pure, imports: `
+		internal/text internal/untrusted
+		gopkg.in/evanphx/json-patch.v4 k8s.io/apimachinery/pkg/util/strategicpatch
+		k8s.io/apimachinery/pkg/util/yaml
+	`},
 	{pkg: "internal/lease", kind: effects, imports: ``},
 	{pkg: "internal/linuxhost", kind: pure, imports: `
-		internal/inplace internal/port internal/text pkg/version embed
+		internal/inplace internal/kubeadmpatch internal/port internal/text pkg/version embed
 	`},
 	{pkg: "internal/manifest", kind: effects, imports: `
 		api/v1alpha1 internal/doctor internal/snapshot internal/text pkg/plan pkg/version
@@ -250,8 +255,8 @@ var rules = []rule{
 	`},
 	{pkg: "internal/updaters/hosts", kind: effects, imports: `
 		api/v1alpha1 internal/inplace internal/inplace/cover internal/inplace/request
-		internal/keyed internal/linuxhost internal/port internal/text internal/updaters
-		pkg/version
+		internal/keyed internal/kubeadmpatch internal/linuxhost internal/port internal/text
+		internal/updaters pkg/version
 	`},
 	{pkg: "internal/updaters/k8sd", kind: effects, imports: `
 		api/v1alpha1 internal/inplace internal/inplace/cover internal/inplace/request

@@ -96,6 +96,9 @@ func (u Upgrade) lookFurther(ctx context.Context, facts Facts) (Report, error) {
 		node := u.Node.Look(ctx)
 		seen.Node = &node
 	}
+	if seen.UnsafePatches, err = checkEffects(ctx, u.Goal, facts); err != nil {
+		return Report{}, err
+	}
 	seen.Checks = ExpireSnapshot(u.Goal, seen)
 	for i, step := range steps {
 		report.Steps = append(report.Steps, StepState{Step: step, Done: IsDone(u.Goal, steps, i, seen)})

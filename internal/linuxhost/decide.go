@@ -72,6 +72,8 @@ type Seen struct {
 	Checks Checks
 	// Node is the node in its cluster; nil where nobody can be asked about it.
 	Node *inplace.Node
+	// UnsafePatches says why kubeadm must not run with the goal's patches; nil if it may.
+	UnsafePatches *Failure
 	// Attempt names the attempt: a job that failed is started again by another attempt only.
 	Attempt string
 }
@@ -233,6 +235,9 @@ func lacks(g Goal, steps []Step, s Seen) *Failure {
 	if lacksKubectl(steps, s) {
 		return &Failure{Reason: ToolMissing, Step: KubeadmUpgrade, Message: "the host has no kubectl in " + g.folder() +
 			" to read the version in the ConfigMap kubeadm-config with; add kubectl to the manifest of digests, and it is brought along"}
+	}
+	if s.UnsafePatches != nil && isLeft(steps, s, KubeadmUpgrade) {
+		return s.UnsafePatches
 	}
 	if refused := lacksCluster(steps, s); refused != nil {
 		return refused

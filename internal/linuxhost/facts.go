@@ -42,6 +42,9 @@ type Facts struct {
 	LocalServer string
 	// Patches are the files in the goal's PatchesFolder that may be patches for kubeadm.
 	Patches []string
+	// Patched are the files that the goal's patches for kubeadm change, by target. Those that the host
+	// lacks are not in it.
+	Patched map[string]string
 	// Scheduler is the manifest of the host's scheduler; empty if it names no proxy.
 	Scheduler string
 	// KubeletFlags is the content of kubeadm's file with the kubelet's arguments.
@@ -129,7 +132,7 @@ const (
 // and removes it.
 func FactsScript(g Goal) string {
 	if g.Distribution == Kubeadm {
-		return g.script("facts-kubeadm",
+		return g.script("facts-kubeadm", value{"PATCHED", g.filesToPatch()},
 			value{"PATCHES_FOLDER", g.patchesToFind()}, value{"SNAPSHOTS", snapshotsFolder})
 	}
 	return g.script("facts-rancher")
@@ -160,6 +163,14 @@ func ParseFacts(output string) (Facts, error) {
 		CopyKB: r.number("copy-kb"), FreeCopyKB: r.number("free-copy-kb"),
 		CopyBesideState: r.yes("copy-beside-state"),
 		Cleaned:         r.yes("cleaned"), Drained: r.yes("drained"), Cordoned: r.yes("cordoned"),
+	}
+	for key, value := range values {
+		if target, is := strings.CutPrefix(key, "patched-"); is {
+			if f.Patched == nil {
+				f.Patched = map[string]string{}
+			}
+			f.Patched[target] = value
+		}
 	}
 	for line := range strings.SplitSeq(values["patches"], "\n") {
 		if line != "" {

@@ -1,34 +1,22 @@
 package linuxhost
 
 import (
+	"context"
 	"encoding/base64"
+	"fmt"
+	"maps"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/windlass-dev/windlass/internal/kubeadmpatch"
 	"github.com/windlass-dev/windlass/internal/text"
 )
-
-// patchName matches the files that kubeadm takes for patches, as cmd/kubeadm/app/util/patches does:
-// the target, a suffix, and the kind of the patch.
-var patchName = regexp.MustCompile(
-	`^(etcd|kube-apiserver|kube-controller-manager|kube-scheduler` +
-		`|kubeletconfiguration|corednsdeployment)[^\n]*\.(json|yaml)$`)
-
-// PatchTarget returns what kubeadm patches with a file of this name; empty if it ignores the file.
-func PatchTarget(name string) string {
-	match := patchName.FindStringSubmatch(name)
-	if len(match) == 0 {
-		return ""
-	}
-	return match[1]
-}
 
 // IsPatch reports whether kubeadm would apply the file at a path as a patch from a folder. It reads
 // the folders below, too.
 func IsPatch(folder, p string) bool {
-	return folder != "" && strings.HasPrefix(p, folder+"/") && PatchTarget(path.Base(p)) != ""
+	return folder != "" && strings.HasPrefix(p, folder+"/") && kubeadmpatch.Target(path.Base(p)) != ""
 }
 
 // patches are the goal's patches for kubeadm, one a line: the path below PatchesFolder and the
@@ -73,7 +61,7 @@ func (g Goal) patchesToFind() string {
 // refusePatches refuses a host with a patch that the goal does not have. Nobody has checked it, and
 // without it kubeadm would take back what it does.
 func refusePatches(g Goal, f Facts) *Failure {
-	isPatch := func(found string) bool { return PatchTarget(path.Base(found)) != "" }
+	isPatch := func(found string) bool { return kubeadmpatch.Target(path.Base(found)) != "" }
 	if g.HostPatches != "" && !slices.ContainsFunc(f.Patches, isPatch) {
 		return newFailure(FileRefused, KubeadmUpgrade, "%s on the host has no patches for kubeadm. "+
 			"Nothing was changed. Fix: correct --patches", g.HostPatches)
@@ -96,4 +84,71 @@ func refusePatches(g Goal, f Facts) *Failure {
 			text.Bound(found, maxPath))
 	}
 	return nil
+}
+
+// checkedPatches are the goal's patches for kubeadm by target. Those of a target that a Prefix allows
+// any content for are not among them, and neither are those of other objects than the host's.
+func (g Goal) checkedPatches() map[string][]kubeadmpatch.File {
+	checked := map[string][]kubeadmpatch.File{}
+	unchecked := []string{kubeadmpatch.CoreDNS}
+	for _, file := range g.sortedFiles() {
+		if !IsPatch(g.PatchesFolder, file.Path) {
+			continue
+		}
+		target := kubeadmpatch.Target(path.Base(file.Path))
+		if slices.Contains(g.prefixes(), file.Path) {
+			unchecked = append(unchecked, target)
+		}
+		checked[target] = append(checked[target], kubeadmpatch.File{
+			Path: strings.TrimPrefix(file.Path, g.PatchesFolder+"/"), Content: file.Content,
+		})
+	}
+	for _, target := range unchecked {
+		delete(checked, target)
+	}
+	return checked
+}
+
+// checkEffects returns a failure unless the goal's patches for kubeadm change only safe fields of what
+// the host has now. kubeadm gets the same bytes: they are in the script of the step. The error is that
+// of ctx.
+func checkEffects(ctx context.Context, g Goal, f Facts) (*Failure, error) {
+	patches := g.checkedPatches()
+	for _, target := range slices.Sorted(maps.Keys(patches)) {
+		isPod := target != kubeadmpatch.Kubelet
+		if isPod && !f.ControlPlane || target == "etcd" && !f.Member {
+			// kubeadm does not apply them.
+			continue
+		}
+		present, found := f.Patched[target]
+		if !found {
+			return newFailure(FileRefused, KubeadmUpgrade, "the host does not have the file that patches of "+
+				"%s for kubeadm change, so their effect is unknown. Fix: restore %s", target, fileOf(target)), nil
+		}
+		err := kubeadmpatch.CheckEffect(ctx, target, []byte(present), patches[target])
+		if ctx.Err() != nil {
+			return nil, fmt.Errorf("checking the patches for kubeadm: %w", ctx.Err())
+		}
+		if err != nil {
+			return newFailure(FileRefused, KubeadmUpgrade, "%v", err), nil
+		}
+	}
+	return nil, nil //nolint:nilnil // They change safe fields only.
+}
+
+// filesToPatch are lines of a target of patches and the file on the host that they change.
+func (g Goal) filesToPatch() string {
+	var lines []string
+	for _, target := range slices.Sorted(maps.Keys(g.checkedPatches())) {
+		lines = append(lines, target+" "+fileOf(target))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// fileOf is the file on a host that kubeadm renders for a target of patches.
+func fileOf(target string) string {
+	if target == kubeadmpatch.Kubelet {
+		return kubeletFolder + "/config.yaml"
+	}
+	return "/etc/kubernetes/manifests/" + target + ".yaml"
 }

@@ -3,6 +3,7 @@ package hosts
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 
 	"github.com/windlass-dev/windlass/internal/inplace/cover"
+	"github.com/windlass-dev/windlass/internal/kubeadmpatch"
 	"github.com/windlass-dev/windlass/internal/linuxhost"
 	"github.com/windlass-dev/windlass/internal/text"
 	"github.com/windlass-dev/windlass/internal/updaters"
@@ -81,26 +83,56 @@ var (
 	permissionsSyntax = regexp.MustCompile(`^0?[4-7][0145]{2}$`)
 )
 
-// maxContent bounds the content of a file, in bytes: what is compressed may be anything.
-const maxContent = 256 << 10
+const (
+	// maxContent bounds the content of a file, in bytes: what is compressed may be anything.
+	maxContent = kubeadmpatch.MaxBytes
+	// maxContents bounds the contents of all files of a config, in bytes. The API server does not,
+	// because compressed content is small there. A Secret with bootstrap data has 1 MiB at most.
+	maxContents = 1 << 20
+)
 
-// file returns an entry as the file that it makes on a host. The error says why a running host cannot be given the file, and names its path. patches is the
-// folder with patches for kubeadm; empty for none.
-func (c coverage) file(f bootstrapv1.File, patches string) (linuxhost.File, error) {
-	if err := linuxhost.CheckPath(f.Path, c.prefixes, c.folder); err != nil {
+// errContents says that the files of a config exceed maxContents.
+var errContents = fmt.Errorf("the files of the bootstrap config have more than %d MiB together, "+
+	"decoded. Fix: remove files, or make them smaller", maxContents>>20)
+
+// fileReader reads the files of one config. It decodes no more than maxContents, and little more
+// than maxContent of each file.
+type fileReader struct {
+	coverage
+	// patches is the folder with patches for kubeadm; empty for none.
+	patches string
+	// left is how many bytes the files that follow may have.
+	left int
+}
+
+func (c coverage) newFileReader(patches string) *fileReader {
+	return &fileReader{coverage: c, patches: patches, left: maxContents}
+}
+
+// file returns an entry as the file that it makes on a host. The error says why a running host cannot be given the file, and names its path. It is errContents
+// if the file and those before it have too many bytes.
+func (r *fileReader) file(ctx context.Context, f bootstrapv1.File) (linuxhost.File, error) {
+	if err := linuxhost.CheckPath(f.Path, r.prefixes, r.folder); err != nil {
 		return linuxhost.File{}, fmt.Errorf("file %s", text.Bound(err.Error(), maxMessage))
 	}
-	content, ok := decodeContent(f.Content, f.Encoding)
 	why := whyNotWritten(f)
-	if why == "" && !ok {
-		why = "its content cannot be decoded, is too large, or is filled in by cloud-init"
+	var content []byte
+	if why == "" {
+		var ok bool
+		content, ok = decodeContent(f.Content, f.Encoding, min(maxContent, r.left))
+		if r.left -= len(content); r.left < 0 {
+			return linuxhost.File{}, errContents
+		}
+		if !ok || len(content) > maxContent {
+			why = "its content cannot be decoded, is too large, or is filled in by cloud-init"
+		}
 	}
 	if why != "" {
 		return linuxhost.File{}, fmt.Errorf("file %s: %s", text.Bound(f.Path, maxName), why)
 	}
-	if linuxhost.IsPatch(patches, f.Path) && !slices.Contains(c.prefixes, f.Path) {
-		if err := checkPatch(path.Base(f.Path), content); err != nil {
-			return linuxhost.File{}, fmt.Errorf("file %s: %w; list its full path in allowedPathPrefixes of the Updater to allow any content", text.Bound(f.Path, maxName), err)
+	if linuxhost.IsPatch(r.patches, f.Path) && !slices.Contains(r.prefixes, f.Path) {
+		if err := kubeadmpatch.Check(ctx, path.Base(f.Path), content); err != nil {
+			return linuxhost.File{}, fmt.Errorf("file %s: %w, or list its full path in allowedPathPrefixes of the Updater to allow any content", text.Bound(f.Path, maxName), err)
 		}
 	}
 	return linuxhost.File{Path: f.Path, Owner: f.Owner, Permissions: f.Permissions, Content: content}, nil
@@ -126,8 +158,9 @@ func whyNotWritten(f bootstrapv1.File) string {
 // maxName bounds what a message repeats of a configuration, in bytes.
 const maxName = 120
 
-// decodeContent decodes content as cloud-init does.
-func decodeContent(encoded string, encoding bootstrapv1.Encoding) (content []byte, ok bool) {
+// decodeContent decodes content as cloud-init does. It decompresses limit bytes and one more at most,
+// and returns them also where ok is false.
+func decodeContent(encoded string, encoding bootstrapv1.Encoding, limit int) (content []byte, ok bool) {
 	if isTemplate(encoded) {
 		return nil, false
 	}
@@ -140,20 +173,20 @@ func decodeContent(encoded string, encoding bootstrapv1.Encoding) (content []byt
 	}
 	switch encoding {
 	case "", bootstrapv1.Base64:
-		return content, len(content) <= maxContent
+		return content, true
 	case bootstrapv1.Gzip, bootstrapv1.GzipBase64:
-		return unzip(content)
+		return unzip(content, limit)
 	}
 	return nil, false
 }
 
-func unzip(compressed []byte) (content []byte, ok bool) {
+func unzip(compressed []byte, limit int) (content []byte, ok bool) {
 	reader, err := gzip.NewReader(bytes.NewReader(compressed))
 	if err != nil {
 		return nil, false
 	}
-	content, err = io.ReadAll(io.LimitReader(reader, maxContent+1))
-	return content, err == nil && len(content) <= maxContent
+	content, err = io.ReadAll(io.LimitReader(reader, int64(limit)+1))
+	return content, err == nil
 }
 
 // safeArgs are the arguments that a running kubelet can be given: numbers, durations, sizes and policies. All others are not covered. They name a file or a

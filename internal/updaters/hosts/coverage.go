@@ -1,6 +1,7 @@
 package hosts
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"reflect"
@@ -30,7 +31,9 @@ type coverage struct {
 const versionPath = "/spec/version"
 
 // claims returns the fields, by paths of Machine scope, that an update brings to what is desired, and what people should know of the others.
-func (c coverage) claims(scope cover.Scope, current, desired cover.Objects) (claims []cover.Pointer, notes []string, err error) {
+func (c coverage) claims(
+	ctx context.Context, scope cover.Scope, current, desired cover.Objects,
+) (claims []cover.Pointer, notes []string, err error) {
 	ok, err := coversVersion(scope, current, desired)
 	if err != nil {
 		return nil, nil, err
@@ -58,15 +61,19 @@ func (c coverage) claims(scope cover.Scope, current, desired cover.Objects) (cla
 	if from == nil || to == nil {
 		return claims, nil, nil
 	}
-	if _, err := c.withConfig(linuxhost.Goal{}, to); err != nil {
+	if _, err := c.withConfig(ctx, linuxhost.Goal{}, to); err != nil {
+		if ctx.Err() != nil {
+			return nil, nil, err
+		}
 		// UpdateMachine would refuse it, whatever differs.
 		return nil, []string{err.Error()}, nil //nolint:nilerr // The error is the note.
 	}
-	paths, notes := c.coveredConfig(from, to)
+	paths, notes := c.coveredConfig(ctx, from, to)
 	for _, path := range paths {
 		claims = append(claims, cover.Pointer{Part: cover.PartBootstrap, Path: path})
 	}
-	return claims, notes, nil
+	// What was not read in time is no reason not to cover it.
+	return claims, notes, ctx.Err()
 }
 
 // coversVersion refuses what no host can do: to go back. How many minors are too many is for the limit of the Updater.
@@ -92,7 +99,7 @@ func coversVersion(scope cover.Scope, current, desired cover.Objects) (bool, err
 }
 
 // coveredConfig returns the paths in a KubeadmConfig that are covered, whether or not they differ, and why files are not.
-func (c coverage) coveredConfig(from, to configSpec) (paths, notes []string) {
+func (c coverage) coveredConfig(ctx context.Context, from, to configSpec) (paths, notes []string) {
 	add := func(path string, covered bool) {
 		if covered {
 			paths = append(paths, path)
@@ -103,7 +110,7 @@ func (c coverage) coveredConfig(from, to configSpec) (paths, notes []string) {
 	filesFrom, ok := decodeField[[]bootstrapv1.File](from, "files")
 	filesTo, okTo := decodeField[[]bootstrapv1.File](to, "files")
 	if ok && okTo {
-		err := c.checkFiles(filesFrom, filesTo, folder)
+		err := c.newFileReader(folder).checkFiles(ctx, filesFrom, filesTo)
 		add("/spec/files", err == nil)
 		if err != nil {
 			notes = append(notes, err.Error())
@@ -160,8 +167,8 @@ func dropsLocalMode(from, to configSpec) bool {
 }
 
 // checkFiles returns nil where all that differs between two lists of files can be done: files that are added or changed, one entry for each path. The error
-// names a path that cannot be. patches is the folder with patches for kubeadm.
-func (c coverage) checkFiles(from, to []bootstrapv1.File, patches string) error {
+// names a path that cannot be.
+func (r *fileReader) checkFiles(ctx context.Context, from, to []bootstrapv1.File) error {
 	before, after := byPath(from), byPath(to)
 	for _, path := range slices.Sorted(maps.Keys(before)) {
 		if len(after[path]) == 0 {
@@ -177,7 +184,7 @@ func (c coverage) checkFiles(from, to []bootstrapv1.File, patches string) error 
 		if len(before[path]) > 1 {
 			return twoEntries(path)
 		}
-		if _, err := c.onlyFile(entries, patches); err != nil {
+		if _, err := r.onlyFile(ctx, entries); err != nil {
 			return err
 		}
 	}
@@ -185,11 +192,11 @@ func (c coverage) checkFiles(from, to []bootstrapv1.File, patches string) error 
 }
 
 // onlyFile is file for all entries of a path, which must be one.
-func (c coverage) onlyFile(entries []bootstrapv1.File, patches string) (linuxhost.File, error) {
+func (r *fileReader) onlyFile(ctx context.Context, entries []bootstrapv1.File) (linuxhost.File, error) {
 	if len(entries) > 1 {
 		return linuxhost.File{}, twoEntries(entries[0].Path)
 	}
-	return c.file(entries[0], patches)
+	return r.file(ctx, entries[0])
 }
 
 func twoEntries(path string) error {

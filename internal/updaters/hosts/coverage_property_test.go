@@ -140,7 +140,7 @@ func TestWhatIsCoveredIsDone(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		goal, err := kubeadmCoverage().withConfig(linuxhost.Goal{Distribution: linuxhost.Kubeadm, Version: version.MustParse("v1.36.1")}, spec)
+		goal, err := kubeadmCoverage().withConfig(t.Context(), linuxhost.Goal{Distribution: linuxhost.Kubeadm, Version: version.MustParse("v1.36.1")}, spec)
 		if err != nil {
 			// kubeadm would get other patches than the config has: nothing is done.
 			if !left["/spec/version"] {

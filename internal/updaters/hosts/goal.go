@@ -53,7 +53,9 @@ func computeVersion(option, desired string) (version.Version, error) {
 
 // computeGoal computes what a host is to become, from the desired bootstrap config of its Machine. Of that, all counts that a running host can be given, whether
 // or not it was changed: nobody knows here what was before. It returns a *setupError for kubeadm if it cannot read the config that the Machine has.
-func (u *Updater) computeGoal(a attempt, digests linuxhost.Manifest) (linuxhost.Goal, error) {
+func (u *Updater) computeGoal(
+	ctx context.Context, a attempt, digests linuxhost.Manifest,
+) (linuxhost.Goal, error) {
 	c := u.options.Config
 	goal := linuxhost.Goal{
 		Distribution: u.coverage.distribution, Version: a.to, Folder: c.BinariesFolder, Digests: digests,
@@ -72,7 +74,7 @@ func (u *Updater) computeGoal(a attempt, digests linuxhost.Manifest) (linuxhost.
 			return linuxhost.Goal{}, err
 		}
 	}
-	return u.coverage.withConfig(goal, spec)
+	return u.coverage.withConfig(ctx, goal, spec)
 }
 
 // checkNoConfig returns a *setupError for a config that readSpec does not know: kubeadm would upgrade
@@ -98,15 +100,17 @@ func checkNoConfig(bootstrap json.RawMessage, name string) error {
 
 // withConfig adds what a KubeadmConfig asks for. Fields that are not known here add nothing: they
 // were not covered. It returns a *setupError if kubeadm would upgrade the host without a patch that
-// the config has.
-func (c coverage) withConfig(goal linuxhost.Goal, spec configSpec) (linuxhost.Goal, error) {
+// the config has, and if the config has too many bytes.
+func (c coverage) withConfig(
+	ctx context.Context, goal linuxhost.Goal, spec configSpec,
+) (linuxhost.Goal, error) {
 	configuration := nodeConfiguration(spec)
 	folder, _ := decodeField[string](spec, configuration, "patches", "directory")
 	if err := c.checkFolder(configuration, folder); err != nil {
 		return linuxhost.Goal{}, err
 	}
 	var err error
-	if goal.Files, err = c.files(spec, folder); err != nil {
+	if goal.Files, err = c.files(ctx, spec, folder); err != nil {
 		return linuxhost.Goal{}, err
 	}
 	before, _ := decodeField[[]string](spec, beforeField)
@@ -141,21 +145,25 @@ func (c coverage) checkFolder(configuration, folder string) error {
 }
 
 // files returns the files of a config that a running host can be given. The error names a patch for
-// kubeadm that it cannot. patches is the folder with patches; empty for none.
-func (c coverage) files(spec configSpec, patches string) ([]linuxhost.File, error) {
+// kubeadm that it cannot, or is errContents. patches is the folder with patches; empty for none.
+func (c coverage) files(
+	ctx context.Context, spec configSpec, patches string,
+) ([]linuxhost.File, error) {
 	entries, ok := decodeField[[]bootstrapv1.File](spec, "files")
 	if !ok && patches != "" {
 		return nil, refuse(errors.New("files has a field that is not known here, " +
 			"so nobody can tell which patches kubeadm gets"))
 	}
 	var files []linuxhost.File
-	paths := byPath(entries)
+	paths, reader := byPath(entries), c.newFileReader(patches)
 	for _, at := range slices.Sorted(maps.Keys(paths)) {
-		made, err := c.onlyFile(paths[at], patches)
+		made, err := reader.onlyFile(ctx, paths[at])
 		switch {
 		case err == nil:
 			files = append(files, made)
-		case linuxhost.IsPatch(patches, at):
+		case ctx.Err() != nil:
+			return nil, fmt.Errorf("reading the files of the bootstrap config: %w", ctx.Err())
+		case errors.Is(err, errContents), linuxhost.IsPatch(patches, at):
 			return nil, refuse(err)
 		}
 	}

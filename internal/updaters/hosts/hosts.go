@@ -178,7 +178,7 @@ func (u *Updater) patches(ctx context.Context, scope cover.Scope, current, desir
 	if err := ctx.Err(); err != nil {
 		return cover.Patches{}, err
 	}
-	claims, notes, err := u.coverage.claims(scope, current, desired)
+	claims, notes, err := u.coverage.claims(ctx, scope, current, desired)
 	if err != nil {
 		return cover.Patches{}, err
 	}

@@ -161,7 +161,7 @@ func (u *Updater) prepare(
 	if err != nil {
 		return upgrade, new(a.answerError(err))
 	}
-	goal, err := u.computeGoal(*a, digests)
+	goal, err := u.computeGoal(ctx, *a, digests)
 	if err != nil {
 		return upgrade, new(a.answerError(err))
 	}

@@ -60,6 +60,10 @@ type world struct {
 	execs    int
 	closed   int
 	installs string
+	// files are files of the host, by path.
+	files map[string]string
+	// roles are the facts of a control plane; none for a worker.
+	roles []string
 	// freeKB is what is left in the folder of binaries.
 	freeKB string
 	// done are the steps that are done, for each operation; free are operations whose jobs end at once.
@@ -121,7 +125,8 @@ func newWorld(t *testing.T) *world {
 		secrets: map[string]map[string][]byte{porttest.UpdaterCluster + "-ssh": {"ssh-privatekey": []byte(planted), "known_hosts": []byte("m ssh-ed25519 AAAA")}},
 		maps:    map[string]map[string]string{},
 		done:    map[string]map[string]bool{}, free: map[string]bool{}, exit: map[string]int{},
-		node: inplace.Node{Exists: true, Ready: true, Kubelet: version.MustParse(porttest.UpdaterFrom)},
+		files: map[string]string{"/var/lib/kubelet/config.yaml": "kind: KubeletConfiguration\nmaxPods: 110\n"},
+		node:  inplace.Node{Exists: true, Ready: true, Kubelet: version.MustParse(porttest.UpdaterFrom)},
 	}
 }
 
@@ -210,9 +215,10 @@ func (w *world) Close() error {
 }
 
 var (
-	checkName = regexp.MustCompile(`(?m)^(?:CHECKS=')?([a-z-]+) ([A-Za-z0-9+/=]{40,})$`)
-	startID   = regexp.MustCompile(`(?m)^ID='(\S+) (\S+) (\S+) (\S+)'$`)
-	proofLine = regexp.MustCompile(`(?m)^PROOF='(\S*)'$`)
+	checkName    = regexp.MustCompile(`(?m)^(?:CHECKS=')?([a-z-]+) ([A-Za-z0-9+/=]{40,})$`)
+	patchedFiles = regexp.MustCompile(`(?m)^PATCHED='([^']+)'$`)
+	startID      = regexp.MustCompile(`(?m)^ID='(\S+) (\S+) (\S+) (\S+)'$`)
+	proofLine    = regexp.MustCompile(`(?m)^PROOF='(\S*)'$`)
 )
 
 // Exec implements port.Host.
@@ -241,7 +247,7 @@ func (w *world) Exec(_ context.Context, c port.HostCommand) (port.HostResult, er
 		return port.HostResult{Stdout: fmt.Appendf(nil, "node-certificate %s\nauthorities %s\nproof %s\nend %s\n",
 			encode([]byte(w.hostNode)), encode([]byte(w.hostAuthorities)), encode([]byte(w.job.proof)), encode([]byte("yes")))}, nil
 	case strings.HasSuffix(c.Script, "fact end yes\n"):
-		return port.HostResult{Stdout: []byte(w.facts())}, nil
+		return port.HostResult{Stdout: []byte(w.patched(c.Script) + w.facts())}, nil
 	case strings.HasSuffix(c.Script, "echo end\n"):
 		return port.HostResult{Stdout: []byte(w.checks(c.Script))}, nil
 	}
@@ -298,6 +304,20 @@ func (w *world) checks(script string) string {
 	return b.String() + "end\n"
 }
 
+// patched answers for the files that the goal's patches for kubeadm change.
+func (w *world) patched(script string) string {
+	var b strings.Builder
+	if found := patchedFiles.FindStringSubmatch(script); found != nil {
+		for line := range strings.Lines(found[1]) {
+			target, path, _ := strings.Cut(strings.TrimSpace(line), " ")
+			if content, ok := w.files[path]; ok {
+				fmt.Fprintf(&b, "patched-%s %s\n", target, base64.StdEncoding.EncodeToString([]byte(content)))
+			}
+		}
+	}
+	return b.String()
+}
+
 func (w *world) facts() string {
 	var b strings.Builder
 	fact := func(key, value string) {
@@ -313,6 +333,12 @@ func (w *world) facts() string {
 		if is {
 			fact(key, "yes")
 		}
+	}
+	for _, key := range w.roles {
+		fact(key, "yes")
+	}
+	if w.roles != nil {
+		fact("cluster", w.installs)
 	}
 	if w.job.state != "" {
 		fact("job", strings.Join([]string{w.job.operation, w.job.step, w.job.attempt, w.job.manifest}, " "))

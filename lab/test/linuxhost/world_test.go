@@ -124,6 +124,7 @@ func kubeadmFiles(files map[string][]byte, server bool) {
 	files["/etc/systemd/system/kubelet.service.d/10-kubeadm.conf"] = []byte("[Service]\nEnvironmentFile=-/var/lib/kubelet/kubeadm-flags.env\n" +
 		"ExecStart=\nExecStart=/usr/bin/kubelet --config=/var/lib/kubelet/config.yaml $KUBELET_KUBEADM_ARGS\n")
 	files["/var/lib/kubelet/kubeadm-flags.env"] = []byte("KUBELET_KUBEADM_ARGS=\"--max-pods=110 --node-ip=10.0.0.1\"\n")
+	files["/var/lib/kubelet/config.yaml"] = []byte("kind: KubeletConfiguration\nmaxPods: 110\n")
 	files["/etc/kubernetes/kubelet.conf"] = []byte("clusters:\n- cluster:\n    server: https://balancer.example:6443\n")
 	if !server {
 		return

@@ -113,6 +113,7 @@ func startHost(t *testing.T, node string, authority *loopback.Authority) *hosts.
 	t.Helper()
 	files := map[string][]byte{
 		"/etc/systemd/system/kubelet.service":             []byte("[Service]\nExecStart=/usr/bin/kubelet\nRestart=always\nRestartSec=1\n[Install]\nWantedBy=multi-user.target\n"),
+		"/var/lib/kubelet/config.yaml":                    []byte("kind: KubeletConfiguration\n"),
 		"/var/lib/kubelet/kubeadm-flags.env":              []byte("KUBELET_KUBEADM_ARGS=\"--node-ip=10.0.0.1\"\n"),
 		"/var/lib/kubelet/pki/kubelet-client-current.pem": identity(t, authority, "system:node:"+node),
 		"/etc/kubernetes/pki/ca.crt":                      authority.PEM,
