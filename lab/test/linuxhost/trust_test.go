@@ -9,11 +9,14 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/base64"
+	"encoding/binary"
 	"encoding/pem"
 	"math/big"
 	"strconv"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/windlass-dev/windlass/internal/linuxhost"
 	"github.com/windlass-dev/windlass/internal/port"
@@ -24,7 +27,7 @@ func TestFilesThatLeadElsewhere(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, linuxhost.Kubeadm, false)
 	w.upgrade.Goal.Drain = false
-	for name, tt := range map[string]struct{ prepare, path string }{
+	for name, tt := range map[string]struct{ prepare, acl, path string }{
 		"a folder that is a link":        {prepare: "mkdir -p /etc/cron.d; ln -s /etc/cron.d /etc/kubernetes/evil", path: "/etc/kubernetes/evil/x"},
 		"a link further up":              {prepare: "ln -s /etc /etc/kubernetes/up", path: "/etc/kubernetes/up/cron.d/x"},
 		"a file that is a link":          {prepare: "mkdir /etc/kubernetes/a; ln -s /etc/cron.d/x /etc/kubernetes/a/x", path: "/etc/kubernetes/a/x"},
@@ -32,8 +35,17 @@ func TestFilesThatLeadElsewhere(t *testing.T) {
 		"a folder of somebody else":      {prepare: "mkdir /etc/kubernetes/a; chown nosudo /etc/kubernetes/a", path: "/etc/kubernetes/a/x"},
 		"a folder that all can write to": {prepare: "mkdir /etc/kubernetes/a; chmod 1777 /etc/kubernetes/a", path: "/etc/kubernetes/a/b/x"},
 		"a link to a protected folder":   {prepare: "mkdir -p /etc/kubernetes/manifests; ln -s /etc/kubernetes/manifests /etc/kubernetes/a", path: "/etc/kubernetes/a/x"},
+		"a folder of a group":            {prepare: "mkdir -m 775 /etc/kubernetes/a", path: "/etc/kubernetes/a/x"},
+		// Its mode is the same: where an ACL exists, the bits of the group are its mask.
+		"a folder with an ACL":       {prepare: "mkdir -m 775 /etc/kubernetes/a", acl: "access", path: "/etc/kubernetes/a/x"},
+		"further down":               {prepare: "mkdir /etc/kubernetes/a", acl: "access", path: "/etc/kubernetes/a/b/x"},
+		"what is created has an ACL": {prepare: "mkdir -m 755 /etc/kubernetes/a", acl: "default", path: "/etc/kubernetes/a/x"},
+		"as above, further down":     {prepare: "mkdir -m 755 /etc/kubernetes/a", acl: "default", path: "/etc/kubernetes/a/b/x"},
 	} {
 		w.host.MustRun("rm -rf /etc/kubernetes/a /etc/kubernetes/up /etc/kubernetes/evil; " + tt.prepare)
+		if tt.acl != "" {
+			setACL(t, w.host.Root()+"/etc/kubernetes/a", tt.acl, 7)
+		}
 		w.upgrade.Goal.Files = []linuxhost.File{{Path: tt.path, Content: []byte("* * * * * root id"), Permissions: "0600"}}
 		w.upgrade.Attempt = strings.ReplaceAll(name, " ", "-")
 		p := w.until(t, false, nil)
@@ -43,6 +55,39 @@ func TestFilesThatLeadElsewhere(t *testing.T) {
 		if found := w.host.MustRun("grep -rl 'root id' /etc /usr/bin 2>/dev/null; true"); found != "" {
 			t.Errorf("%s: it was written to %s", name, found)
 		}
+	}
+}
+
+// setACL gives a folder an ACL, or what is created in it (default): root and its group have all
+// rights, and so has the user 65534 if the mask permits it.
+func setACL(t *testing.T, path, kind string, mask uint16) {
+	t.Helper()
+	const nobody, unset = 65534, 0xffffffff
+	acl := binary.LittleEndian.AppendUint32(nil, 2)
+	for _, entry := range []struct {
+		tag, rights uint16
+		id          uint32
+	}{{1, 7, unset}, {2, 7, nobody}, {4, 5, unset}, {0x10, mask, unset}, {0x20, 5, unset}} {
+		acl = binary.LittleEndian.AppendUint16(acl, entry.tag)
+		acl = binary.LittleEndian.AppendUint16(acl, entry.rights)
+		acl = binary.LittleEndian.AppendUint32(acl, entry.id)
+	}
+	if err := unix.Setxattr(path, "system.posix_acl_"+kind, acl, 0); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestFilesInAFolderWithAnACL: users may be given the right to read.
+func TestFilesInAFolderWithAnACL(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, linuxhost.Kubeadm, false)
+	w.host.MustRun("mkdir /etc/kubernetes/patches")
+	for _, kind := range []string{"access", "default"} {
+		setACL(t, w.host.Root()+"/etc/kubernetes/patches", kind, 5)
+	}
+	w.mustFinish(t)
+	if mode := w.host.MustRun("stat -c %a /etc/kubernetes/patches/*"); mode != "600\n" {
+		t.Errorf("the modes are %q", mode)
 	}
 }
 
@@ -104,7 +149,10 @@ func TestValuesOnAHost(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, linuxhost.Kubeadm, true)
 	const evil = `'; touch /pwned; '"$(touch /pwned)` + "`touch /pwned`" + `|\1&`
-	w.upgrade.Goal.Files[0].Content = []byte(evil)
+	w.upgrade.Goal.Files[0] = linuxhost.File{Path: "/etc/kubernetes/evil", Content: []byte(evil)}
+	w.upgrade.Goal.Files = append(w.upgrade.Goal.Files, linuxhost.File{
+		Path: "/etc/kubernetes/patches/kubeletconfiguration.yaml", Content: []byte("systemReserved:\n  cpu: " + strconv.Quote(evil)),
+	})
 	w.upgrade.Goal.IgnorePreflight = []string{evil}
 	w.upgrade.Goal.Before = []string{"printf %s '" + strings.ReplaceAll(evil, "'", `'\''`) + "' >/var/log/evil"}
 	w.mustFinish(t)
