@@ -139,7 +139,9 @@ var rules = []rule{
 	{pkg: "internal/htmlpage", kind: pure, imports: `internal/text embed`},
 	{pkg: "internal/htmlpage/htmlpagetest", kind: effects, imports: ``},
 	{pkg: "internal/inplace", kind: pure, imports: `internal/inplace/cover pkg/version`},
-	{pkg: "internal/inplace/cover", kind: pure, imports: `internal/pool internal/text pkg/version`},
+	{pkg: "internal/inplace/cover", kind: pure, imports: `
+		internal/pool internal/text internal/untrusted pkg/version
+	`},
 	{pkg: "internal/inplace/engine", kind: effects, imports: `
 		api/v1alpha1 internal/capi internal/contract internal/inplace internal/inplace/cover
 		internal/inplace/request internal/keyed internal/metrics internal/pool internal/port

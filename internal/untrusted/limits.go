@@ -25,7 +25,7 @@ var (
 	// Object is for whole objects: etcd stores 1.5 MiB of one, and JSON writes some characters in six
 	// bytes. The patch library reads what it descends into again at each level, so that no object may
 	// nest as deep as encoding/json permits.
-	Object = Limits{Bytes: 3 << 20, Depth: 128, Nodes: 50_000}
+	Object = Limits{Bytes: 3 << 20, Depth: 128, Nodes: 20_000}
 	// Annotation is for the value of an annotation. An object has 256 KiB of them at most.
 	Annotation = Limits{Bytes: 256 << 10, Depth: 32, Nodes: 20_000}
 )
@@ -52,7 +52,7 @@ type Kind string
 // The kinds of limits, as errors name them.
 const (
 	Bytes Kind = "bytes"
-	Depth Kind = "levels of objects and lists"
+	Depth Kind = "levels"
 	Nodes Kind = "values"
 )
 
@@ -64,6 +64,9 @@ type LimitError struct {
 
 // Error says which limit was exceeded, and what a person can do.
 func (e *LimitError) Error() string {
+	if e.Kind == Depth {
+		return fmt.Sprintf("it nests deeper than %d levels. Fix: make it flatter", e.Max)
+	}
 	return fmt.Sprintf("it has more than %d %s. Fix: make it smaller", e.Max, e.Kind)
 }
 

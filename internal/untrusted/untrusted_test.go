@@ -18,7 +18,7 @@ var limits = untrusted.Limits{Bytes: 64, Depth: 3, Nodes: 8}
 
 const (
 	tooLong = "it has more than 64 bytes. Fix: make it smaller"
-	tooDeep = "it has more than 3 levels of objects and lists. Fix: make it smaller"
+	tooDeep = "it nests deeper than 3 levels. Fix: make it flatter"
 	tooMany = "it has more than 8 values. Fix: make it smaller"
 )
 

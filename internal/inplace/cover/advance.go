@@ -3,18 +3,19 @@ package cover
 import (
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // advance checks that what an updater leaves behind (after) is nearer to desired than what it found (before), and returns
 // what counts as its work. conflict is the first field that it changes to something else than desired; empty if there is
 // none. An object or list that it has emptied goes if desired does not have it, and stays if desired has it, whatever the
 // updater has made of it: one that removes some of the fields cannot know that it is the last to do so.
-func advance(path string, before, after, desired tree) (result tree, conflict string) {
+func advance(path *place, before, after, desired tree) (result tree, conflict *place) {
 	switch {
 	case equal(before, after):
-		return before, ""
+		return before, nil
 	case equal(after, desired):
-		return after, ""
+		return after, nil
 	case descends(before, after) && isObjectOrAbsent(desired):
 		return advanceObject(path, before, after, desired)
 	default:
@@ -22,11 +23,27 @@ func advance(path string, before, after, desired tree) (result tree, conflict st
 	}
 }
 
-func advanceObject(path string, before, after, desired tree) (result tree, conflict string) {
+// place is the path of a field. It is written out only where somebody reads it.
+type place struct {
+	above *place
+	token string
+}
+
+// String returns the JSON pointer. A place without one above it is what its token names.
+func (p *place) String() string {
+	var tokens []string
+	for ; p != nil; p = p.above {
+		tokens = append(tokens, p.token)
+	}
+	slices.Reverse(tokens)
+	return strings.Join(tokens, "/")
+}
+
+func advanceObject(path *place, before, after, desired tree) (result tree, conflict *place) {
 	object := map[string]any{}
 	for _, key := range keysOf(before, after) {
-		value, conflict := advance(path+"/"+escape(key), field(before, key), field(after, key), field(desired, key))
-		if conflict != "" {
+		value, conflict := advance(&place{path, escape(key)}, field(before, key), field(after, key), field(desired, key))
+		if conflict != nil {
 			return nil, conflict
 		}
 		if !isAbsent(value) {
@@ -34,9 +51,9 @@ func advanceObject(path string, before, after, desired tree) (result tree, confl
 		}
 	}
 	if len(object) == 0 && isAbsent(desired) {
-		return absent{}, ""
+		return absent{}, nil
 	}
-	return object, ""
+	return object, nil
 }
 
 func isObjectOrAbsent(t tree) bool {
@@ -44,7 +61,7 @@ func isObjectOrAbsent(t tree) bool {
 	return ok || isAbsent(t)
 }
 
-func advanceList(path string, before, after, desired tree) (result tree, conflict string) {
+func advanceList(path *place, before, after, desired tree) (result tree, conflict *place) {
 	listBefore, ok1 := asList(before)
 	listAfter, ok2 := asList(after)
 	listDesired, ok3 := asList(desired)
@@ -54,8 +71,8 @@ func advanceList(path string, before, after, desired tree) (result tree, conflic
 	conflict = path
 	if len(listBefore) == len(listAfter) && len(listAfter) == len(listDesired) {
 		result, conflict = advanceElements(path, listBefore, listAfter, listDesired)
-		if conflict == "" {
-			return result, ""
+		if conflict == nil {
+			return result, nil
 		}
 	}
 	moved, ok := moveList(listBefore, listAfter, listDesired)
@@ -63,13 +80,13 @@ func advanceList(path string, before, after, desired tree) (result tree, conflic
 		return nil, conflict
 	}
 	if len(moved) == 0 && isAbsent(desired) {
-		return absent{}, ""
+		return absent{}, nil
 	}
 	if len(moved) == 0 {
 		// Not nil, which would be written as null.
-		return []any{}, ""
+		return []any{}, nil
 	}
-	return moved, ""
+	return moved, nil
 }
 
 // asList takes a list that is not there for an empty one.
@@ -81,15 +98,15 @@ func asList(t tree) (list []any, ok bool) {
 	return list, ok
 }
 
-func advanceElements(path string, before, after, desired []any) (result tree, conflict string) {
+func advanceElements(path *place, before, after, desired []any) (result tree, conflict *place) {
 	list := make([]any, len(before))
 	for i := range before {
-		list[i], conflict = advance(path+"/"+strconv.Itoa(i), before[i], after[i], desired[i])
-		if conflict != "" {
+		list[i], conflict = advance(&place{path, strconv.Itoa(i)}, before[i], after[i], desired[i])
+		if conflict != nil {
 			return nil, conflict
 		}
 	}
-	return list, ""
+	return list, nil
 }
 
 // moveList accepts elements that are added if desired has them and before had them not, and elements that are removed if

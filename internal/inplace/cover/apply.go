@@ -34,7 +34,7 @@ func (c *Coverage) accept(u Updater, p Patches) (*Coverage, *UpdaterError) {
 	next := *c
 	next.uncompared = slices.Clip(c.uncompared)
 	next.notes = append(slices.Clip(c.notes), p.Notes...)
-	covered := Covered{Updater: u.Name}
+	covered, uncompared := map[Part]*fields{}, map[Part]*fields{}
 	for i, patch := range p.list() {
 		accepted, wrong := c.acceptPart(i, patch)
 		if wrong != nil {
@@ -42,18 +42,19 @@ func (c *Coverage) accept(u Updater, p Patches) (*Coverage, *UpdaterError) {
 			return nil, wrong
 		}
 		next.current[i] = accepted.object
-		next.uncompared = append(next.uncompared, accepted.uncompared...)
-		covered.Pointers = append(covered.Pointers, accepted.covered...)
+		covered[parts[i]], uncompared[parts[i]] = accepted.covered, accepted.uncompared
 	}
-	if len(covered.Pointers) == 0 {
+	next.uncompared = append(next.uncompared, reported.pointers(uncompared)...)
+	entry := Covered{Updater: u.Name, Pointers: reported.pointers(covered)}
+	if len(entry.Pointers) == 0 {
 		return &next, nil
 	}
-	covered.SetsVersion = slices.Contains(covered.Pointers, Pointer{PartMachine, c.versionPath()})
-	if problem := c.checkVersion(u, covered.SetsVersion); problem != "" {
-		return nil, &UpdaterError{Updater: u.Name, Pointer: Pointer{PartMachine, c.versionPath()}, Problem: problem}
+	versionPath := c.versionPath()
+	entry.SetsVersion = !equal(lookup(c.current[machineIndex], versionPath), lookup(next.current[machineIndex], versionPath))
+	if problem := c.checkVersion(u, entry.SetsVersion); problem != "" {
+		return nil, &UpdaterError{Updater: u.Name, Pointer: Pointer{PartMachine, versionPath}, Problem: problem}
 	}
-	slices.SortFunc(covered.Pointers, comparePointers)
-	next.plan = append(slices.Clip(c.plan), covered)
+	next.plan = append(slices.Clip(c.plan), entry)
 	return &next, nil
 }
 
@@ -61,7 +62,7 @@ func (c *Coverage) accept(u Updater, p Patches) (*Coverage, *UpdaterError) {
 type acceptedPart struct {
 	object tree
 	// covered are the compared fields that the patch brings to desired; uncompared are the other fields that it changes.
-	covered, uncompared []Pointer
+	covered, uncompared *fields
 }
 
 // acceptPart applies a patch to one part of c. It takes over what Cluster API takes over and compares: the fields of the spec.
@@ -71,7 +72,7 @@ func (c *Coverage) acceptPart(i int, patch Patch) (acceptedPart, *UpdaterError) 
 	if isAbsent(before) {
 		// Cluster API ignores a patch of a bootstrap config that the MachineSet does not have.
 		if !patch.isZero() {
-			accepted.uncompared = []Pointer{{Part: part}}
+			accepted.uncompared = pathsOf("")
 		}
 		return accepted, nil
 	}
@@ -103,33 +104,26 @@ func (c *Coverage) takeSpec(i int, before, after tree) (acceptedPart, *UpdaterEr
 		return wrong(c.base(), "it makes the spec something that is not an object. Fix: change its fields to what is desired")
 	}
 	specAfter = takeCompared(i, specBefore, specAfter)
-	spec, conflict := advance(c.base(), specBefore, specAfter, lookup(c.desired[i], c.base()))
-	if conflict != "" {
-		return wrong(conflict, "it changes the field, but not to what is desired")
+	spec, conflict := advance(&place{token: c.base()}, specBefore, specAfter, lookup(c.desired[i], c.base()))
+	if conflict != nil {
+		return wrong(conflict.String(), "it changes the field, but not to what is desired")
 	}
 	if isAbsent(spec) {
 		// The patch removes all fields of a spec that desired does not have. Cluster API keeps the empty spec.
 		spec = specAfter
 	}
 	accepted.object = put(before, tokens(c.base()), spec)
-	for _, path := range differences("", before, accepted.object) {
-		accepted.covered = append(accepted.covered, Pointer{part, path})
-	}
+	accepted.covered = differences(before, accepted.object).at("")
 	return accepted, nil
 }
 
 // uncomparedChanges returns the fields that differ and that Cluster API does not compare.
-func (c *Coverage) uncomparedChanges(i int, before, after tree) []Pointer {
+func (c *Coverage) uncomparedChanges(i int, before, after tree) *fields {
 	if isAbsent(lookup(after, c.base())) && !isAbsent(lookup(before, c.base())) {
-		return []Pointer{{parts[i], c.base()}}
+		return pathsOf(c.base())
 	}
-	var changes []Pointer
-	for _, path := range differences("", before, after) {
-		if !c.isCompared(i, path) {
-			changes = append(changes, Pointer{parts[i], path})
-		}
-	}
-	return changes
+	isUncompared := func(path []string, _ []tree) bool { return !c.isCompared(i, path) }
+	return differences(before, after).filter(isUncompared).at("")
 }
 
 // checkVersion says what is wrong if an updater sets the version that is desired from the one that c has. That the current

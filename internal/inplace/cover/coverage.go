@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/windlass-dev/windlass/internal/text"
+	"github.com/windlass-dev/windlass/internal/untrusted"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
@@ -52,6 +53,19 @@ var uncompared = []string{
 	"/deletion/nodeVolumeDetachTimeoutSeconds",
 	"/deletion/nodeDeletionTimeoutSeconds",
 	"/taints",
+}
+
+// uncomparedFields are the same, and uncomparedTokens their tokens.
+var (
+	uncomparedFields = pathsOf(uncompared...).below[0]
+	uncomparedTokens = splitAll(uncompared)
+)
+
+func splitAll(paths []string) (split [][]string) {
+	for _, path := range paths {
+		split = append(split, strings.Split(strings.TrimPrefix(path, "/"), "/"))
+	}
+	return split
 }
 
 // New compares current and desired. An ignored path is a field below /spec, but not the Machine's version. The error is an
@@ -121,7 +135,7 @@ func parseObject(raw json.RawMessage) (tree, error) {
 	if isNone(raw) {
 		return absent{}, nil
 	}
-	t, err := parse(raw)
+	t, err := untrusted.Object.Tree(raw)
 	if err != nil {
 		return nil, err
 	}
@@ -179,22 +193,18 @@ func (c *Coverage) base() string {
 	return machineBase
 }
 
-func (c *Coverage) versionPath() string { return c.base() + "/version" }
-
-// asMachine translates the path of a compared field to Machine scope.
-func (c *Coverage) asMachine(path string) string {
-	return machineBase + strings.TrimPrefix(path, c.base())
+func (c *Coverage) baseTokens() []string {
+	return strings.Split(strings.TrimPrefix(c.base(), "/"), "/")
 }
+
+func (c *Coverage) versionPath() string { return c.base() + "/version" }
 
 // compared returns what is compared of an object's spec.
 func compared(i int, spec tree) tree {
 	if i != machineIndex {
 		return spec
 	}
-	for _, path := range uncompared {
-		spec = carry(spec, absent{}, tokens(path))
-	}
-	return spec
+	return carry(spec, absent{}, uncomparedFields)
 }
 
 // takeCompared returns after with the fields of before that are not compared.
@@ -221,15 +231,17 @@ func withoutEmpty(spec tree) tree {
 	return spec
 }
 
-// isCompared says whether a changed field, by its path in the object, is part of what is compared.
-func (c *Coverage) isCompared(i int, path string) bool {
-	if !within(path, c.base()) {
+// isCompared reports whether a changed field, by the tokens of its path in the object, is part of
+// what is compared.
+func (c *Coverage) isCompared(i int, path []string) bool {
+	base := c.baseTokens()
+	if !isWithin(path, base) {
 		return false
 	}
-	relative := strings.TrimPrefix(path, c.base())
-	return i != machineIndex || !slices.ContainsFunc(uncompared, func(field string) bool {
+	relative := path[len(base):]
+	return i != machineIndex || !slices.ContainsFunc(uncomparedTokens, func(field []string) bool {
 		// A change of a parent of such a field as a whole changes that field too.
-		return within(relative, field) || within(field, relative)
+		return isWithin(relative, field) || isWithin(field, relative)
 	})
 }
 
@@ -258,25 +270,17 @@ func (c *Coverage) Patches() Patches {
 // outcome is how a spec looks once everything that is covered or ignored has been applied.
 type outcome struct {
 	spec tree
-	// dirty are the fields that only ignoring has brought to desired; uncovered are those that still differ.
-	dirty, uncovered []string
+	// dirty are the fields of the spec that only ignoring has brought to desired; uncovered are those
+	// that still differ.
+	dirty, uncovered *fields
 }
 
 func (c *Coverage) outcome(i int) outcome {
 	spec, desired := lookup(c.current[i], c.base()), lookup(c.desired[i], c.base())
-	o := outcome{spec: spec}
-	for _, path := range differences(c.base(), compared(i, spec), compared(i, desired)) {
-		if c.isIgnored(parts[i], path) {
-			o.dirty = append(o.dirty, path)
-			o.spec = carry(o.spec, desired, tokens(strings.TrimPrefix(path, c.base())))
-		}
-	}
-	o.uncovered = differences(c.base(), compared(i, o.spec), compared(i, desired))
-	if kind(c.original[i]) != kind(c.desired[i]) {
-		// Cluster API compares specs only, but an object cannot become one of another kind.
-		o.uncovered = append(o.uncovered, "/kind")
-	}
-	return o
+	ignored := c.ignored(parts[i])
+	dirty := differences(compared(i, spec), compared(i, desired)).filter(func(path []string, _ []tree) bool { return ignored(path) })
+	spec = carry(spec, desired, dirty)
+	return outcome{spec: spec, dirty: dirty, uncovered: differences(compared(i, spec), compared(i, desired))}
 }
 
 // kind returns an object's kind with its API group, whose versions are different views of one object.
@@ -287,30 +291,42 @@ func kind(object tree) [2]string {
 	return [2]string{group, name}
 }
 
-func (c *Coverage) isIgnored(part Part, path string) bool {
-	return slices.ContainsFunc(c.ignore, func(ignored Ignore) bool {
-		return ignored.Part == part && within(c.asMachine(path), ignored.Path)
-	})
+// ignored returns a function that reports whether a field of a part's compared spec is ignored.
+func (c *Coverage) ignored(part Part) func(path []string) bool {
+	var list [][]string
+	for _, ignored := range c.ignore {
+		if ignored.Part == part {
+			list = append(list, strings.Split(strings.TrimPrefix(ignored.Path, machineBase+"/"), "/"))
+		}
+	}
+	return func(path []string) bool {
+		return slices.ContainsFunc(list, func(ignored []string) bool { return isWithin(path, ignored) })
+	}
+}
+
+// isWithin reports whether a path is another one, or below it.
+func isWithin(path, above []string) bool {
+	return len(path) >= len(above) && slices.Equal(path[:len(above)], above)
 }
 
 // Result returns what is covered so far. It is the caller's own, but for the errors.
 func (c *Coverage) Result() Result {
-	r := Result{From: c.from, To: c.to, Errors: slices.Clone(c.errors), Notes: slices.Clone(c.notes), Uncompared: slices.Clone(c.uncompared)}
+	r := Result{From: c.from, To: c.to, Errors: slices.Clone(c.errors), Notes: slices.Clone(c.notes), Uncompared: reported.bound(c.uncompared)}
 	for _, covered := range c.plan {
 		covered.Pointers = slices.Clone(covered.Pointers)
 		r.Plan = append(r.Plan, covered)
 	}
 	originals, desireds := map[string]any{}, map[string]any{}
+	uncovered, dirty, changes := map[Part]*fields{}, map[Part]*fields{}, map[Part]*fields{}
 	for i, part := range parts {
 		o := c.outcome(i)
-		for _, path := range o.uncovered {
-			r.Uncovered = append(r.Uncovered, Pointer{Part: part, Path: path})
-		}
-		for _, path := range o.dirty {
-			r.Dirty = append(r.Dirty, Pointer{Part: part, Path: c.asMachine(path)})
+		uncovered[part], dirty[part] = o.uncovered.at(c.base()), o.dirty.at(machineBase)
+		if kind(c.original[i]) != kind(c.desired[i]) {
+			// Cluster API compares specs only, but an object cannot become one of another kind.
+			uncovered[part] = merge(uncovered[part], pathsOf("/kind"))
 		}
 		original, desired := compared(i, lookup(c.original[i], c.base())), compared(i, lookup(c.desired[i], c.base()))
-		r.Changes = append(r.Changes, c.changes(i, original, desired)...)
+		changes[part] = c.changes(i, original, desired)
 		if !isAbsent(original) {
 			originals[string(part)] = original
 		}
@@ -318,29 +334,41 @@ func (c *Coverage) Result() Result {
 			desireds[string(part)] = desired
 		}
 	}
-	slices.SortFunc(r.Uncovered, comparePointers)
-	slices.SortFunc(r.Uncompared, comparePointers)
-	r.Uncompared = slices.Compact(r.Uncompared)
-	r.Dirty = BoundPointers(r.Dirty)
-	slices.SortFunc(r.Changes, func(a, b Change) int {
-		return comparePointers(Pointer{a.Part, a.Path}, Pointer{b.Part, b.Path})
-	})
-	r.Changes = boundChanges(r.Changes)
+	r.Uncovered, r.Dirty, r.Changes = reported.pointers(uncovered), recorded.pointers(dirty), c.boundChanges(changes)
 	r.CurrentDigest, r.DesiredDigest = digest(originals), digest(desireds)
 	return r
 }
 
 // changes returns the fields of a part that differ, without those that only ignoring has brought to desired.
-func (c *Coverage) changes(i int, original, desired tree) []Change {
-	var changes []Change
-	for _, path := range differences(c.base(), original, desired) {
-		want := lookup(c.desired[i], path)
-		if c.isIgnored(parts[i], path) && !equal(lookup(c.current[i], path), want) {
-			continue
-		}
-		changes = append(changes, Change{Part: parts[i], Path: c.asMachine(path), Digest: digest(want)})
+func (c *Coverage) changes(i int, original, desired tree) *fields {
+	now, want := lookup(c.current[i], c.base()), lookup(c.desired[i], c.base())
+	ignored := c.ignored(parts[i])
+	return differences(original, desired).filter(func(path []string, at []tree) bool {
+		return !ignored(path) || equal(at[0], at[1])
+	}, now, want)
+}
+
+// boundChanges returns the first changes in the order of their paths, without those whose path is too long. A field above a
+// change cannot stand for it: others write to its other fields, so its digest would not stay the same.
+func (c *Coverage) boundChanges(all map[Part]*fields) []Change {
+	var kept []Change
+	total := 0
+	for i, part := range parts {
+		desired := lookup(c.desired[i], c.base())
+		all[part].sorted().at(machineBase).each(nil, func(_ *fields, path []byte) bool {
+			if len(path) > MaxPath {
+				return true
+			}
+			total += len(path)
+			if len(kept) == MaxChanges || total > MaxPaths {
+				return false
+			}
+			value := lookup(desired, strings.TrimPrefix(string(path), machineBase))
+			kept = append(kept, Change{Part: part, Path: string(path), Digest: digest(value)})
+			return true
+		})
 	}
-	return changes
+	return kept
 }
 
 func comparePointers(a, b Pointer) int {

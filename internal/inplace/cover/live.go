@@ -2,7 +2,6 @@ package cover
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/windlass-dev/windlass/internal/text"
@@ -44,14 +43,11 @@ func Differing(scope Scope, a, b Objects) ([]Pointer, error) {
 		return nil, err
 	}
 	base := (&Coverage{scope: scope}).base()
-	var found []Pointer
-	for i := range parts {
-		for _, path := range differences(base, viewA[i], viewB[i]) {
-			found = append(found, Pointer{Part: parts[i], Path: path})
-		}
+	found := map[Part]*fields{}
+	for i, part := range parts {
+		found[part] = differences(viewA[i], viewB[i]).at(base)
 	}
-	slices.SortFunc(found, comparePointers)
-	return found, nil
+	return reported.pointers(found), nil
 }
 
 // NotLive returns the fields in which a request's current objects of a Machine are not the live ones,
@@ -63,11 +59,15 @@ func NotLive(current, live, desired Objects) ([]Pointer, error) {
 	if err != nil {
 		return nil, err
 	}
-	prepared, err := notLive(current, live, want, func(config tree) tree { return prepare(asCurrent(config, want[2])) })
+	sent, err := viewOf(Machine, current, prepare)
+	if err != nil {
+		return nil, err
+	}
+	prepared, err := notLive(sent, live, want, func(config tree) tree { return prepare(asCurrent(config, want[2])) })
 	if err != nil || len(prepared) == 0 {
 		return nil, err
 	}
-	stored, err := notLive(current, live, want, prepare)
+	stored, err := notLive(sent, live, want, prepare)
 	if err != nil || len(stored) == 0 {
 		return nil, err
 	}
@@ -75,26 +75,19 @@ func NotLive(current, live, desired Objects) ([]Pointer, error) {
 }
 
 // notLive is NotLive for a change of the live KubeadmConfig.
-func notLive(current, live Objects, want view, change func(tree) tree) ([]Pointer, error) {
-	sent, err := viewOf(Machine, current, prepare)
-	if err != nil {
-		return nil, err
-	}
+func notLive(sent view, live Objects, want view, change func(tree) tree) ([]Pointer, error) {
 	have, err := viewOf(Machine, live, change)
 	if err != nil {
 		return nil, err
 	}
-	var found []Pointer
-	for i := range parts {
-		for _, path := range differences("", sent[i], have[i]) {
-			isDefault := isAbsent(lookup(have[i], path)) && equal(lookup(sent[i], path), lookup(want[i], path))
-			if parts[i] != PartInfrastructure || !isDefault {
-				found = append(found, Pointer{Part: parts[i], Path: machineBase + path})
-			}
-		}
+	found := map[Part]*fields{}
+	for i, part := range parts {
+		found[part] = differences(sent[i], have[i]).filter(func(_ []string, at []tree) bool {
+			isDefault := isAbsent(at[1]) && equal(at[0], at[2])
+			return part != PartInfrastructure || !isDefault
+		}, sent[i], have[i], want[i]).at(machineBase)
 	}
-	slices.SortFunc(found, comparePointers)
-	return found, nil
+	return reported.pointers(found), nil
 }
 
 // Missing returns the fields of a MachineSet and its templates that the objects of a machine do not carry, sorted, with paths as for Machine scope. What the
@@ -108,43 +101,20 @@ func Missing(templates, machine Objects) ([]Pointer, error) {
 	if err != nil {
 		return nil, err
 	}
-	var found []Pointer
-	for i := range parts {
-		for _, path := range lacks(machineBase, want[i], have[i]) {
-			found = append(found, Pointer{Part: parts[i], Path: path})
-		}
+	found := map[Part]*fields{}
+	for i, part := range parts {
+		found[part] = lacks(want[i], have[i]).at(machineBase)
 	}
 	if config, err := parseObject(machine.Bootstrap); err == nil && isKubeadm(config) {
-		for _, key := range keysOf(have[2]) {
+		var extra []*fields
+		for _, key := range keysOf(have[2], absent{}) {
 			if !slices.Contains(filledIn, key) && isAbsent(field(want[2], key)) {
-				found = append(found, Pointer{Part: PartBootstrap, Path: machineBase + "/" + escape(key)})
+				extra = append(extra, &fields{token: escape(key)})
 			}
 		}
+		found[PartBootstrap] = merge(found[PartBootstrap], above("", extra).at(machineBase))
 	}
-	slices.SortFunc(found, comparePointers)
-	return found, nil
-}
-
-// lacks returns the leaves of want that have does not carry. Lists are compared element by element where they have one length.
-func lacks(path string, want, have tree) []string {
-	if object, ok := want.(map[string]any); ok {
-		var found []string
-		for _, key := range keysOf(object) {
-			found = append(found, lacks(path+"/"+escape(key), object[key], field(have, key))...)
-		}
-		return found
-	}
-	if wanted, found, ok := sameLength(want, have); ok {
-		var missing []string
-		for i := range wanted {
-			missing = append(missing, lacks(path+"/"+strconv.Itoa(i), wanted[i], found[i])...)
-		}
-		return missing
-	}
-	if isAbsent(want) || equal(want, have) {
-		return nil
-	}
-	return []string{path}
+	return reported.pointers(found), nil
 }
 
 // Unasked returns the fields of a control plane Machine's desired objects that its source does not
@@ -172,25 +142,22 @@ func Unasked(current, desired, source Objects) ([]Pointer, error) {
 	}
 	for i, raw := range source.list() {
 		have, want, asked := views[0][i], views[1][i], views[2][i]
-		paths := differences("", have, want)
+		changed := differences(have, want)
 		if !isNone(raw) {
-			paths = slices.DeleteFunc(paths, func(path string) bool {
-				return equal(lookup(want, path), lookup(asked, path)) || isSetByKubeadm(i, path, lookup(want, path), lookup(asked, path))
-			})
-			paths = append(paths, lacks("", asked, want)...)
+			changed = changed.filter(func(path []string, at []tree) bool {
+				return !equal(at[0], at[1]) && !isSetByKubeadm(i, path, at[0], at[1])
+			}, want, asked)
+			changed = merge(changed, lacks(asked, want))
 		}
-		for _, path := range paths {
-			found = append(found, Pointer{Part: parts[i], Path: machineBase + path})
-		}
+		found[parts[i]] = merge(found[parts[i]], changed.at(machineBase))
 	}
-	slices.SortFunc(found, comparePointers)
-	return slices.Compact(found), nil
+	return reported.pointers(found), nil
 }
 
 // otherKinds returns /kind of each desired object that is of another kind than its source asks for,
 // or, without a source and for the Machine, than it is.
-func otherKinds(current, desired, source Objects) ([]Pointer, error) {
-	var found []Pointer
+func otherKinds(current, desired, source Objects) (map[Part]*fields, error) {
+	found := map[Part]*fields{}
 	have, want, asked := current.list(), desired.list(), source.list()
 	for i := range parts {
 		if isNone(asked[i]) || i == machineIndex {
@@ -205,7 +172,7 @@ func otherKinds(current, desired, source Objects) ([]Pointer, error) {
 			return nil, err
 		}
 		if kind(is) != kind(should) {
-			found = append(found, Pointer{Part: parts[i], Path: "/kind"})
+			found[parts[i]] = pathsOf("/kind")
 		}
 	}
 	return found, nil
@@ -213,8 +180,9 @@ func otherKinds(current, desired, source Objects) ([]Pointer, error) {
 
 // isSetByKubeadm reports whether a change is the one that KubeadmControlPlane makes by itself:
 // DefaultFeatureGates in controlplane/kubeadm/pkg/desiredstate/desired_state.go.
-func isSetByKubeadm(i int, path string, value, asked tree) bool {
-	return parts[i] == PartBootstrap && path == "/clusterConfiguration/featureGates/ControlPlaneKubeletLocalMode" && isAbsent(asked) && value == tree(true)
+func isSetByKubeadm(i int, path []string, value, asked tree) bool {
+	return parts[i] == PartBootstrap && isAbsent(asked) && value == tree(true) &&
+		slices.Equal(path, []string{"clusterConfiguration", "featureGates", "ControlPlaneKubeletLocalMode"})
 }
 
 // Fingerprint identifies the desired state of a machine: the compared spec of its Machine and, without what Cluster API's controllers fill in, of its

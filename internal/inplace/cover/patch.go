@@ -3,11 +3,11 @@ package cover
 import (
 	"fmt"
 	"slices"
-	"strconv"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 
 	"github.com/windlass-dev/windlass/internal/text"
+	"github.com/windlass-dev/windlass/internal/untrusted"
 )
 
 // MaxPatchBytes is the size of the largest patch that is accepted for one object: about as much as the API server stores of
@@ -40,7 +40,7 @@ func applyPatch(object tree, p Patch) (patched tree, changed bool, problem *patc
 	if err != nil {
 		return nil, false, &patchProblem{fmt.Sprintf("its %s does not apply", p.Type), err}
 	}
-	patched, err = parse(data)
+	patched, err = untrusted.Object.Tree(data)
 	if err != nil {
 		return nil, false, &patchProblem{fmt.Sprintf("its %s leaves something that is not an object", p.Type), err}
 	}
@@ -64,7 +64,7 @@ func checkPatch(p Patch) (empty bool, problem *patchProblem) {
 	if len(p.Data) == 0 && p.Type == JSONMergePatch {
 		return true, nil
 	}
-	parsed, err := parse(p.Data)
+	parsed, err := untrusted.Object.Tree(p.Data)
 	if err != nil {
 		return false, &patchProblem{fmt.Sprintf("its %s cannot be read", p.Type), err}
 	}
@@ -137,40 +137,32 @@ func callLibrary(object []byte, p Patch) (patched []byte, err error) {
 	return operations.ApplyWithOptions(object, options)
 }
 
-// makePatch returns the JSON patch that makes one object of another; the zero Patch if they are equal.
+// makePatch returns the JSON patch that makes one object of another; the zero Patch if they are equal. Where it would have more
+// than MaxPointers operations, or more bytes of paths than MaxPointerPaths, it replaces fields above those that differ.
 func makePatch(from, to tree) Patch {
-	operations := makeOperations("", from, to)
-	if len(operations) == 0 {
+	changed := compare("", from, to, func(from, to tree) bool {
+		objectFrom, okFrom := from.(map[string]any)
+		objectTo, okTo := to.(map[string]any)
+		return okFrom && okTo && descendable(objectFrom, objectTo)
+	})
+	if changed == nil {
 		return Patch{}
+	}
+	var operations []any
+	for _, p := range operated.pointers(map[Part]*fields{"": changed.at("")}) {
+		operations = append(operations, makeOperation(p.Path, lookup(from, p.Path), lookup(to, p.Path)))
 	}
 	return Patch{Type: JSONPatch, Data: canonical(operations)}
 }
 
-func makeOperations(path string, from, to tree) []any {
-	objectFrom, okFrom := from.(map[string]any)
-	objectTo, okTo := to.(map[string]any)
-	listFrom, listTo, lists := sameLength(from, to)
+func makeOperation(path string, from, to tree) map[string]any {
 	switch {
-	case equal(from, to):
-		return nil
 	case isAbsent(from):
-		return []any{map[string]any{"op": "add", "path": path, "value": to}}
+		return map[string]any{"op": "add", "path": path, "value": to}
 	case isAbsent(to):
-		return []any{map[string]any{"op": "remove", "path": path}}
-	case okFrom && okTo && descendable(objectFrom, objectTo):
-		var operations []any
-		for _, key := range keysOf(from, to) {
-			operations = append(operations, makeOperations(path+"/"+escape(key), field(from, key), field(to, key))...)
-		}
-		return operations
-	case lists:
-		var operations []any
-		for i := range listFrom {
-			operations = append(operations, makeOperations(path+"/"+strconv.Itoa(i), listFrom[i], listTo[i])...)
-		}
-		return operations
+		return map[string]any{"op": "remove", "path": path}
 	default:
-		return []any{map[string]any{"op": "replace", "path": path, "value": to}}
+		return map[string]any{"op": "replace", "path": path, "value": to}
 	}
 }
 

@@ -1,11 +1,7 @@
 package cover
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strconv"
@@ -18,47 +14,6 @@ type tree = any
 
 // absent is the tree of a field that is not there, which is not the same as null.
 type absent struct{}
-
-// maxDepth bounds how deep objects and patches nest. The patch library reads what it descends into again at each level, so
-// that a megabyte that nests as deep as encoding/json lets it would keep it busy for minutes. No API comes near to 128.
-const maxDepth = 128
-
-// parse decodes one JSON value. Numbers keep their spelling, so that large ones stay exact.
-func parse(data []byte) (tree, error) {
-	decoder := json.NewDecoder(bytes.NewReader(data))
-	decoder.UseNumber()
-	var t tree
-	if err := decoder.Decode(&t); err != nil {
-		if errors.Is(err, io.EOF) {
-			return nil, errors.New("it is empty")
-		}
-		return nil, err
-	}
-	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("something follows the JSON value")
-	}
-	if depth(t) > maxDepth {
-		return nil, fmt.Errorf("it nests deeper than %d levels", maxDepth)
-	}
-	return t, nil
-}
-
-func depth(t tree) int {
-	deepest := 0
-	switch t := t.(type) {
-	case map[string]any:
-		for _, child := range t {
-			deepest = max(deepest, depth(child))
-		}
-	case []any:
-		for _, child := range t {
-			deepest = max(deepest, depth(child))
-		}
-	default:
-		return 0
-	}
-	return deepest + 1
-}
 
 // canonical encodes a tree: keys sorted, no white space, numbers as they were written.
 func canonical(t tree) []byte {
@@ -100,17 +55,18 @@ func field(t tree, key string) tree {
 	return absent{}
 }
 
-// keysOf returns the keys of all objects among the trees, sorted.
-func keysOf(trees ...tree) []string {
-	all := map[string]bool{}
-	for _, t := range trees {
-		if object, ok := t.(map[string]any); ok {
-			for key := range object {
-				all[key] = true
-			}
+// keysOf returns the keys of two trees that are objects, sorted.
+func keysOf(a, b tree) []string {
+	objectA, _ := a.(map[string]any)
+	objectB, _ := b.(map[string]any)
+	keys := slices.AppendSeq(make([]string, 0, max(len(objectA), len(objectB))), maps.Keys(objectA))
+	for key := range objectB {
+		if _, both := objectA[key]; !both {
+			keys = append(keys, key)
 		}
 	}
-	return slices.Sorted(maps.Keys(all))
+	slices.Sort(keys)
+	return keys
 }
 
 // descends says whether a difference between two trees is a difference of their fields: both are objects, or one is and
@@ -128,42 +84,32 @@ func sameLength(a, b tree) (listA, listB []any, ok bool) {
 	return listA, listB, okA && okB && len(listA) == len(listB)
 }
 
-// differences returns the JSON pointers of the leaves at which two trees differ, sorted by the trees' order.
-func differences(path string, a, b tree) []string {
-	if descends(a, b) {
-		var found []string
-		for _, key := range keysOf(a, b) {
-			found = append(found, differences(path+"/"+escape(key), field(a, key), field(b, key))...)
-		}
-		return found
-	}
-	if listA, listB, ok := sameLength(a, b); ok {
-		var found []string
-		for i := range listA {
-			found = append(found, differences(path+"/"+strconv.Itoa(i), listA[i], listB[i])...)
-		}
-		return found
-	}
-	if equal(a, b) {
-		return nil
-	}
-	return []string{path}
-}
-
 // lookup returns what stands at a JSON pointer.
 func lookup(t tree, path string) tree {
-	for _, token := range tokens(path) {
-		if list, ok := t.([]any); ok {
-			i, err := strconv.Atoi(token)
-			if err != nil || i < 0 || i >= len(list) {
-				return absent{}
-			}
-			t = list[i]
-			continue
-		}
-		t = field(t, token)
+	if path == "" {
+		return t
+	}
+	return lookupTokens(t, strings.Split(strings.TrimPrefix(path, "/"), "/"))
+}
+
+// lookupTokens is lookup for the tokens of a JSON pointer, with their escapes.
+func lookupTokens(t tree, path []string) tree {
+	for _, token := range path {
+		t = step(t, token)
 	}
 	return t
+}
+
+// step returns what an object or a list has at a token of a JSON pointer.
+func step(t tree, token string) tree {
+	list, ok := t.([]any)
+	if !ok {
+		return field(t, unescape(token))
+	}
+	if i, err := strconv.Atoi(token); err == nil && i >= 0 && i < len(list) {
+		return list[i]
+	}
+	return absent{}
 }
 
 // put returns t with a value at a path of object keys; an absent value removes what is there. Objects on the way that are
@@ -191,46 +137,26 @@ func with(object map[string]any, key string, value tree) map[string]any {
 	return changed
 }
 
-// carry returns t with what desired has at a path. An object that gets empty thereby, and that desired does not have, goes
-// too; the root stays.
-func carry(t, desired tree, path []string) tree {
-	if len(path) == 0 {
-		return desired
-	}
-	switch t := t.(type) {
-	case []any:
-		i, err := strconv.Atoi(path[0])
-		if err != nil || i < 0 || i >= len(t) {
-			return t
-		}
-		list := slices.Clone(t)
-		list[i] = carryBelow(t[i], lookup(desired, "/"+path[0]), path[1:])
-		return list
-	case map[string]any:
-		return with(t, path[0], carryBelow(field(t, path[0]), field(desired, path[0]), path[1:]))
-	case absent:
-		if value := carryBelow(t, field(desired, path[0]), path[1:]); !isAbsent(value) {
-			return map[string]any{path[0]: value}
-		}
-	}
-	return t
-}
-
-func carryBelow(t, desired tree, path []string) tree {
-	carried := carry(t, desired, path)
-	if object, ok := carried.(map[string]any); ok && len(object) == 0 && isAbsent(desired) {
-		return absent{}
-	}
-	return carried
-}
-
 // The escapes of JSON pointers, RFC 6901 section 3.
 var (
 	escaper   = strings.NewReplacer("~", "~0", "/", "~1")
 	unescaper = strings.NewReplacer("~1", "/", "~0", "~")
 )
 
-func escape(key string) string { return escaper.Replace(key) }
+// escape copies nothing where nothing has to be escaped, as is usual; and so does unescape.
+func escape(key string) string {
+	if !strings.ContainsAny(key, "~/") {
+		return key
+	}
+	return escaper.Replace(key)
+}
+
+func unescape(token string) string {
+	if !strings.Contains(token, "~") {
+		return token
+	}
+	return unescaper.Replace(token)
+}
 
 // tokens splits a JSON pointer; the empty one names the root.
 func tokens(path string) []string {
@@ -239,7 +165,7 @@ func tokens(path string) []string {
 	}
 	split := strings.Split(strings.TrimPrefix(path, "/"), "/")
 	for i := range split {
-		split[i] = unescaper.Replace(split[i])
+		split[i] = unescape(split[i])
 	}
 	return split
 }
