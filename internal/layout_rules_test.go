@@ -134,7 +134,7 @@ var rules = []rule{
 	`},
 	{pkg: "internal/hookserver", kind: effects, imports: `
 		api/v1alpha1 internal/gate internal/inplace internal/inplace/cover internal/keyed
-		internal/text internal/upgradegraph pkg/plan pkg/version
+		internal/text internal/untrusted internal/upgradegraph pkg/plan pkg/version
 	`},
 	{pkg: "internal/htmlpage", kind: pure, imports: `internal/text embed`},
 	{pkg: "internal/htmlpage/htmlpagetest", kind: effects, imports: ``},
@@ -286,6 +286,6 @@ var rules = []rule{
 	`},
 	{pkg: "internal/workload", kind: effects, imports: `
 		internal/gate internal/inplace internal/keyed internal/peer internal/port internal/shares
-		internal/text pkg/version
+		internal/text internal/untrusted pkg/version
 	`},
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/semaphore"
+
+	"github.com/windlass-dev/windlass/internal/untrusted"
 )
 
 const (
@@ -30,8 +32,10 @@ const (
 	// chunk is how much of a body is read at a time. A caller that sends nothing takes the room of
 	// one.
 	chunk = 16 << 10
+	// maxDepth bounds how deep values nest. No API comes near it.
+	maxDepth = 1024
 	// byteCost is for the copies of a body, and valueCost for each JSON value: the elements of a
-	// list can take 3 bytes and become structs of 400.
+	// list can take 3 bytes and become structs of 400, and {"a": becomes a map.
 	byteCost, valueCost = 4, 512
 	// retryAfter is after how many seconds a refused caller should come again.
 	retryAfter = "1"
@@ -39,7 +43,7 @@ const (
 
 var (
 	errFull     = errors.New("too many requests are being read. Fix: try again")
-	errTooLarge = fmt.Errorf("the request has more than %d bytes, or too many values", maxBody)
+	errTooLarge = fmt.Errorf("the request has more than %d bytes, or too many values or levels", maxBody)
 )
 
 // intake bounds the memory and the time that the requests of one port take. It reads the body of a
@@ -151,7 +155,9 @@ func (a *reservation) read(w http.ResponseWriter, r *http.Request) error {
 	if err := http.NewResponseController(w).SetReadDeadline(deadline); err != nil {
 		return fmt.Errorf("limiting the time to read the request: %w", err)
 	}
-	var text scanner
+	// Nested values count, too: {"a":{"a": becomes two maps and has no comma.
+	scan := untrusted.NewScanner(untrusted.Limits{Bytes: maxBody, Depth: maxDepth, Nodes: maxIntake / valueCost})
+	counted := 0
 	for {
 		if err := a.reserve(chunk * byteCost); err != nil {
 			return err
@@ -164,10 +170,15 @@ func (a *reservation) read(w http.ResponseWriter, r *http.Request) error {
 		if a.length += n; a.length > maxBody {
 			return errTooLarge
 		}
-		part := a.body.Bytes()[a.length-n:]
-		if err := a.reserve(text.countValues(part) * valueCost); err != nil {
+		if err := scan.Scan(a.body.Bytes()[a.length-n:]); err != nil {
+			return errTooLarge
+		}
+		// A key at the end of a part counts until its colon.
+		more := max(scan.Nodes()-counted, 0)
+		if err := a.reserve(more * valueCost); err != nil {
 			return err
 		}
+		counted += more
 		if ended {
 			return nil
 		}
@@ -181,27 +192,4 @@ func sizeOf(header http.Header) (size int) {
 		}
 	}
 	return size
-}
-
-// scanner reads JSON in parts.
-type scanner struct {
-	inString, escaped bool
-}
-
-// countValues returns how many commas outside of strings are in the next part. Every element of a
-// list or object but the first one comes after one.
-func (s *scanner) countValues(part []byte) (count int) {
-	for _, c := range part {
-		switch {
-		case s.escaped:
-			s.escaped = false
-		case s.inString && c == '\\':
-			s.escaped = true
-		case c == '"':
-			s.inString = !s.inString
-		case c == ',' && !s.inString:
-			count++
-		}
-	}
-	return count
 }

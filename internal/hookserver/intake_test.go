@@ -113,6 +113,8 @@ func TestBodies(t *testing.T) {
 		"much larger":                      {"x", 1 << 30, http.StatusRequestEntityTooLarge},
 		"a Cluster with 80,000 values":     {`"abcdefghij": 1,`, 16 * 80_000, http.StatusOK},
 		"values that become large structs": {"{},", 2 * mib, http.StatusRequestEntityTooLarge},
+		"objects in objects":               {`{"a":`, 600 << 10, http.StatusRequestEntityTooLarge},
+		"objects in lists":                 {strings.Repeat(`{"a":`, 100) + "1" + strings.Repeat("}", 100) + ",", 1 * mib, http.StatusRequestEntityTooLarge},
 		"the same in a string":             {`"{},,\",,{},,,,,,,,,,,,,,,,,,,,,,,,,,"`, 2 * mib, http.StatusOK},
 	} {
 		for how, size := range map[string]int64{"": tt.size, ", unknown length": -1} {

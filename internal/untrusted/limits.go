@@ -15,6 +15,9 @@ type Limits struct {
 	// Nodes bounds the number of values: objects, lists and scalars, without keys. Each use of a YAML
 	// alias counts as the whole value that it names.
 	Nodes int
+	// Objects bounds the number of objects, and Entries that of the values in each list or object. 0
+	// sets no limit beside Nodes. Only JSON is checked for them: small values can become large structs.
+	Objects, Entries int
 	// Canceled is called while the input is read, at least once every 64 KiB. An error of it ends the
 	// parse. It may be nil. Use Until to set it.
 	Canceled func() error
@@ -51,9 +54,11 @@ type Kind string
 
 // The kinds of limits, as errors name them.
 const (
-	Bytes Kind = "bytes"
-	Depth Kind = "levels"
-	Nodes Kind = "values"
+	Bytes   Kind = "bytes"
+	Depth   Kind = "levels"
+	Nodes   Kind = "values"
+	Objects Kind = "objects"
+	Entries Kind = "entries in one list or object"
 )
 
 // LimitError reports an input that exceeds a limit. It has none of the input's text.

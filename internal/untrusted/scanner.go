@@ -3,14 +3,14 @@ package untrusted
 // checkEvery is after how many bytes a scan asks whether it was canceled.
 const checkEvery = 64 << 10
 
-// Scanner counts the structure of JSON that arrives in pieces. It keeps one bit per level and none of
-// the text. It does not check the syntax: for text that is not JSON, the counts mean nothing, and
+// Scanner counts the structure of JSON that arrives in pieces. It keeps one number per level and none
+// of the text. It does not check the syntax: for text that is not JSON, the counts mean nothing, and
 // what decodes the text refuses it. It is for one goroutine.
 type Scanner struct {
-	limits Limits
-	bytes  int
-	nodes  int
-	depth  int
+	limits                Limits
+	bytes, nodes, objects int
+	// entries are the numbers of values in the objects and lists that have not ended.
+	entries []int
 	// checked is how many bytes there were when the scan last asked whether it was canceled.
 	checked                   int
 	quoted, escaping, literal bool
@@ -52,41 +52,70 @@ func (s *Scanner) scan(part []byte) error {
 			s.escaping = false
 		case s.quoted:
 			s.quoted, s.escaping = c != '"', c == '\\'
+		case s.isNew(c):
+			if err := s.addValue(c); err != nil {
+				return err
+			}
 		default:
-			s.count(c)
-			if s.nodes > s.limits.Nodes {
-				return &LimitError{Kind: Nodes, Max: s.limits.Nodes}
-			}
-			if s.depth > s.limits.Depth {
-				return &LimitError{Kind: Depth, Max: s.limits.Depth}
-			}
+			s.end(c)
 		}
 	}
 	return nil
 }
 
-// count reads a byte outside of strings.
-func (s *Scanner) count(c byte) {
+// isNew reports whether a byte outside of strings begins a value or a key.
+func (s *Scanner) isNew(c byte) bool {
 	wasLiteral := s.literal
 	s.literal = false
 	switch c {
-	case '{', '[':
-		s.nodes++
-		s.depth++
-	case '}', ']':
-		s.depth--
-	case '"':
-		s.nodes++
-		s.quoted = true
-	case ':':
-		// The string before it was a key.
-		s.nodes--
-	case ',', ' ', '\t', '\n', '\r':
+	case '{', '[', '"':
+		return true
+	case '}', ']', ':', ',', ' ', '\t', '\n', '\r':
+		return false
 	default:
 		// A number, true, false or null.
 		s.literal = true
-		if !wasLiteral {
-			s.nodes++
+		return !wasLiteral
+	}
+}
+
+func (s *Scanner) addValue(c byte) error {
+	if s.nodes++; s.nodes > s.limits.Nodes {
+		return &LimitError{Kind: Nodes, Max: s.limits.Nodes}
+	}
+	if in := len(s.entries) - 1; in >= 0 {
+		if s.entries[in]++; s.limits.Entries > 0 && s.entries[in] > s.limits.Entries {
+			return &LimitError{Kind: Entries, Max: s.limits.Entries}
 		}
+	}
+	switch c {
+	case '"':
+		s.quoted = true
+	case '{', '[':
+		if s.entries = append(s.entries, 0); len(s.entries) > s.limits.Depth {
+			return &LimitError{Kind: Depth, Max: s.limits.Depth}
+		}
+		if c == '{' {
+			s.objects++
+		}
+		if s.limits.Objects > 0 && s.objects > s.limits.Objects {
+			return &LimitError{Kind: Objects, Max: s.limits.Objects}
+		}
+	}
+	return nil
+}
+
+// end reads a byte that begins nothing.
+func (s *Scanner) end(c byte) {
+	in := len(s.entries) - 1
+	switch c {
+	case ':':
+		// The string before it was a key.
+		s.nodes--
+		if in >= 0 {
+			s.entries[in]--
+		}
+	case '}', ']':
+		s.entries = s.entries[:max(in, 0)]
 	}
 }

@@ -152,6 +152,22 @@ func TestScanner(t *testing.T) {
 	}
 }
 
+// Objects and entries have limits of their own.
+func TestObjectsAndEntries(t *testing.T) {
+	t.Parallel()
+	l := untrusted.Limits{Bytes: 64, Depth: 4, Nodes: 16, Objects: 3, Entries: 3}
+	for data, want := range map[string]string{
+		`[{"a":1,"b":2,"c":3},{},[1,2,3]]`: "",
+		`[{"a":1,"b":2,"c":3,"d":4}]`:      "it has more than 3 entries in one list or object. Fix: make it smaller",
+		`[[1,2,3],[4,5,6],[],7]`:           "it has more than 3 entries in one list or object. Fix: make it smaller",
+		`[{},{"a":{}},{}]`:                 "it has more than 3 objects. Fix: make it smaller",
+	} {
+		if err := l.Check([]byte(data)); errorText(err) != want {
+			t.Errorf("%s: %v, want %q", data, err, want)
+		}
+	}
+}
+
 // A parse ends soon after it was canceled, and does not decode.
 func TestCanceled(t *testing.T) {
 	t.Parallel()
@@ -194,7 +210,7 @@ func TestRefusalsAllocateLittle(t *testing.T) {
 		if err == nil {
 			t.Errorf("%s: it is accepted", name)
 		}
-		if got := after.TotalAlloc - before.TotalAlloc; got > 1<<10 {
+		if got := after.TotalAlloc - before.TotalAlloc; got > 8<<10 {
 			t.Errorf("%s: refusing %d bytes allocates %d bytes", name, len(data), got)
 		}
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/peer"
 	"github.com/windlass-dev/windlass/internal/shares"
 	"github.com/windlass-dev/windlass/internal/text"
+	"github.com/windlass-dev/windlass/internal/untrusted"
 )
 
 // The bounds of what one API server may answer, and of what all of them together may have in
@@ -28,12 +29,6 @@ const (
 	// maxAnswerBytes bounds an answer. A page of 100 Pods of 50 KiB each has 5 MiB, all Namespaces
 	// of a large cluster have 10 MiB.
 	maxAnswerBytes = 16 << 20
-	// maxObjects and maxEntries bound the JSON objects of an answer, and the entries of one list or
-	// object in it. Without these bounds an answer of "{},{},..." needs three hundred times its
-	// size once it is decoded.
-	maxObjects, maxEntries = 100_000, 20_000
-	// maxDepth bounds how deep JSON nests.
-	maxDepth = 64
 	// smallAnswer is how many bytes of an answer anybody may have in memory at any time.
 	smallAnswer = 1 << 20
 	// maxLargeAnswers is how many answers beyond smallAnswer are read or decoded at the same time.
@@ -45,10 +40,19 @@ const (
 	maxCauses = 16
 )
 
+// answerLimits bound the structure of an answer. Without them, one of "{},{},..." needs three hundred
+// times its size once it is decoded.
+var answerLimits = untrusted.Limits{
+	Bytes: maxAnswerBytes, Depth: 64, Nodes: maxAnswerBytes, Objects: 100_000, Entries: 20_000,
+}
+
 // largeAnswers is shared by all clusters: they share the memory of the process. The clusters of one
 // namespace read one large answer at a time, so that slow API servers of one tenant do not make
 // those of another wait.
 var largeAnswers = shares.New(maxLargeAnswers, 1)
+
+// refusalLimits bound the Status of a refused request.
+var refusalLimits = untrusted.Limits{Bytes: maxStatusBytes, Depth: 16, Nodes: 4096}
 
 // ThrottledError is the error of a request that this process did not send: its own limits for a
 // cluster would have kept it until after the caller's deadline. It tells nothing about the cluster.
@@ -159,7 +163,9 @@ func (a answers) RoundTrip(request *http.Request) (*http.Response, error) {
 		_ = response.Body.Close()
 		return nil, &garbledError{problem: "the answer is not JSON; is another program at this address?"}
 	}
-	response.Body = &scanned{ReadCloser: response.Body, request: request.Context()}
+	response.Body = &scanned{
+		ReadCloser: response.Body, request: request.Context(), scan: untrusted.NewScanner(answerLimits.Until(request.Context())),
+	}
 	return response, nil
 }
 
@@ -178,7 +184,7 @@ func (a answers) cleanFailure(response *http.Response) *http.Response {
 	_ = response.Body.Close()
 	var status metav1.Status
 	clean := []byte{}
-	if err == nil && json.Unmarshal(content, &status) == nil && status.Kind == "Status" {
+	if err == nil && refusalLimits.Unmarshal(content, &status) == nil && status.Kind == "Status" {
 		clean, err = json.Marshal(cleanStatus(&status))
 	}
 	if err != nil {
@@ -216,7 +222,7 @@ type scanned struct {
 
 	request context.Context //nolint:containedctx // A body belongs to one request and ends with it.
 	read    int64
-	scan    jsonScan
+	scan    *untrusted.Scanner
 }
 
 // Read implements io.Reader.
@@ -229,55 +235,10 @@ func (s *scanned) Read(p []byte) (int, error) {
 			}
 		}
 	}
-	if !s.scan.accept(p[:n]) {
-		return 0, &garbledError{problem: fmt.Sprintf(
-			"the answer has more than %d objects, a list of more than %d entries, or %d levels", maxObjects, maxEntries, maxDepth)}
+	if err := s.scan.Scan(p[:n]); err != nil {
+		return 0, &garbledError{problem: "the answer is refused: " + err.Error()}
 	}
 	return n, err
-}
-
-// jsonScan counts the structure of JSON that arrives in pieces. What is not JSON is left to the
-// decoder.
-type jsonScan struct {
-	objects          int
-	entries          []int
-	quoted, escaping bool
-}
-
-// accept reports whether the structure so far is within the bounds.
-func (j *jsonScan) accept(piece []byte) bool {
-	for _, c := range piece {
-		switch {
-		case j.escaping:
-			j.escaping = false
-		case j.quoted:
-			j.quoted, j.escaping = c != '"', c == '\\'
-		case c == '"':
-			j.quoted = true
-		case !j.count(c):
-			return false
-		}
-	}
-	return true
-}
-
-func (j *jsonScan) count(c byte) bool {
-	switch c {
-	case '{', '[':
-		j.entries = append(j.entries, 1)
-		if c == '{' {
-			j.objects++
-		}
-		return j.objects <= maxObjects && len(j.entries) <= maxDepth
-	case '}', ']':
-		j.entries = j.entries[:max(len(j.entries)-1, 0)]
-	case ',':
-		if last := len(j.entries) - 1; last >= 0 {
-			j.entries[last]++
-			return j.entries[last] <= maxEntries
-		}
-	}
-	return true
 }
 
 // isAnswer reports whether an error is an answer of the API server.
