@@ -164,7 +164,7 @@ func (a answers) RoundTrip(request *http.Request) (*http.Response, error) {
 		return nil, &garbledError{problem: "the answer is not JSON; is another program at this address?"}
 	}
 	response.Body = &scanned{
-		ReadCloser: response.Body, request: request.Context(), scan: untrusted.NewScanner(answerLimits.Until(request.Context())),
+		ReadCloser: response.Body, request: request.Context(), scan: untrusted.NewScanner(answerLimits),
 	}
 	return response, nil
 }
@@ -235,8 +235,8 @@ func (s *scanned) Read(p []byte) (int, error) {
 			}
 		}
 	}
-	if err := s.scan.Scan(p[:n]); err != nil {
-		return 0, &garbledError{problem: "the answer is refused: " + err.Error()}
+	if limit, ok := errors.AsType[*untrusted.LimitError](s.scan.Scan(p[:n])); ok {
+		return 0, &garbledError{problem: fmt.Sprintf("the answer has more than %d %s", limit.Max, limit.Kind)}
 	}
 	return n, err
 }

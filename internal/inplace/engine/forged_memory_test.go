@@ -81,7 +81,9 @@ func TestForgedHooksTakeBoundedMemory(t *testing.T) {
 	const maxGrowth = 400
 	w, _ := newControlPlane(t)
 	send := serveEngine(t, w.engine)
-	forge := func(spec string) string { return strings.Replace(infrastructureMachine, `"spec":{`, `"spec":{`+spec+`,`, 1) }
+	forge := func(spec string) string {
+		return strings.Replace(infrastructureMachine, `"spec":{`, `"spec":{`+spec+`,`, 1)
+	}
 	wide, deep := forge(forgedSpec(20, 18_000)), forge(`"x":[`+strings.Repeat(strings.Repeat(`{"a":`, 100)+"1"+strings.Repeat("}", 100)+",", 150)+"1]")
 	beyond := forge(`"x":[` + strings.Repeat(`{"a":1},`, 15_000) + "1]")
 	for name, tt := range map[string]struct {

@@ -28,6 +28,9 @@ func computeDifference(scope cover.Scope, current, desired cover.Objects) ([]cov
 		if scope == cover.MachineSet {
 			pointer.Path = strings.TrimPrefix(pointer.Path, "/spec/template")
 		}
+		if pointer.Path == "/spec" {
+			return nil, fmt.Errorf("more than %d fields of the %s differ, which is too many to hand over. Fix: change fewer at once", cover.MaxPointers, pointer.Part)
+		}
 		// What is not below the spec is another kind of object, which no updater makes of this one.
 		if strings.HasPrefix(pointer.Path, "/spec/") {
 			difference = append(difference, pointer)
