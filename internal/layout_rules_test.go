@@ -145,7 +145,8 @@ var rules = []rule{
 	{pkg: "internal/inplace/engine", kind: effects, imports: `
 		api/v1alpha1 internal/capi internal/contract internal/inplace internal/inplace/cover
 		internal/inplace/request internal/keyed internal/metrics internal/pool internal/port
-		internal/recordjson internal/snapshot internal/text internal/updatepolicy pkg/version
+		internal/recordjson internal/shares internal/snapshot internal/text internal/updatepolicy
+		pkg/version
 	`},
 	{pkg: "internal/inplace/preview", kind: effects, imports: `
 		api/v1alpha1 internal/inplace/cover internal/inplace/engine internal/port
@@ -242,7 +243,9 @@ var rules = []rule{
 	{pkg: "internal/transport/pod", kind: effects, imports: `
 		internal/peer internal/port internal/transport
 	`},
-	{pkg: "internal/transport/ssh", kind: effects, imports: `internal/port internal/transport`},
+	{pkg: "internal/transport/ssh", kind: effects, imports: `
+		internal/keyed internal/port internal/shares internal/transport
+	`},
 	{pkg: "internal/untrusted", kind: pure, imports: ``},
 	{pkg: "internal/updatepolicy", kind: pure, imports: `
 		api/v1alpha1 internal/guard internal/inplace internal/inplace/cover internal/linuxhost

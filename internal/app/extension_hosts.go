@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -80,17 +81,23 @@ func (p *updaterPool) configMap(ctx context.Context, name types.NamespacedName) 
 	return c.Data, nil
 }
 
-// connectHost prepares the connection to a host; it is made with the first script.
+// connectHost returns the connection to a host. That of SSH is made in the background: no request waits
+// for a host that may not answer.
 func (p *updaterPool) connectHost(ctx context.Context, to hosts.Target) (port.Host, error) {
 	if to.SSH != nil {
-		return ssh.New(sshOptions(*to.SSH))
+		return p.connections.Connect(to.Machine.Namespace, to.Machine.Name, sshOptions(*to.SSH))
 	}
 	config, err := p.nodes.Config(ctx, to.Cluster)
 	if err != nil {
 		return nil, &port.HostError{Reason: port.HostUnreachable, Host: to.Node, Err: err}
 	}
-	return pod.New(pod.Options{Config: config, Namespace: to.Pod.Namespace, Node: to.Node, Image: to.Pod.Image})
+	return pod.New(pod.Options{
+		Config: config, Namespace: to.Pod.Namespace, Node: to.Node, Image: to.Pod.Image, StartTimeout: podPatience,
+	})
 }
+
+// podPatience is how long one request waits for a Pod to run. The Pod stays for the next request.
+const podPatience = 2 * time.Second
 
 func sshOptions(to hosts.SSHTarget) ssh.Options {
 	login := func(l hosts.Login, names []string) ssh.Login {

@@ -19,6 +19,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/contract"
 	"github.com/windlass-dev/windlass/internal/port"
+	"github.com/windlass-dev/windlass/internal/transport/ssh"
 	"github.com/windlass-dev/windlass/internal/updaters"
 	"github.com/windlass-dev/windlass/internal/updaters/handover"
 	"github.com/windlass-dev/windlass/internal/updaters/remote"
@@ -30,6 +31,8 @@ import (
 type updaterPool struct {
 	live  client.Client
 	nodes *workload.Nodes
+	// connections are those by SSH, of all updaters.
+	connections *ssh.Connections
 	// prefix begins the keys of annotations that ask for upgrades in place.
 	prefix string
 
@@ -44,7 +47,10 @@ type openUpdater struct {
 
 // newUpdaterPool returns an empty pool. live reads Machines from the API server.
 func newUpdaterPool(live client.Client, prefix string) *updaterPool {
-	return &updaterPool{live: live, nodes: workload.New(live, time.Now), prefix: prefix, open: map[types.UID]openUpdater{}}
+	return &updaterPool{
+		live: live, nodes: workload.New(live, time.Now), connections: ssh.NewConnections(),
+		prefix: prefix, open: map[types.UID]openUpdater{},
+	}
 }
 
 // addUpdaterPool is newUpdaterPool for a pool that forgets deleted Updaters while the manager runs.

@@ -24,13 +24,8 @@ import (
 	"github.com/windlass-dev/windlass/internal/inplace/engine"
 )
 
-const (
-	// machineConcurrency and groupConcurrency are how many are reconciled at once.
-	machineConcurrency = 10
-	groupConcurrency   = 4
-	// atOnce is when what must be looked at again at once is.
-	atOnce = 100 * time.Millisecond
-)
+// atOnce is when what must be looked at again at once is.
+const atOnce = 100 * time.Millisecond
 
 // AnnotationEngine carries upgrades out. *engine.Engine is one.
 type AnnotationEngine interface {
@@ -80,7 +75,7 @@ func SetUpAnnotations(mgr ctrl.Manager, o AnnotationOptions) error {
 		Named("in-place-upgrade-machine").
 		For(&clusterv1.Machine{}, builder.OnlyMetadata, builder.WithPredicates(c.filtered(), c.marked())).
 		WatchesRawSource(source.Channel(left.machines, &handler.EnqueueRequestForObject{})).
-		WithOptions(controller.Options{MaxConcurrentReconciles: machineConcurrency, ReconciliationTimeout: timeout}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: engine.MachineWorkers, ReconciliationTimeout: timeout}).
 		Complete(reconcile.Func(func(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 			return result(c.Engine.UpgradeMachine(ctx, request.NamespacedName))
 		}))
@@ -88,7 +83,7 @@ func SetUpAnnotations(mgr ctrl.Manager, o AnnotationOptions) error {
 		return fmt.Errorf("setting up the controller of Machines to upgrade in place: %w", err)
 	}
 	c.groups, err = controller.NewTyped("in-place-upgrade-group", mgr, controller.TypedOptions[AnnotatedGroup]{
-		MaxConcurrentReconciles: groupConcurrency, ReconciliationTimeout: timeout,
+		MaxConcurrentReconciles: engine.GroupWorkers, ReconciliationTimeout: timeout,
 		Reconciler: reconcile.TypedFunc[AnnotatedGroup](func(ctx context.Context, g AnnotatedGroup) (reconcile.Result, error) {
 			return result(c.Engine.UpgradeGroup(ctx, g.Kind, g.Key))
 		}),

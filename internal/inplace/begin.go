@@ -1,6 +1,9 @@
 package inplace
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // CanBegin asks the updater of a step whether it can begin an operation, before the node is drained
 // for it. It has no effect. AnsweredCanBegin takes the answer.
@@ -16,6 +19,8 @@ type Readiness struct {
 	// Refused says why the updater would refuse the update; Unknown why that cannot be told now. At
 	// most one of the two is set.
 	Refused, Unknown string
+	// RetryAfter is when to ask again, for Unknown; 0 means after a while.
+	RetryAfter time.Duration
 }
 
 // mustAsk reports whether the updater is to be asked whether it can begin the current operation.
@@ -36,7 +41,7 @@ func AnsweredCanBegin(f Facts, r Readiness) Verdict {
 		return attemptFailed(f, fmt.Sprintf("it is unknown after %s whether the updater can begin: %s",
 			f.Policy.AttemptTimeout, r.Unknown))
 	case r.Unknown != "":
-		return wait(f.Progress, pollUpdater, ReasonUpdaterUnknown,
+		return wait(f.Progress, orPoll(r.RetryAfter), ReasonUpdaterUnknown,
 			"draining node before %s: not started, because it is unknown whether the updater can begin: %s",
 			position(f.Progress), r.Unknown)
 	}

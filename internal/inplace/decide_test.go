@@ -173,6 +173,33 @@ func TestAnswerEndsEarlierAttempts(t *testing.T) {
 	}
 }
 
+// TestConnectingResetsNothing has an updater connect to a machine for longer than an attempt may take. The
+// answers must neither begin another attempt nor move the deadline.
+func TestConnectingResetsNothing(t *testing.T) {
+	t.Parallel()
+	f := underWay(inplace.Updating)
+	before := *f.Progress
+	connecting := inplace.Answer{Outcome: inplace.Unknown, Message: "connecting", RetryAfter: time.Second}
+	asked := 0
+	for f.Now = before.Started; !f.Now.After(before.Deadline(f.Policy)); f.Now = f.Now.Add(time.Second) {
+		if call, ok := inplace.Decide(f).Action.(inplace.Call); !ok || call.Operation != before.Operation || call.Cancel != "" {
+			t.Fatalf("the action is %+v", inplace.Decide(f).Action)
+		}
+		v := inplace.Answered(f, connecting)
+		if wait, ok := v.Action.(inplace.Wait); !ok || wait.After != connecting.RetryAfter {
+			t.Fatalf("the action is %+v, want a wait of %s", v.Action, connecting.RetryAfter)
+		}
+		if diff := cmp.Diff(&before, v.Progress); diff != "" {
+			t.Fatalf("the answer changed what is recorded (-before +after):\n%s", diff)
+		}
+		asked++
+	}
+	p := inplace.Answered(f, connecting).Progress
+	if asked < 2 || p.Phase == inplace.Updating || !p.Unanswered || p.Operations != before.Operations {
+		t.Errorf("after %d answers and the deadline, the record is %+v", asked, p)
+	}
+}
+
 // TestAttemptOver holds what is recorded of an attempt whose time ends without a result.
 func TestAttemptOver(t *testing.T) {
 	t.Parallel()

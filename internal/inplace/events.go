@@ -82,11 +82,7 @@ func Answered(f Facts, a Answer) Verdict {
 		if v, over := attemptOver(f, a); over {
 			return v
 		}
-		after := a.RetryAfter
-		if after <= 0 {
-			after = pollUpdater
-		}
-		return wait(p, after, ReasonUpdating, "%s: %s", position(p), orDefault(a.Message, "in progress"))
+		return wait(p, orPoll(a.RetryAfter), ReasonUpdating, "%s: %s", position(p), orDefault(a.Message, "in progress"))
 	case Unknown:
 		// It may be at work, so this is no failed attempt; the attempt's time runs on.
 		if v, over := attemptOver(f, a); over {
@@ -99,7 +95,15 @@ func Answered(f Facts, a Answer) Verdict {
 		next.Phase, next.Started = Verifying, f.Now
 		return Decide(withProgress(f, &next))
 	}
-	return wait(p, pollUpdater, ReasonUpdaterUnknown, "%s: progress unknown: %s", position(p), orDefault(a.Message, "no answer"))
+	return wait(p, orPoll(a.RetryAfter), ReasonUpdaterUnknown, "%s: progress unknown: %s", position(p), orDefault(a.Message, "no answer"))
+}
+
+// orPoll is when an updater is asked again that has named a time, or none.
+func orPoll(named time.Duration) time.Duration {
+	if named <= 0 {
+		return pollUpdater
+	}
+	return named
 }
 
 // attemptOver ends an attempt whose time is over without a result.

@@ -228,7 +228,7 @@ type Node struct {
 type Answer struct {
 	Outcome Outcome
 	Message string
-	// RetryAfter is when to ask again, for InProgress.
+	// RetryAfter is when to ask again, for InProgress and Unknown; 0 means after a while.
 	RetryAfter time.Duration
 	// NotBegun says that it is certain that nothing of the operation has begun.
 	NotBegun bool

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 )
 
 // Host runs scripts on one Linux machine, as root. Implementations are safe for concurrent use.
@@ -54,6 +55,8 @@ type HostReason string
 
 // The reasons of a HostError.
 const (
+	// HostConnecting: a connection is made while nobody waits for it. The host was not asked.
+	HostConnecting HostReason = "HostConnecting"
 	// HostUnreachable: there was no connection, such as a name that does not resolve or a port that is closed.
 	HostUnreachable HostReason = "HostUnreachable"
 	// HostLost: the connection ended before the script did. The script may have run to its end. The Host
@@ -75,6 +78,9 @@ type HostError struct {
 	// Host is the address or the name of the host, or of the bastion where that is what fails.
 	Host string
 	Err  error
+	// RetryAfter is when another try can have another result; 0 means any time. It is set for HostConnecting and
+	// HostUnreachable only.
+	RetryAfter time.Duration
 }
 
 // Error says which host it is, and what would fix it.
@@ -88,7 +94,7 @@ func (e *HostError) Lasts() bool {
 	switch e.Reason {
 	case HostNotTrusted, HostLoginRefused, HostNotRoot, HostSetup:
 		return true
-	case HostUnreachable, HostLost:
+	case HostConnecting, HostUnreachable, HostLost:
 	}
 	return false
 }

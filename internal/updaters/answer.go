@@ -51,7 +51,7 @@ func Readiness(a inplace.Answer) inplace.Readiness {
 	case inplace.Fails:
 		return inplace.Readiness{Refused: a.Message}
 	case inplace.Unknown:
-		return inplace.Readiness{Unknown: a.Message}
+		return inplace.Readiness{Unknown: a.Message, RetryAfter: a.RetryAfter}
 	case inplace.InProgress, inplace.Finishes:
 	}
 	return inplace.Readiness{}

@@ -42,6 +42,11 @@ func (e *Engine) UpgradeGroup(ctx context.Context, gvk schema.GroupVersionKind, 
 		e.members.remove(key)
 		return Result{}, nil
 	}
+	release, ok := e.tenants.groups.TryAcquire(key.Namespace)
+	if !ok {
+		return Result{After: turnedAwayFor}, nil
+	}
+	defer release()
 	r, err := e.readGroup(ctx, gvk, key)
 	if err != nil || r == nil {
 		return Result{}, err

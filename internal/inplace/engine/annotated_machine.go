@@ -25,6 +25,11 @@ func (e *Engine) UpgradeMachine(ctx context.Context, key types.NamespacedName) (
 	if err != nil || !concerned {
 		return Result{}, err
 	}
+	release, ok := e.tenants.machines.TryAcquire(key.Namespace)
+	if !ok {
+		return Result{After: turnedAwayFor}, nil
+	}
+	defer release()
 	r, err := e.readMachine(ctx, key)
 	if err != nil || r == nil {
 		return Result{}, err

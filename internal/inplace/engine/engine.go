@@ -69,6 +69,7 @@ type Engine struct {
 	keys    Keys
 	shown   shownSet
 	members *members
+	tenants tenants
 }
 
 // New returns an Engine.
@@ -78,7 +79,7 @@ func New(o Options) *Engine {
 		Options: o, slots: inplace.NewInFlight[types.UID](), blocked: newBlockedSet(),
 		said: keyed.NewOnce[saidOf](sayAgainAfter, 0), unasked: keyed.NewOnce[types.UID](sayAgainAfter, 0),
 		locks: newControlPlaneLocks(o.Client, o.Live), fence: fence{Client: o.Client, Live: o.Live},
-		keys: NewKeys(o.Prefix), members: newMembers(),
+		keys: NewKeys(o.Prefix), members: newMembers(), tenants: newTenants(),
 	}
 }
 

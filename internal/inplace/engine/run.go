@@ -60,6 +60,9 @@ func (e *Engine) tryUpdate(
 	ctx context.Context, request *runtimehooksv1.UpdateMachineRequest, paused bool,
 ) (inplace.Reply, error) {
 	live, unlock, err := e.lockMarked(ctx, request)
+	if errors.Is(err, errNoShare) {
+		return turnedAway(), nil
+	}
 	if err != nil {
 		return inplace.Reply{}, err
 	}
@@ -111,8 +114,8 @@ func (r *run) endReturns(ctx context.Context) error {
 }
 
 // lockMarked reads the objects of a Machine that Cluster API has marked, and returns them as they
-// are while no other call about it runs. A call that nobody asks for fails before it waits, so it
-// delays no other call.
+// are while no other call about it runs. A call that nobody asks for fails before it waits or takes a
+// share of its namespace, so it delays no other call. The error is errNoShare if none is left.
 func (e *Engine) lockMarked(
 	ctx context.Context, request *runtimehooksv1.UpdateMachineRequest,
 ) (live *liveObjects, unlock func(), err error) {
@@ -120,11 +123,17 @@ func (e *Engine) lockMarked(
 		return nil, nil, err
 	}
 	key := client.ObjectKeyFromObject(live.machine)
-	unlock, free := e.machines.TryLock(key)
-	if free {
+	release, ok := e.tenants.calls.TryAcquire(key.Namespace)
+	if !ok {
+		return nil, nil, errNoShare
+	}
+	free, isFree := e.machines.TryLock(key)
+	unlock = func() { free(); release() }
+	if isFree {
 		return live, unlock, nil
 	}
-	if unlock, err = e.machines.Lock(ctx, key); err != nil {
+	if free, err = e.machines.Lock(ctx, key); err != nil {
+		release()
 		return nil, nil, fmt.Errorf("waiting for another call about Machine %s: %w", key, err)
 	}
 	// What was read before the wait may be old.
@@ -134,6 +143,9 @@ func (e *Engine) lockMarked(
 	}
 	return live, unlock, nil
 }
+
+// errNoShare says that a namespace has no share left of the calls that are served at once.
+var errNoShare = errors.New("the namespace has no share left")
 
 // Begin lets an update begin while no other machine of the same policy can.
 func (r *run) Begin(ctx context.Context, decide func(inplace.Others) (bool, error)) (*inplace.Reply, error) {

@@ -38,6 +38,14 @@ type host struct {
 // A script whose context ends, or whose connection is lost, gets the end of its stdin, and may run on. After a lost connection, Exec
 // returns HostLost until the end: the caller makes another Host.
 func New(o Options) (port.Host, error) {
+	h, err := newHost(o)
+	if err != nil {
+		return nil, err
+	}
+	return h, nil
+}
+
+func newHost(o Options) (*host, error) {
 	target, err := parseLogin(o.Login)
 	if err != nil {
 		return nil, err
@@ -250,6 +258,18 @@ func (h *host) connect(ctx context.Context) (*connection, error) {
 	}
 	h.current = made
 	return made, nil
+}
+
+// reach makes the connection, if there is none yet.
+func (h *host) reach(ctx context.Context) error {
+	_, err := h.connect(ctx)
+	return err
+}
+
+// isGone reports whether the connection was made and has ended.
+func (h *host) isGone() bool {
+	_, err := h.usable()
+	return err != nil
 }
 
 var errClosed = errors.New("the connection to the host was closed by its user")

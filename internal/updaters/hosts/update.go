@@ -300,9 +300,9 @@ func describe(p linuxhost.Progress) string {
 // answerError is the answer where the host did not say how it goes on. What only a person can fix ends an attempt, but not one that nobody wants any longer:
 // what was begun may still run.
 func (a attempt) answerError(err error) inplace.Answer {
-	reason, lasts := "", false
+	reason, lasts, after := "", false, time.Duration(0)
 	if failed, ok := errors.AsType[*port.HostError](err); ok {
-		reason, lasts = string(failed.Reason), failed.Lasts()
+		reason, lasts, after = string(failed.Reason), failed.Lasts(), failed.RetryAfter
 	} else if failed, ok := errors.AsType[*setupError](err); ok {
 		reason, lasts = failed.reason, true
 	}
@@ -313,7 +313,8 @@ func (a attempt) answerError(err error) inplace.Answer {
 	if lasts && !a.follows {
 		return updaters.Fails("%s", message)
 	}
-	return updaters.Unknown("%s", message)
+	// The attempt's time runs on: a host that is not reached has not answered.
+	return inplace.Answer{Outcome: inplace.Unknown, Message: message, RetryAfter: after}
 }
 
 // node is the node on a host. Whoever asks for an update drains it.

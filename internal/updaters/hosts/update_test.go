@@ -122,6 +122,12 @@ func TestAnswersToWhatIsWrong(t *testing.T) {
 			edit: change(func(w *world) { w.connectErr = hostError(port.HostSetup, "no key: "+planted) }),
 			want: fails("HostSetupInvalid: host 10.0.0.1:22: no key: [private key]"),
 		},
+		"a connection that is being made": {
+			edit: change(func(w *world) {
+				w.connectErr = &port.HostError{Reason: port.HostConnecting, Host: "h", Err: errors.New("wait"), RetryAfter: time.Second}
+			}),
+			want: inplace.Answer{Outcome: inplace.Unknown, Message: "HostConnecting: host h: wait", RetryAfter: time.Second},
+		},
 		"no connection": {
 			edit: change(func(w *world) { w.execErr = hostError(port.HostUnreachable, "refused") }),
 			want: unknown("HostUnreachable: reading the host's facts: host 10.0.0.1:22: refused"),
@@ -228,7 +234,7 @@ func TestAnswersToWhatIsWrong(t *testing.T) {
 			// The same is said before the node is drained.
 			ready := inplace.Readiness{Refused: tt.want.Message}
 			if tt.want.Outcome == inplace.Unknown {
-				ready = inplace.Readiness{Unknown: tt.want.Message}
+				ready = inplace.Readiness{Unknown: tt.want.Message, RetryAfter: tt.want.RetryAfter}
 			}
 			if diff := cmp.Diff(ready, w.updater(t).CanBegin(t.Context(), r)); diff != "" {
 				t.Errorf("readiness (-want +got):\n%s", diff)
