@@ -169,36 +169,37 @@ func (u *Updater) prepare(
 	if err != nil {
 		return upgrade, new(a.answerError(err))
 	}
+	a.node = target.Node
+	claim, wrong, err := u.prove(ctx, target, machine)
+	if refused := a.refuse(wrong, err); refused != nil {
+		return upgrade, refused
+	}
 	host, err := u.options.Connect(ctx, target)
 	if err != nil {
 		return upgrade, new(a.answerError(err))
 	}
-	a.node = target.Node
-	proof, refused := u.refuseOthers(ctx, *a, goal, target, machine, host)
-	if refused != nil {
+	wrong, err = claim.check(ctx, goal, host)
+	if refused := a.refuse(wrong, err); refused != nil {
 		return upgrade, new(u.leave(host, *refused))
 	}
 	return linuxhost.Upgrade{
-		Goal: goal, Host: host, Attempt: a.operation, Proof: proof, Bundle: u.options.Bundle,
+		Goal: goal, Host: host, Attempt: a.operation, Proof: claim.proof, Bundle: u.options.Bundle,
 		Node: node{nodes: u.options.Nodes, target: target},
 	}, nil
 }
 
-// refuseOthers returns the answer for a host that is not known to be the Machine's own; nil for the
+// refuse returns the answer for a host that is not known to be the Machine's own; nil for the
 // Machine's own.
-func (u *Updater) refuseOthers(
-	ctx context.Context, a attempt, goal linuxhost.Goal, target Target, machine Machine, host port.Host,
-) (proof string, refused *inplace.Answer) {
-	proof, wrong, err := u.identify(ctx, goal, target, machine, host)
+func (a attempt) refuse(wrong *linuxhost.Failure, err error) *inplace.Answer {
 	switch {
 	case err != nil:
-		return "", new(a.answerError(err))
+		return new(a.answerError(err))
 	case wrong != nil && a.follows:
-		return "", new(updaters.Unknown("%s", wrong))
+		return new(updaters.Unknown("%s", wrong))
 	case wrong != nil:
-		return "", new(updaters.Fails("%s", wrong))
+		return new(updaters.Fails("%s", wrong))
 	}
-	return proof, nil
+	return nil
 }
 
 func (u *Updater) carry(ctx context.Context, a attempt, upgrade linuxhost.Upgrade) inplace.Answer {
