@@ -150,8 +150,8 @@ func (c *Connections) begin(id linkID, o Options) error {
 	}
 	release, ok := c.place(id.tenant)
 	if !ok {
-		return connecting(o.Address, fmt.Sprintf("it is not connected to yet: there are %d connections in all, "+
-			"or %d to hosts of namespace %s, and no more are made", maxConnections, maxOfTenant, id.tenant))
+		return connecting(o.Address, fmt.Sprintf("it waits for one of %d connections in all and %d "+
+			"to hosts of namespace %s", maxConnections, maxOfTenant, id.tenant))
 	}
 	k := &kept{link: made, release: release}
 	c.links[id] = k
@@ -257,7 +257,8 @@ func (c *Connections) fail(id linkID, err error, since time.Time) {
 	if last, known := c.failures.Get(id, now); known && !last.err.Lasts() {
 		since = last.since
 	}
-	c.failures.Put(id, failure{err: failed, since: since, until: now.Add(silenceLifetime)}, now, failureLifetime)
+	found := failure{err: failed, since: since, until: now.Add(silenceLifetime)}
+	c.failures.Put(id, found, now, failureLifetime)
 }
 
 // expire ends a connection after idleLifetime, if nobody uses it until then. The caller holds the
@@ -291,7 +292,10 @@ func (b *borrowed) Exec(ctx context.Context, command port.HostCommand) (port.Hos
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) && time.Since(began) >= patience {
 		b.of.mu.Lock()
 		defer b.of.mu.Unlock()
-		b.of.fail(b.id, &port.HostError{Reason: port.HostUnreachable, Host: b.id.host, Err: errors.Unwrap(err)}, began)
+		silent := &port.HostError{
+			Reason: port.HostUnreachable, Host: b.id.host, Err: errors.Unwrap(err),
+		}
+		b.of.fail(b.id, silent, began)
 		b.of.drop(b.id, b.kept)
 	}
 	return result, err //nolint:wrapcheck // It is a *port.HostError.

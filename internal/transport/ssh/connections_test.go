@@ -38,7 +38,9 @@ func newFakeHosts() *fakeHosts {
 	}
 }
 
-func (f *fakeHosts) link(o Options) (link, error) { return &fakeLink{hosts: f, address: o.Address}, nil }
+func (f *fakeHosts) link(o Options) (link, error) {
+	return &fakeLink{hosts: f, address: o.Address}, nil
+}
 
 // set has a host do something from now on.
 func (f *fakeHosts) set(what map[string]bool, address string) {

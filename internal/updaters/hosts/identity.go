@@ -62,7 +62,7 @@ func (c claim) check(ctx context.Context, goal linuxhost.Goal, host port.Host) (
 			"host is: %w. Nothing is begun before it does. Fix: correct the kubeconfig of the Machine's "+
 			"Cluster, or the API server", c.want.Node, c.unproved)
 	}
-	return nil, nil
+	return nil, nil //nolint:nilnil // The host is the Machine's own.
 }
 
 func readIdentity(ctx context.Context, goal linuxhost.Goal, host port.Host) (linuxhost.Identity, error) {
