@@ -124,7 +124,7 @@ var rules = []rule{
 	{pkg: "internal/gate/gatehooks", kind: effects, imports: `
 		api/v1alpha1 internal/capi internal/gate internal/shares internal/snapshot internal/text
 	`},
-	{pkg: "internal/guard", kind: pure, imports: ``},
+	{pkg: "internal/guard", kind: pure, imports: `internal/capi`},
 	{pkg: "internal/guard/guardwebhook", kind: effects, imports: `
 		api/v1alpha1 internal/capi internal/chain internal/contract internal/guard internal/pool
 		internal/shares internal/snapshot internal/text internal/updatepolicy pkg/version

@@ -43,6 +43,60 @@ func ClusterName(object metav1.Object) string {
 	return ""
 }
 
+// Membership is a rule by which a Machine's metadata names the Machine's group.
+type Membership struct {
+	// Named is a label that the Machine has with a value. Has is a label that it has, and Without one
+	// that it does not have. Controller is the kind of the Machine's controller, of any version. A
+	// rule without a condition of a kind holds for any Machine in this respect.
+	Named, Has, Without string
+	Controller          schema.GroupKind
+	// Group is the group that the rule names.
+	Group NamedGroup
+}
+
+// NamedGroup is which group a [Membership] names.
+type NamedGroup int
+
+const (
+	// DeploymentOfLabel is the MachineDeployment whose name is the value of the label Named.
+	DeploymentOfLabel NamedGroup = iota
+	// DeploymentOfController is the MachineDeployment that controls the Machine.
+	DeploymentOfController
+	// DeploymentOfSet is the MachineDeployment of the MachineSet that controls the Machine. Only the
+	// MachineSet names it; see [OwnerThrough]. If it has none, the next rule counts.
+	DeploymentOfSet
+	// ControlPlaneOfCluster is the control plane of the Machine's Cluster.
+	ControlPlaneOfCluster
+)
+
+var membershipByLabel = Membership{
+	Named: clusterv1.MachineDeploymentNameLabel, Without: clusterv1.MachineControlPlaneLabel,
+	Group: DeploymentOfLabel,
+}
+
+// Memberships returns the rules by which a Machine's group is found, in order: the first one that
+// holds counts. [OwnerOf], [OwnerThrough] and the match condition of the guard's webhook follow them.
+// A Machine for which no rule holds has no group that an UpdatePolicy selects.
+func Memberships() []Membership {
+	return []Membership{
+		membershipByLabel,
+		{Controller: MachineDeploymentKind.GroupKind(), Group: DeploymentOfController},
+		{Controller: MachineSetKind.GroupKind(), Group: DeploymentOfSet},
+		{Has: clusterv1.MachineControlPlaneLabel, Group: ControlPlaneOfCluster},
+	}
+}
+
+// Holds reports whether the rule holds for a Machine or MachineSet.
+func (m Membership) Holds(object metav1.Object) bool {
+	labels := object.GetLabels()
+	_, has := labels[m.Has]
+	_, without := labels[m.Without]
+	controller, _ := ControllerOf(object)
+	return (m.Named == "" || labels[m.Named] != "") && (m.Has == "" || has) &&
+		(m.Without == "" || !without) &&
+		(m.Controller.Empty() || controller.GroupKind() == m.Controller)
+}
+
 // Owner identifies the object whose machines are one group: a MachineDeployment, a MachineSet without
 // one, or a control plane object in the version that its controller wrote.
 type Owner struct {
@@ -65,8 +119,8 @@ func (o Owner) IsMachineDeployment() bool { return o.GroupKind() == MachineDeplo
 // MachineDeployment that a label names, because their controller is a MachineSet; otherwise the
 // controller. ok is false if the object has neither.
 func OwnerOf(object metav1.Object) (owner Owner, ok bool) {
-	if name := object.GetLabels()[clusterv1.MachineDeploymentNameLabel]; name != "" && !IsControlPlane(object) {
-		return MachineDeployment(object.GetNamespace(), name), true
+	if membershipByLabel.Holds(object) {
+		return MachineDeployment(object.GetNamespace(), object.GetLabels()[membershipByLabel.Named]), true
 	}
 	return ControllerOf(object)
 }

@@ -2,7 +2,7 @@ package guard
 
 import "fmt"
 
-// The names in messages are of other packages, which this one must not import: api/v1alpha1 and Cluster API.
+// The names in messages are those of api/v1alpha1 and Cluster API.
 const (
 	allowReplacementAnnotation = "windlass.dev/allow-replacement"
 	deleteMachineAnnotation    = "cluster.x-k8s.io/delete-machine"

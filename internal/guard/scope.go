@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/windlass-dev/windlass/internal/capi"
 )
 
 // Scope is the set of groups about whose Machines the API server asks the guard. Its entries are
@@ -71,10 +73,24 @@ func (s Scope) In(namespace string) Scope {
 	return slices.DeleteFunc(slices.Clone(s), func(entry string) bool { return namespaceOf(entry) != namespace })
 }
 
+// Equal reports whether two Scopes have the same entries.
+func (s Scope) Equal(other Scope) bool { return slices.Equal(s, other) }
+
 // With returns the Scope with other entries for one namespace; those of other namespaces stay.
 func (s Scope) With(namespace string, entries ...string) Scope {
-	others := slices.DeleteFunc(slices.Clone(s), func(entry string) bool { return namespaceOf(entry) == namespace })
-	return NewScope(append(others, entries...)...)
+	return s.WithAll(map[string]Scope{namespace: entries})
+}
+
+// WithAll returns the Scope with other entries for some namespaces; those of other namespaces stay.
+func (s Scope) WithAll(replaced map[string]Scope) Scope {
+	entries := slices.DeleteFunc(slices.Clone(s), func(entry string) bool {
+		_, found := replaced[namespaceOf(entry)]
+		return found
+	})
+	for _, others := range replaced {
+		entries = append(entries, others...)
+	}
+	return NewScope(entries...)
 }
 
 // Fit returns a Scope that covers s and fits in an expression. While all entries together are too
@@ -139,20 +155,66 @@ const (
 	maxWriter = 63
 )
 
-// The parts of an expression around its writer and its entries. The labels are those of Cluster API,
-// which this package must not import. A Machine with neither the label of a MachineDeployment nor that
-// of a control plane never matches, because no UpdatePolicy selects it. No other label exempts a Machine:
-// tenants can add labels.
+// The parts of an expression around its writer, its entries, and the groups that the Machine may
+// belong to. A group is "cp", or "md/" with the name of a MachineDeployment. anyDeployment stands for
+// each MachineDeployment of the Cluster.
 const (
 	expressionWriter = "// Written by windlass extension, process %s. Do not edit.\n"
-	expressionPrefix = `[request.operation == "DELETE" ? oldObject : object].exists(m, [m.metadata.?labels.orValue({})].exists(labels,
-[labels[?"cluster.x-k8s.io/deployment-name"].orValue("") != "" ? "md/" + labels["cluster.x-k8s.io/deployment-name"] :
-"cluster.x-k8s.io/control-plane" in labels ? "cp" : ""].exists(group, group != "" &&
-["*", request.namespace, request.namespace + "/" + m.spec.clusterName,
-request.namespace + "/" + m.spec.clusterName + "/" + group].exists(entry,
-entry in `
-	expressionSuffix = `))))`
+	expressionPrefix = `[`
+	expressionFormat = `].exists(scope,
+[request.operation == "DELETE" ? oldObject : object].exists(m, [m.metadata.?labels.orValue({})].exists(labels,
+[m.metadata.?ownerReferences.orValue([]).filter(o, o.?controller.orValue(false))].exists(controllers,
+[request.namespace + "/" + m.spec.clusterName].exists(cluster,
+(%s).exists(group,
+["*", request.namespace, cluster, cluster + "/" + group].exists(entry, entry in scope) ||
+group == "` + anyDeployment + `" && scope.exists(entry, entry.startsWith(cluster + "/" + group))))))))`
+	anyDeployment = "md/"
 )
+
+// expressionSuffix is what follows the entries.
+var expressionSuffix = fmt.Sprintf(expressionFormat, groupsExpression(capi.Memberships()))
+
+// groupsExpression returns a CEL expression that lists the groups that a Machine may belong to, by
+// the first of the rules that holds. A rule that only a MachineSet can confirm adds those of the rules
+// after it.
+func groupsExpression(rules []capi.Membership) string {
+	if len(rules) == 0 {
+		return "[]"
+	}
+	rule, rest := rules[0], groupsExpression(rules[1:])
+	group := ""
+	switch rule.Group {
+	case capi.DeploymentOfLabel:
+		group = fmt.Sprintf(`["md/" + labels[%q]]`, rule.Named)
+	case capi.DeploymentOfController:
+		group = `controllers.map(o, "md/" + o.name)`
+	case capi.DeploymentOfSet:
+		group = fmt.Sprintf(`[%q] + (%s)`, anyDeployment, rest)
+	case capi.ControlPlaneOfCluster:
+		group = `["cp"]`
+	}
+	return fmt.Sprintf("%s ? %s :\n%s", conditionExpression(rule), group, rest)
+}
+
+// conditionExpression returns a CEL expression that is true if the rule holds.
+func conditionExpression(rule capi.Membership) string {
+	var conditions []string
+	if rule.Named != "" {
+		conditions = append(conditions, fmt.Sprintf(`labels[?%q].orValue("") != ""`, rule.Named))
+	}
+	if rule.Has != "" {
+		conditions = append(conditions, fmt.Sprintf(`%q in labels`, rule.Has))
+	}
+	if rule.Without != "" {
+		conditions = append(conditions, fmt.Sprintf(`!(%q in labels)`, rule.Without))
+	}
+	if !rule.Controller.Empty() {
+		conditions = append(conditions, fmt.Sprintf(
+			`controllers.exists(o, o.kind == %q && o.apiVersion.startsWith(%q))`,
+			rule.Controller.Kind, rule.Controller.Group+"/"))
+	}
+	return strings.Join(conditions, " && ")
+}
 
 var writerPattern = regexp.MustCompile(fmt.Sprintf(
 	`^// Written by windlass extension, process ([0-9a-zA-Z-]{1,%d})\. Do not edit\.\n`, maxWriter))
@@ -173,8 +235,8 @@ func (s Scope) Expression(writer string) string {
 	return fmt.Sprintf(expressionWriter, writer) + expressionPrefix + strings.ReplaceAll(string(list), `","`, "\",\n\"") + expressionSuffix
 }
 
-// ParseExpression returns what Expression was called with. It fails for every other text, because nobody knows which Machines
-// that one matches.
+// ParseExpression returns what Expression was called with. It fails for every other text, because
+// nobody knows which Machines that one matches. If another release wrote it, writer is still known.
 func ParseExpression(expression string) (scope Scope, writer string, ok bool) {
 	match := writerPattern.FindStringSubmatch(expression)
 	if match == nil {
@@ -182,15 +244,15 @@ func ParseExpression(expression string) (scope Scope, writer string, ok bool) {
 	}
 	list, ok := strings.CutPrefix(expression[len(match[0]):], expressionPrefix)
 	if !ok {
-		return nil, "", false
+		return nil, match[1], false
 	}
 	list, ok = strings.CutSuffix(list, expressionSuffix)
 	if !ok {
-		return nil, "", false
+		return nil, match[1], false
 	}
 	var entries []string
 	if err := json.Unmarshal([]byte(list), &entries); err != nil {
-		return nil, "", false
+		return nil, match[1], false
 	}
 	scope = NewScope(entries...)
 	// An edit by hand may list the entries differently, and mean something else.

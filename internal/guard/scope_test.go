@@ -173,12 +173,12 @@ func TestFit(t *testing.T) {
 		return entries
 	}
 	var asked []string
-	want := []string{"a00", "a01", "a02"}
+	want := []string{"a00", "a01", "a02", "a03"}
 	for i := range 26 {
 		// Of those that ask for the most, the first ones lose their detail.
 		entries := of(fmt.Sprintf("a%02d", i), 120)
 		asked = append(asked, entries...)
-		if i > 2 {
+		if i > 3 {
 			want = append(want, entries...)
 		}
 	}

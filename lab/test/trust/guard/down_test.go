@@ -10,6 +10,7 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/client-go/util/retry"
@@ -33,6 +34,10 @@ func TestExtensionDown(t *testing.T) {
 		// The label of a MachinePool unprotects no Machine of another group.
 		p.Create(t, machine(namespace, "prod", "db-pool", pooled(worker("prod-db"))),
 			machine(namespace, "dev", "cp-pool", pooled(map[string]string{clusterv1.MachineControlPlaneLabel: ""})))
+		// Nor does the label of a MachineDeployment, or its absence.
+		both := worker("dev-db")
+		both[clusterv1.MachineControlPlaneLabel] = ""
+		p.Create(t, machine(namespace, "dev", "both", both), ofSet(machine(namespace, "prod", "bare", nil)))
 	}
 	exclude(t, p, out)
 	keepAll := policy(all, "keep", v1alpha1.UpdateTarget{})
@@ -50,8 +55,11 @@ func TestExtensionDown(t *testing.T) {
 
 	kept := map[string]bool{
 		some + "/prod-db": true, some + "/dev-cp": true, some + "/prod-db-pool": true, some + "/dev-cp-pool": true,
+		some + "/dev-both": true, some + "/prod-bare": true,
 	}
-	for _, name := range []string{"prod-cp", "prod-db", "prod-web", "dev-cp", "dev-db", "prod-db-pool", "dev-cp-pool"} {
+	for _, name := range []string{
+		"prod-cp", "prod-db", "prod-web", "dev-cp", "dev-db", "prod-db-pool", "dev-cp-pool", "dev-both", "prod-bare",
+	} {
 		kept[all+"/"+name] = true
 	}
 	measure := func(when string) {
@@ -60,6 +68,7 @@ func TestExtensionDown(t *testing.T) {
 		for _, namespace := range []string{none, all, some, out} {
 			for _, name := range []string{
 				"prod-cp", "prod-db", "prod-web", "dev-cp", "dev-db", "prod-alone", "prod-pool", "prod-db-pool", "dev-cp-pool",
+				"dev-both", "prod-bare",
 			} {
 				for what, try := range map[string]func(*testing.T, *wire.Plane, string, string) (bool, string){"delete": deletion, "create": creation} {
 					possible, message := try(t, p, namespace, name)
@@ -88,6 +97,14 @@ func TestExtensionDown(t *testing.T) {
 		}
 	}
 	measure("after the manifest was applied again")
+}
+
+// ofSet adds a MachineSet as the controller of a Machine.
+func ofSet(m *clusterv1.Machine) *clusterv1.Machine {
+	m.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: clusterv1.GroupVersion.String(), Kind: "MachineSet", Name: "set", UID: "set", Controller: new(true),
+	}}
+	return m
 }
 
 // exclude labels a namespace, so that the guard leaves it out.

@@ -25,7 +25,7 @@ import (
 func TestMain(m *testing.M) { wire.MainOnLoopback(m) }
 
 // awaitTimeout bounds waits for the extension; they end by events.
-const awaitTimeout = time.Minute
+const awaitTimeout = 2 * time.Minute
 
 // manifest is config/webhook/guard.yaml, for the guard of a process.
 func manifest(t *testing.T, e *wire.Process) *admissionregistrationv1.ValidatingWebhookConfiguration {
@@ -170,7 +170,7 @@ func creation(t *testing.T, p *wire.Plane, namespace, name string) (bool, string
 	if err := p.Client.Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: name}, &m); err != nil {
 		t.Fatal(err)
 	}
-	another := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name + "-2", Labels: m.Labels}, Spec: m.Spec}
+	another := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name + "-2", Labels: m.Labels, OwnerReferences: m.OwnerReferences}, Spec: m.Spec}
 	return outcome(t, p.Client.Create(t.Context(), another, client.DryRunAll))
 }
 
