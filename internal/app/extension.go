@@ -43,6 +43,10 @@ var definitionKind = apiextensionsv1.SchemeGroupVersion.WithKind("CustomResource
 // scopePropagation is far longer than API servers take to see a changed ValidatingWebhookConfiguration by their watch.
 const scopePropagation = time.Second
 
+// scopeNarrowing is how often the guard's scope becomes narrower at most. Until then API servers ask the
+// guard about more Machines than policies keep.
+const scopeNarrowing = time.Minute
+
 // eventSource names this program in Events.
 const eventSource = "windlass"
 
@@ -266,6 +270,7 @@ func addShared(mgr manager.Manager, c clients, updaters *updaterPool, noGates bo
 	}
 	policies := &controllers.UpdatePolicyReconciler{
 		Client: c.cached, Live: c.live, Mapper: mgr.GetRESTMapper(), Kinds: c.kinds, Now: time.Now, Process: string(uuid.NewUUID()), Propagation: scopePropagation,
+		NarrowEvery: scopeNarrowing,
 	}
 	return policies.SetupWithManager(mgr)
 }

@@ -218,7 +218,10 @@ func TestScopeInRaces(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		w := shared.again(rt)
 		namespaces := []string{"ns", "elsewhere"}
+		now, passes := time.Unix(1000, 0), rapid.SampledFrom([]time.Duration{0, 30 * time.Second, time.Minute})
+		w.Now, w.NarrowEvery = func() time.Time { return now }, rapid.SampledFrom([]time.Duration{0, time.Minute}).Draw(rt, "narrows every")
 		between := func() {
+			now = now.Add(passes.Draw(rt, "passes"))
 			for range rapid.IntRange(0, 2).Draw(rt, "changes") {
 				w.change(rt, rapid.SampledFrom(namespaces).Draw(rt, "namespace"), rapid.SampledFrom([]string{"a", "b"}).Draw(rt, "policy"))
 			}
@@ -245,6 +248,8 @@ func TestScopeInRaces(t *testing.T) {
 		w.Client = w.client
 		// A write that met a newer object is repeated later.
 		w.reconcileAll(rt, "ns", "elsewhere", "ns", "elsewhere", "")
+		now = now.Add(time.Minute)
+		w.reconcileAll(rt, "ns", "elsewhere")
 		w.checkExact(rt, namespaces)
 	})
 }

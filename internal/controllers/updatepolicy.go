@@ -41,6 +41,9 @@ type UpdatePolicyReconciler struct {
 	Process string
 	// Propagation is how long every API server may take to use a scope after it was written. No status relies on it before.
 	Propagation time.Duration
+	// NarrowEvery is how often the scope becomes narrower at most, for all namespaces together. A
+	// wider scope is written at once. 0: at once as well.
+	NarrowEvery time.Duration
 
 	// watches are set by SetupWithManager; without them nothing is watched.
 	watches *watches
@@ -68,7 +71,8 @@ func (r *UpdatePolicyReconciler) Reconcile(ctx context.Context, request reconcil
 		return reconcile.Result{RequeueAfter: retryDelay}, nil
 	}
 	if len(policies.Items) == 0 {
-		return r.finish(r.leaveNamespace(ctx, newRegistration(config), namespace))
+		wait, err := r.leaveNamespace(ctx, newRegistration(config), namespace)
+		return r.finish(reconcile.Result{RequeueAfter: wait}, err)
 	}
 	groups, err := r.readGroups(ctx, namespace)
 	if err != nil {
@@ -85,7 +89,7 @@ func (r *UpdatePolicyReconciler) reconcilePolicies(
 	kept := updatepolicy.Kept(policies, groups)
 	wide, err := r.widenScope(ctx, newRegistration(config), namespace, kept)
 	if apierrors.IsConflict(err) {
-		return r.finish(err)
+		return r.finish(reconcile.Result{}, err)
 	}
 	if err == nil && wide.config != nil {
 		config = wide.config
@@ -101,10 +105,11 @@ func (r *UpdatePolicyReconciler) reconcilePolicies(
 	if err := errors.Join(err, statusErr); err != nil || result.RequeueAfter == retryDelay {
 		return result, err
 	}
-	if err := r.narrowScope(ctx, wide, namespace, kept); err != nil {
-		return r.finish(err)
+	wait, err := r.narrowScope(ctx, wide, namespace, kept)
+	if wait > 0 {
+		result.RequeueAfter = min(result.RequeueAfter, wait)
 	}
-	return result, nil
+	return r.finish(result, err)
 }
 
 // awaitPropagation returns how long API servers may still use the configuration before the one that a status of the namespace relies on.
@@ -121,24 +126,30 @@ func (r *UpdatePolicyReconciler) awaitPropagation(namespace string) time.Duratio
 	return wait
 }
 
-// leaveNamespace removes a namespace without policies from the scope. No status relies on its entries.
-func (r *UpdatePolicyReconciler) leaveNamespace(ctx context.Context, reg registration, namespace string) error {
+// leaveNamespace removes a namespace without policies from the scope, as narrowScope does. No status
+// relies on its entries.
+func (r *UpdatePolicyReconciler) leaveNamespace(
+	ctx context.Context, reg registration, namespace string,
+) (wait time.Duration, err error) {
 	if namespace != noNamespace && len(reg.scope.In(namespace)) == 0 {
-		return nil
+		return 0, nil
 	}
 	wide, err := r.widenScope(ctx, reg, namespace, nil)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	return r.narrowScope(ctx, wide, namespace, nil)
 }
 
-// finish asks for a retry where the cache is behind.
-func (r *UpdatePolicyReconciler) finish(err error) (reconcile.Result, error) {
+// finish returns the result, or asks for a retry where the cache is behind.
+func (r *UpdatePolicyReconciler) finish(result reconcile.Result, err error) (reconcile.Result, error) {
 	if apierrors.IsConflict(err) {
 		return reconcile.Result{RequeueAfter: retryDelay}, nil
 	}
-	return reconcile.Result{}, err
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	return result, nil
 }
 
 // applyStatuses writes the statuses that changed; with withdraw, only those that report no longer

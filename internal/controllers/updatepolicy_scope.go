@@ -28,7 +28,7 @@ const scopeOwner client.FieldOwner = "windlass-guard-scope"
 // registration is the guard's ValidatingWebhookConfiguration with the scope that it holds.
 //
 // The order of writes keeps the promise of the condition Guarding. Reconcile writes a scope that includes all that the policies of a
-// namespace keep, then the statuses of these policies, then a scope that includes nothing else. All of it happens in one goroutine, and
+// namespace keep, then the statuses of these policies, and some time later a scope that includes nothing else. All of it happens in one goroutine, and
 // each write requires the resourceVersion that it was decided on. So no write of this process can undo what a status relies on.
 //
 // A former leader may have been paused before such a write. Every process therefore puts its own name into the scope before it
@@ -63,6 +63,7 @@ type scopeWriter struct {
 	// not know such a configuration yet, since it may just have been created, restored or written
 	// by a predecessor.
 	widened map[string]time.Time
+	pace    scopePace
 }
 
 // lags reports whether a cached configuration does not show the last write yet.
@@ -116,15 +117,21 @@ func configWebhooks(config *admissionregistrationv1.ValidatingWebhookConfigurati
 	return config.Webhooks
 }
 
-// widenScope adds the entries of one namespace, and returns the configuration as written. It writes nothing where nothing changes.
-// The error is a Conflict where somebody else wrote the configuration meanwhile.
+// widenScope adds the entries of one namespace, and returns the configuration as written. It writes
+// nothing where nothing changes. The error is a Conflict where somebody else wrote the configuration
+// meanwhile.
 func (r *UpdatePolicyReconciler) widenScope(ctx context.Context, reg registration, namespace string, kept guard.Scope) (registration, error) {
+	delete(r.scope.pace.unneeded, namespace)
 	base, err := r.baseScope(ctx, reg)
 	if err != nil {
 		return reg, err
 	}
 	ours := r.wrote(reg)
-	written, err := r.writeScope(ctx, reg, base, namespace, append(base.In(namespace), kept...))
+	grows := slices.ContainsFunc(kept, func(entry string) bool { return !base.Covers(entry) })
+	if grows && !r.scope.pace.mayWiden(namespace, r.Now(), r.NarrowEvery) {
+		kept = guard.Scope{guard.NamespaceEntry(namespace)}
+	}
+	written, err := r.writeScope(ctx, reg, base.With(namespace, append(base.In(namespace), kept...)...), namespace)
 	if err != nil || written.config == nil {
 		return written, err
 	}
@@ -134,21 +141,15 @@ func (r *UpdatePolicyReconciler) widenScope(ctx context.Context, reg registratio
 	if !ours {
 		r.scope.widened[noNamespace] = r.Now()
 	}
-	if slices.ContainsFunc(kept, func(entry string) bool { return !base.Covers(entry) }) {
+	if grows {
 		r.scope.widened[namespace] = r.Now()
 	}
 	return written, nil
 }
 
-// narrowScope is widenScope, but removes all other entries of the namespace. The statuses of its policies must not rely on these.
-func (r *UpdatePolicyReconciler) narrowScope(ctx context.Context, reg registration, namespace string, kept guard.Scope) error {
-	_, err := r.writeScope(ctx, reg, reg.scope, namespace, kept)
-	return err
-}
-
-// writeScope replaces the entries of one namespace in base, as far as there is room for them.
+// writeScope writes a scope, as far as there is room for it. It is written because of a namespace.
 func (r *UpdatePolicyReconciler) writeScope(
-	ctx context.Context, reg registration, base guard.Scope, namespace string, entries guard.Scope,
+	ctx context.Context, reg registration, scope guard.Scope, namespace string,
 ) (registration, error) {
 	if reg.config == nil {
 		return reg, nil
@@ -159,7 +160,7 @@ func (r *UpdatePolicyReconciler) writeScope(
 		// predecessor.
 		term = max(r.Now().Unix(), reg.term+1)
 	}
-	scope := base.With(namespace, entries...).Fit()
+	scope = scope.Fit()
 	expression := scope.Expression(r.writerName(term))
 	if reg.known && expression == reg.scope.Expression(reg.writer) {
 		return reg, nil
@@ -169,8 +170,8 @@ func (r *UpdatePolicyReconciler) writeScope(
 		return reg, err
 	}
 	r.scope.uid, r.scope.generation, r.scope.term = written.UID, written.Generation, term
-	ctrl.LoggerFrom(ctx).Info("Changed which groups the API server asks the guard about", "entries", len(scope), "before", len(base),
-		"updatePoliciesOf", namespace)
+	ctrl.LoggerFrom(ctx).Info("Changed which groups the API server asks the guard about",
+		"entries", len(scope), "before", len(reg.scope), "updatePoliciesOf", namespace)
 	return newRegistration(written), nil
 }
 
@@ -182,7 +183,7 @@ func (r *UpdatePolicyReconciler) baseScope(ctx context.Context, reg registration
 	if reg.config == nil {
 		return nil, nil
 	}
-	if reg.known && r.scope.term > 0 && reg.term > r.scope.term {
+	if r.scope.term > 0 && reg.term > r.scope.term {
 		return nil, fmt.Errorf("%w: process %s took it from this process, %s. "+
 			"Fix: run one replica, or use --leader-elect", errNotOurs, reg.writer, r.writerName(r.scope.term))
 	}
