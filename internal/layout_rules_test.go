@@ -9,8 +9,8 @@ var rules = []rule{
 	{pkg: "internal/app", kind: effects, imports: `
 		api/updates/v1alpha1 api/v1alpha1 internal/capi internal/contract internal/controllers
 		internal/diagnostics internal/gate/gatehooks internal/guard/guardwebhook internal/hookclient
-		internal/hookserver internal/inplace internal/inplace/engine internal/inplace/request
-		internal/keyed internal/lease internal/linuxhost internal/metrics internal/patches internal/pool
+		internal/hookserver internal/httplimit internal/inplace internal/inplace/engine
+		internal/inplace/request internal/keyed internal/lease internal/linuxhost internal/metrics internal/patches internal/pool
 		internal/pool/machinedeployment internal/pool/machineset internal/port
 		internal/snapshot internal/topology internal/transport/pod internal/transport/ssh
 		internal/updatepolicy internal/updaters internal/updaters/handover
@@ -43,7 +43,7 @@ var rules = []rule{
 	`},
 	{pkg: "internal/cli/extensioncmd", kind: effects, imports: `
 		api/v1alpha1 internal/app internal/cli internal/cli/serving internal/controllers
-		internal/guard/guardwebhook internal/hookserver internal/lease
+		internal/diagnostics internal/guard/guardwebhook internal/hookserver internal/lease
 	`},
 	{pkg: "internal/cli/logscmd", kind: effects, imports: `
 		api/v1alpha1 internal/cli internal/cli/management internal/linuxhost internal/snapshot
@@ -113,7 +113,7 @@ var rules = []rule{
 		internal/inplace/engine internal/readiness internal/snapshot internal/text
 		internal/updatepolicy internal/upgradegraph
 	`},
-	{pkg: "internal/diagnostics", kind: effects, imports: ``},
+	{pkg: "internal/diagnostics", kind: effects, imports: `internal/httplimit internal/loglimit`},
 	{pkg: "internal/doctor", kind: pure, imports: `
 		api/v1alpha1 internal/capi internal/pool internal/snapshot internal/status internal/text
 		internal/updatepolicy
@@ -133,11 +133,13 @@ var rules = []rule{
 		internal/keyed internal/peer internal/text
 	`},
 	{pkg: "internal/hookserver", kind: effects, imports: `
-		api/v1alpha1 internal/gate internal/inplace internal/inplace/cover internal/keyed
-		internal/text internal/untrusted internal/upgradegraph pkg/plan pkg/version
+		api/v1alpha1 internal/gate internal/httplimit internal/inplace internal/inplace/cover
+		internal/keyed internal/loglimit internal/text internal/untrusted internal/upgradegraph
+		pkg/plan pkg/version
 	`},
 	{pkg: "internal/htmlpage", kind: pure, imports: `internal/text embed`},
 	{pkg: "internal/htmlpage/htmlpagetest", kind: effects, imports: ``},
+	{pkg: "internal/httplimit", kind: effects, imports: `internal/loglimit`},
 	{pkg: "internal/inplace", kind: pure, imports: `internal/inplace/cover pkg/version`},
 	{pkg: "internal/inplace/cover", kind: pure, imports: `
 		internal/pool internal/text internal/untrusted pkg/version
@@ -165,6 +167,7 @@ var rules = []rule{
 	{pkg: "internal/linuxhost", kind: pure, imports: `
 		internal/inplace internal/kubeadmpatch internal/port internal/text pkg/version embed
 	`},
+	{pkg: "internal/loglimit", kind: effects, imports: `internal/text`},
 	{pkg: "internal/manifest", kind: effects, imports: `
 		api/v1alpha1 internal/doctor internal/snapshot internal/text pkg/plan pkg/version
 	`},

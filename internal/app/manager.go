@@ -21,11 +21,13 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	crwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/diagnostics"
 	"github.com/windlass-dev/windlass/internal/hookserver"
+	"github.com/windlass-dev/windlass/internal/httplimit"
 	"github.com/windlass-dev/windlass/internal/lease"
 	"github.com/windlass-dev/windlass/internal/topology"
 )
@@ -62,11 +64,11 @@ func RunManager(ctx context.Context, restConfig *rest.Config, o ManagerOptions) 
 	if lock != nil {
 		o.Extension.Held = lock.Held
 	}
-	mgr, err := o.newManager(restConfig, lock)
+	mgr, err := o.newManager(ctx, restConfig, lock)
 	if err != nil {
 		return err
 	}
-	if err := o.addChecks(mgr); err != nil {
+	if err := o.addServers(ctx, mgr); err != nil {
 		return err
 	}
 	if err := index.AddDefaultIndexes(ctx, mgr); err != nil {
@@ -117,7 +119,9 @@ func (o ManagerOptions) completeRESTConfig(in *rest.Config) *rest.Config {
 	return out
 }
 
-func (o ManagerOptions) newManager(restConfig *rest.Config, lock *lease.Lock) (ctrl.Manager, error) {
+func (o ManagerOptions) newManager(
+	ctx context.Context, restConfig *rest.Config, lock *lease.Lock,
+) (ctrl.Manager, error) {
 	scheme, err := newScheme()
 	if err != nil {
 		return nil, err
@@ -137,15 +141,15 @@ func (o ManagerOptions) newManager(restConfig *rest.Config, lock *lease.Lock) (c
 			UsePriorityQueue: new(feature.Gates.Enabled(feature.PriorityQueue)),
 			CacheSyncTimeout: cacheSyncTimeout,
 		},
-		Scheme:                 scheme,
-		HealthProbeBindAddress: o.HealthAddress,
-		PprofBindAddress:       o.ProfilerAddress,
-		Metrics:                metrics,
-		Cache:                  objects,
-		Client:                 setup.ManagerClientOptions(),
-		WebhookServer: crwebhook.NewServer(crwebhook.Options{
-			Host: o.Webhook.BindAddress, Port: o.Webhook.Port, CertDir: o.Webhook.CertDir, CertName: o.Webhook.CertName, KeyName: o.Webhook.KeyName, TLSOpts: tlsOptions,
-		}),
+		Scheme: scheme,
+		// Package diagnostics serves metrics, profiles and probes, within bounds.
+		Metrics: diagnostics.Off(), HealthProbeBindAddress: "0", PprofBindAddress: "0",
+		Cache:  objects,
+		Client: setup.ManagerClientOptions(),
+		WebhookServer: httplimit.NewTLSServer("webhooks", crwebhook.Options{
+			Host: o.Webhook.BindAddress, Port: o.Webhook.Port, TLSOpts: tlsOptions,
+			CertDir: o.Webhook.CertDir, CertName: o.Webhook.CertName, KeyName: o.Webhook.KeyName,
+		}, httplimit.ForCalls),
 	}
 	if lock != nil {
 		lock.Apply(&options)
@@ -153,6 +157,9 @@ func (o ManagerOptions) newManager(restConfig *rest.Config, lock *lease.Lock) (c
 	mgr, err := ctrl.NewManager(restConfig, options)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the management cluster at %s: %w", restConfig.Host, err)
+	}
+	if err := diagnostics.Add(ctx, mgr, metrics); err != nil {
+		return nil, err
 	}
 	if lock != nil {
 		if err := lock.AddTo(mgr); err != nil {
@@ -174,10 +181,10 @@ func (o ManagerOptions) newLock(restConfig *rest.Config) (*lease.Lock, error) {
 	})
 }
 
-// addChecks has every replica count as alive once its webhooks are served, whether it leads or not, and as ready too: a new one that waits for the
+// addServers serves profiles and probes. It has every replica count as alive once its webhooks are served, whether it leads or not, and as ready too: a new one that waits for the
 // lease of the old one must become ready for that to go. Where the extension is served, its hooks and its guard are by the leader alone, so a
 // replica that goes on waiting is not ready for long: the Service would lead calls to it that it refuses.
-func (o ManagerOptions) addChecks(mgr ctrl.Manager) error {
+func (o ManagerOptions) addServers(ctx context.Context, mgr ctrl.Manager) error {
 	started := func(r *http.Request) error { return mgr.GetWebhookServer().StartedChecker()(r) }
 	ready := started
 	if o.Extension.Port != 0 {
@@ -189,13 +196,11 @@ func (o ManagerOptions) addChecks(mgr ctrl.Manager) error {
 			return started(r)
 		}
 	}
-	if err := mgr.AddReadyzCheck("webhook", ready); err != nil {
-		return fmt.Errorf("adding the readiness check: %w", err)
+	if err := diagnostics.AddProfiles(ctx, mgr, o.ProfilerAddress); err != nil {
+		return err
 	}
-	if err := mgr.AddHealthzCheck("webhook", started); err != nil {
-		return fmt.Errorf("adding the liveness check: %w", err)
-	}
-	return nil
+	return diagnostics.AddHealth(ctx, mgr, o.HealthAddress,
+		map[string]healthz.Checker{"webhook": started}, map[string]healthz.Checker{"webhook": ready})
 }
 
 // checkLeads returns an error for a replica that has run for so long without being elected. It has time to read its cache, for which the API server may

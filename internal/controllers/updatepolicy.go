@@ -41,8 +41,8 @@ type UpdatePolicyReconciler struct {
 	Process string
 	// Propagation is how long every API server may take to use a scope after it was written. No status relies on it before.
 	Propagation time.Duration
-	// NarrowEvery is how often the scope becomes narrower at most, for all namespaces together. A
-	// wider scope is written at once. 0: at once as well.
+	// NarrowEvery is how often the scope becomes narrower at most, on average and for all namespaces
+	// together. A wider scope is written at once. 0: at once as well.
 	NarrowEvery time.Duration
 
 	// watches are set by SetupWithManager; without them nothing is watched.

@@ -8,7 +8,12 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
+
+	"github.com/windlass-dev/windlass/internal/httplimit"
 )
+
+// serverName names the servers of hooks and of the guard in the log.
+const serverName = "hooks and webhooks"
 
 // Endpoint is where a TLS server listens, and which callers it serves.
 type Endpoint struct {
@@ -32,11 +37,11 @@ func NewTLSServer(e Endpoint) (webhook.Server, error) {
 	}
 	options := webhook.Options{
 		Host: e.BindAddress, Port: e.Port, CertDir: e.CertDir, CertName: CertName, KeyName: KeyName,
-		WebhookMux: http.NewServeMux(), TLSOpts: []func(*tls.Config){RequireTLS13},
+		TLSOpts: []func(*tls.Config){RequireTLS13},
 	}
 	wrap := newIntake().wrap
 	if e.ClientCAName == "" {
-		return &wrapping{Server: newLimitedTLS(options), wrap: wrap}, nil
+		return &wrapping{Server: httplimit.NewTLSServer(serverName, options, httplimit.ForCalls), wrap: wrap}, nil
 	}
 	ca, err := ReadClientCA(filepath.Join(e.CertDir, e.ClientCAName))
 	if err != nil {
@@ -46,7 +51,7 @@ func NewTLSServer(e Endpoint) (webhook.Server, error) {
 	log.Log.Info("Callers need a client certificate", "port", e.Port, "clientCA", ca.file)
 	// Who may not call takes no memory.
 	authenticated := func(next http.Handler) http.Handler { return ca.wrap(wrap(next)) }
-	return &wrapping{Server: newLimitedTLS(options), wrap: authenticated}, nil
+	return &wrapping{Server: httplimit.NewTLSServer(serverName, options, httplimit.ForCalls), wrap: authenticated}, nil
 }
 
 // wrapping is a webhook.Server that wraps its handlers.

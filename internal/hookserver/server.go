@@ -8,7 +8,6 @@ import (
 	"maps"
 	"net/http"
 	"slices"
-	"sync/atomic"
 
 	runtimecatalog "sigs.k8s.io/cluster-api/api/runtime/catalog"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
@@ -52,8 +51,6 @@ type Server struct {
 	inner      *server.Server
 	handlers   []server.ExtensionHandler
 	leaderOnly bool
-	// reached is set once the server has answered itself. From then on it serves until the process ends.
-	reached atomic.Bool
 }
 
 // New returns a Server that is ready to be started.
@@ -125,13 +122,4 @@ func (s *Server) Start(ctx context.Context) error { return s.inner.Start(ctx) }
 func (s *Server) NeedLeaderElection() bool { return s.leaderOnly }
 
 // Ready is a healthz.Checker: it returns nil once the server accepts connections.
-func (s *Server) Ready(r *http.Request) error {
-	if s.reached.Load() {
-		return nil
-	}
-	if err := s.inner.StartedChecker()(r); err != nil {
-		return err
-	}
-	s.reached.Store(true)
-	return nil
-}
+func (s *Server) Ready(r *http.Request) error { return s.inner.StartedChecker()(r) }

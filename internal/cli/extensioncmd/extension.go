@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"time"
 
@@ -31,6 +30,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/cli"
 	"github.com/windlass-dev/windlass/internal/cli/serving"
 	"github.com/windlass-dev/windlass/internal/controllers"
+	"github.com/windlass-dev/windlass/internal/diagnostics"
 	"github.com/windlass-dev/windlass/internal/guard/guardwebhook"
 	"github.com/windlass-dev/windlass/internal/hookserver"
 	"github.com/windlass-dev/windlass/internal/lease"
@@ -130,7 +130,7 @@ func (o *options) run(ctx context.Context, logs io.Writer) error {
 	if lock != nil {
 		served.Held = lock.Held
 	}
-	mgr, err := o.newManager(restConfig, served.InPlaceUpgrades, lock)
+	mgr, err := o.newManager(ctx, restConfig, served.InPlaceUpgrades, lock)
 	if err != nil {
 		return err
 	}
@@ -223,29 +223,12 @@ func (o *options) addReadiness(
 	return registration.SetupWithManager(mgr)
 }
 
-// serveHealth serves the probes: everybody may reach the port, as kubelets do.
+// serveHealth serves the probes.
 func (o *options) serveHealth(
 	ctx context.Context, mgr manager.Manager, ready map[string]healthz.Checker,
 ) error {
-	if o.healthAddr == "" || o.healthAddr == "0" {
-		return nil
-	}
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", o.healthAddr)
-	if err != nil {
-		return fmt.Errorf("listening on --health-addr: %w", err)
-	}
-	mux := http.NewServeMux()
-	for path, checks := range map[string]map[string]healthz.Checker{
-		"/healthz": {"ping": healthz.Ping}, "/readyz": ready,
-	} {
-		handler := http.StripPrefix(path, &healthz.Handler{Checks: checks})
-		mux.Handle(path, handler)
-		mux.Handle(path+"/", handler)
-	}
-	if err := mgr.Add(hookserver.NewLimitedServer("health", listener, mux)); err != nil {
-		return fmt.Errorf("adding the probes: %w", err)
-	}
-	return nil
+	alive := map[string]healthz.Checker{"ping": healthz.Ping}
+	return diagnostics.AddHealth(ctx, mgr, o.healthAddr, alive, ready)
 }
 
 // GuardFlags are the names of the flags about the guard's port.
@@ -284,7 +267,9 @@ func (o *options) newLock(restConfig *rest.Config) (*lease.Lock, error) {
 	return lease.New(restConfig, o.namespace, leaseName, "", leaseTimes)
 }
 
-func (o *options) newManager(restConfig *rest.Config, upgrades app.InPlaceUpgrades, lock *lease.Lock) (manager.Manager, error) {
+func (o *options) newManager(
+	ctx context.Context, restConfig *rest.Config, upgrades app.InPlaceUpgrades, lock *lease.Lock,
+) (manager.Manager, error) {
 	scheme := runtime.NewScheme()
 	if err := app.AddToScheme(scheme); err != nil {
 		return nil, err
@@ -295,10 +280,9 @@ func (o *options) newManager(restConfig *rest.Config, upgrades app.InPlaceUpgrad
 	}
 	skipNameValidation := true
 	options := manager.Options{
-		Scheme:  scheme,
-		Metrics: metrics,
-		// addReadiness serves the probes, with limits.
-		HealthProbeBindAddress: "0",
+		Scheme: scheme,
+		// Package diagnostics serves metrics and probes, within bounds.
+		Metrics: diagnostics.Off(), HealthProbeBindAddress: "0",
 		// Managed fields are half of an object, and nothing here looks at them.
 		Cache: cache.Options{DefaultTransform: slim(upgrades)},
 		// Names are validated against a register of the whole process, which would keep a test from running this twice.
@@ -315,6 +299,9 @@ func (o *options) newManager(restConfig *rest.Config, upgrades app.InPlaceUpgrad
 	mgr, err := ctrl.NewManager(restConfig, options)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the management cluster at %s: %w", restConfig.Host, err)
+	}
+	if err := diagnostics.Add(ctx, mgr, metrics); err != nil {
+		return nil, err
 	}
 	if lock != nil {
 		if err := lock.AddTo(mgr); err != nil {

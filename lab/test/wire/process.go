@@ -30,6 +30,8 @@ const startTimeout = 2 * time.Minute
 type Process struct {
 	// Hooks and Guard are where it serves them, as https://127.0.0.1:port.
 	Hooks, Guard string
+	// Webhooks is where a manager serves Cluster API's webhooks, as https://127.0.0.1:port.
+	Webhooks string
 	// Health is where it serves /healthz and /readyz, as http://127.0.0.1:port.
 	Health string
 	// Diagnostics is where it serves metrics and profiles, as 127.0.0.1:port.
@@ -77,7 +79,8 @@ func (p *Plane) RunManager(t *testing.T, args ...string) *Process {
 	dir, authority := serving(t)
 	webhooks, health, diagnostics := FreePort(t), FreePort(t), FreePort(t)
 	e := &Process{
-		Health: "http://" + health, Diagnostics: diagnostics, CertDir: dir, Authority: authority, log: filepath.Join(t.TempDir(), "windlass.log"), done: make(chan struct{}),
+		Webhooks: "https://" + webhooks, Health: "http://" + health, Diagnostics: diagnostics,
+		CertDir: dir, Authority: authority, log: filepath.Join(t.TempDir(), "windlass.log"), done: make(chan struct{}),
 	}
 	e.start(t, p.Executable, append([]string{
 		"manager", "--kubeconfig", p.Kubeconfig, "--webhook-bind-address", "127.0.0.1", "--webhook-port", portOf(webhooks), "--webhook-cert-dir", dir, "--health-addr", health,

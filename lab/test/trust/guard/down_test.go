@@ -37,7 +37,7 @@ func TestExtensionDown(t *testing.T) {
 		// Nor does the label of a MachineDeployment, or its absence.
 		both := worker("dev-db")
 		both[clusterv1.MachineControlPlaneLabel] = ""
-		p.Create(t, machine(namespace, "dev", "both", both), ofSet(machine(namespace, "prod", "bare", nil)))
+		p.Create(t, machine(namespace, "dev", "both", both), ofSet(t, p, machine(namespace, "prod", "bare", nil)))
 	}
 	exclude(t, p, out)
 	keepAll := policy(all, "keep", v1alpha1.UpdateTarget{})
@@ -99,11 +99,21 @@ func TestExtensionDown(t *testing.T) {
 	measure("after the manifest was applied again")
 }
 
-// ofSet adds a MachineSet as the controller of a Machine.
-func ofSet(m *clusterv1.Machine) *clusterv1.Machine {
-	m.OwnerReferences = []metav1.OwnerReference{{
-		APIVersion: clusterv1.GroupVersion.String(), Kind: "MachineSet", Name: "set", UID: "set", Controller: new(true),
-	}}
+// ofSet creates a MachineSet that controls a Machine.
+func ofSet(t *testing.T, p *wire.Plane, m *clusterv1.Machine) *clusterv1.Machine {
+	t.Helper()
+	labels := map[string]string{clusterv1.ClusterNameLabel: m.Spec.ClusterName}
+	set := &clusterv1.MachineSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name + "-set", Labels: labels},
+		Spec: clusterv1.MachineSetSpec{
+			ClusterName: m.Spec.ClusterName, Replicas: new(int32(1)), Selector: metav1.LabelSelector{MatchLabels: labels},
+			Template: clusterv1.MachineTemplateSpec{ObjectMeta: clusterv1.ObjectMeta{Labels: labels}, Spec: m.Spec},
+		},
+	}
+	p.Create(t, set)
+	m.OwnerReferences = []metav1.OwnerReference{
+		*metav1.NewControllerRef(set, clusterv1.GroupVersion.WithKind("MachineSet")),
+	}
 	return m
 }
 

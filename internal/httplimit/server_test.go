@@ -1,4 +1,4 @@
-package hookserver_test
+package httplimit_test
 
 import (
 	"bufio"
@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/windlass-dev/windlass/internal/hookserver"
+	"github.com/windlass-dev/windlass/internal/httplimit"
 )
 
 // serveLimited serves a handler until the test ends, and returns the address.
@@ -20,7 +20,7 @@ func serveLimited(t *testing.T, handler http.Handler, change func(*http.Server))
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := hookserver.NewLimitedServer("test", listener, handler)
+	server := httplimit.NewServer("test", listener, httplimit.ForCalls, handler)
 	change(server.Server)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
@@ -35,32 +35,24 @@ func serveLimited(t *testing.T, handler http.Handler, change func(*http.Server))
 	return listener.Addr().String()
 }
 
-// TestHeaders sends long headers to a limited server, and to the one of hooks.
+// TestHeaders sends long headers to a server.
 func TestHeaders(t *testing.T) {
 	t.Parallel()
-	ca := newAuthority(t)
-	hooks, _ := serveCallers(t, ca, ca)
-	plain := "http://" + serveLimited(t, http.NotFoundHandler(), func(*http.Server) {})
-	for name, tt := range map[string]struct {
-		client *http.Client
-		url    string
-	}{
-		"plain": {http.DefaultClient, plain}, "hooks": {caller(t, ca, &ca), hooks},
+	url := "http://" + serveLimited(t, http.NotFoundHandler(), func(*http.Server) {})
+	for size, want := range map[int]int{
+		1 << 10: http.StatusNotFound, 64 << 10: http.StatusRequestHeaderFieldsTooLarge,
 	} {
-		for size, want := range map[int]bool{1 << 10: true, 64 << 10: false} {
-			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, tt.url, http.NoBody)
-			if err != nil {
-				t.Fatal(err)
-			}
-			request.Header.Set("X-Long", strings.Repeat("x", size))
-			response, err := tt.client.Do(request)
-			read := err == nil && response.StatusCode != http.StatusRequestHeaderFieldsTooLarge
-			if err == nil {
-				_ = response.Body.Close()
-			}
-			if read != want {
-				t.Errorf("%s: a header of %d bytes is read: %t, %v", name, size, read, err)
-			}
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("X-Long", strings.Repeat("x", size))
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := response.Body.Close(); err != nil || response.StatusCode != want {
+			t.Errorf("a header of %d bytes: %s, %v, want %d", size, response.Status, err, want)
 		}
 	}
 }
