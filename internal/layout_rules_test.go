@@ -122,12 +122,13 @@ var rules = []rule{
 		api/v1alpha1 internal/readiness internal/text pkg/version
 	`},
 	{pkg: "internal/gate/gatehooks", kind: effects, imports: `
-		api/v1alpha1 internal/capi internal/gate internal/shares internal/snapshot internal/text
+		api/v1alpha1 internal/capi internal/gate internal/loglimit internal/shares internal/snapshot
+		internal/text
 	`},
 	{pkg: "internal/guard", kind: pure, imports: `internal/capi`},
 	{pkg: "internal/guard/guardwebhook", kind: effects, imports: `
-		api/v1alpha1 internal/capi internal/chain internal/contract internal/guard internal/pool
-		internal/shares internal/snapshot internal/text internal/updatepolicy pkg/version
+		api/v1alpha1 internal/capi internal/chain internal/contract internal/guard internal/loglimit
+		internal/pool internal/shares internal/snapshot internal/text internal/updatepolicy pkg/version
 	`},
 	{pkg: "internal/hookclient", kind: effects, imports: `
 		internal/keyed internal/peer internal/text

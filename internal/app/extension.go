@@ -20,7 +20,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	crmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
-	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/capi"
@@ -220,10 +219,10 @@ func newGuard(mgr manager.Manager, c clients) (http.Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("registering the guard's metrics: %w", err)
 	}
-	return &admission.Webhook{Handler: guardwebhook.NewGuard(guardwebhook.GuardOptions{
+	return guardwebhook.NewWebhook(guardwebhook.GuardOptions{
 		Policies: c.cached, Live: c.live, Recorder: mgr.GetEventRecorder(eventSource), Metrics: metrics, Now: time.Now, Sleep: guardwebhook.Sleep,
 		Parsed: hookserver.ReleaseParsed,
-	})}, nil
+	}), nil
 }
 
 // addControllers adds those that keep the status of our objects, and the sweeper of blocked groups.

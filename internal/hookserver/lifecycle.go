@@ -5,15 +5,12 @@ import (
 	"errors"
 	"fmt"
 
-	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 	"sigs.k8s.io/cluster-api/exp/runtime/server"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/windlass-dev/windlass/internal/gate"
-	"github.com/windlass-dev/windlass/internal/keyed"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
@@ -37,7 +34,7 @@ type Gates interface {
 // for concurrent use.
 type lifecycle struct {
 	gates    Gates
-	outcomes *keyed.Once[types.NamespacedName]
+	outcomes outcomes
 }
 
 func newLifecycle(gates Gates) *lifecycle { return &lifecycle{gates: gates, outcomes: newOutcomes()} }
@@ -116,10 +113,12 @@ func (l *lifecycle) answer(ctx context.Context, cluster *clusterv1.Cluster, hook
 // log reports an answer when it differs from the last one about the same cluster: Cluster API asks again and again.
 func (l *lifecycle) log(ctx context.Context, cluster *clusterv1.Cluster, hook gate.Hook, kubernetesVersion, held string, err error) {
 	key := client.ObjectKeyFromObject(cluster)
-	if !isNew(l.outcomes, key, fmt.Sprintf("%s %s %s %v", hook, boundMessage(kubernetesVersion), held, err)) {
+	outcome := fmt.Sprintf("%s %s %s %v", hook, boundMessage(kubernetesVersion), held, err)
+	logger, isNew := l.outcomes.logger(ctx, key, outcome)
+	if !isNew {
 		return
 	}
-	logger := log.FromContext(ctx).WithValues("cluster", boundMessage(key.String()), "hook", string(hook), "version", boundMessage(kubernetesVersion))
+	logger = logger.WithValues("cluster", boundMessage(key.String()), "hook", string(hook), "version", boundMessage(kubernetesVersion))
 	switch {
 	case err != nil:
 		logger.Info("Refused to answer about a step of an upgrade", "message", boundMessage(err.Error()))

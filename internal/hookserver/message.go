@@ -1,13 +1,17 @@
 package hookserver
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/windlass-dev/windlass/internal/keyed"
+	"github.com/windlass-dev/windlass/internal/loglimit"
 	"github.com/windlass-dev/windlass/internal/text"
 )
 
@@ -23,18 +27,34 @@ func sortedKeys(m map[string]string) []string { return slices.Sorted(maps.Keys(m
 // maxOutcomes bounds the memory of outcomes: well above the clusters of one management cluster.
 const maxOutcomes = 10_000
 
-// newOutcomes returns what remembers the last answer about each cluster.
-func newOutcomes() *keyed.Once[types.NamespacedName] {
-	return keyed.NewOnce[types.NamespacedName](keyed.Forever, maxOutcomes)
+// maxLines and maxLinesEach bound the lines a minute of a kind: of all, and about one cluster. Callers
+// can name any clusters, and alternate between outcomes.
+const maxLines, maxLinesEach = 300, 5
+
+// outcomes remembers the last answer about each cluster, for the log.
+type outcomes struct {
+	last  *keyed.Once[types.NamespacedName]
+	lines *loglimit.Lines
 }
 
-// isNew reports whether an outcome differs from the last one about the same cluster, and remembers
-// it. A full memory is dropped, which repeats some lines in the log.
-func isNew(outcomes *keyed.Once[types.NamespacedName], cluster types.NamespacedName, outcome string) bool {
+func newOutcomes() outcomes {
+	return outcomes{
+		last:  keyed.NewOnce[types.NamespacedName](keyed.Forever, maxOutcomes),
+		lines: loglimit.New(time.Now, maxLines, maxLinesEach),
+	}
+}
+
+// logger returns what logs an outcome, within bounds. It returns false if the outcome is the last one
+// about the same cluster, and remembers it otherwise. A full memory is dropped, which repeats some
+// lines in the log.
+func (o outcomes) logger(
+	ctx context.Context, cluster types.NamespacedName, outcome string,
+) (logr.Logger, bool) {
 	const longest = 253
+	logger := o.lines.Limit(log.FromContext(ctx), cluster.String())
 	if len(cluster.Name) > longest || len(cluster.Namespace) > longest {
 		// Not the name of any object; keep the memory's bound.
-		return true
+		return logger, true
 	}
-	return outcomes.Changed(cluster, outcome, time.Time{})
+	return logger, o.last.Changed(cluster, outcome, time.Time{})
 }

@@ -11,10 +11,8 @@ import (
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
-	"github.com/windlass-dev/windlass/internal/keyed"
 	"github.com/windlass-dev/windlass/internal/upgradegraph"
 	"github.com/windlass-dev/windlass/pkg/plan"
 	"github.com/windlass-dev/windlass/pkg/version"
@@ -58,7 +56,7 @@ type Limits interface {
 type UpgradePlanner struct {
 	graphs   Graphs
 	limits   Limits
-	outcomes *keyed.Once[types.NamespacedName]
+	outcomes outcomes
 }
 
 // NewUpgradePlanner returns an UpgradePlanner. Without limits, workers can jump as far as skew allows.
@@ -244,10 +242,11 @@ func encodeSteps(request *runtimehooksv1.GenerateUpgradePlanRequest, versions []
 func (p *UpgradePlanner) log(ctx context.Context, request *runtimehooksv1.GenerateUpgradePlanRequest, graph string, computed plan.Plan, err error) {
 	cluster := client.ObjectKeyFromObject(&request.Cluster)
 	summary := fmt.Sprintf("%q %v %v %v", graph, computed.ControlPlane, computed.Workers, err)
-	if !isNew(p.outcomes, cluster, boundMessage(summary)) {
+	logger, isNew := p.outcomes.logger(ctx, cluster, boundMessage(summary))
+	if !isNew {
 		return
 	}
-	logger := log.FromContext(ctx).WithValues(
+	logger = logger.WithValues(
 		"cluster", boundMessage(cluster.String()), "graph", graph, "from", boundMessage(request.FromControlPlaneKubernetesVersion),
 		"workersFrom", boundMessage(request.FromWorkersKubernetesVersion), "to", boundMessage(request.ToKubernetesVersion))
 	if err != nil {

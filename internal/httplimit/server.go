@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/windlass-dev/windlass/internal/loglimit"
 )
@@ -47,8 +48,9 @@ const (
 	maxStreams = 8
 	// maxFrame and maxUnread bound what HTTP/2 buffers of a connection. Both are the least that it allows.
 	maxFrame, maxUnread = 16 << 10, 64 << 10
-	// maxLogged bounds the lines a minute about connections that end with an error.
-	maxLogged = 5
+	// maxLogged bounds the lines a minute about connections that end with an error, and maxLines those
+	// of a kind that callers of webhooks cause, maxLinesEach about one namespace.
+	maxLogged, maxLines, maxLinesEach = 5, 60, 10
 	// shutdownTimeout is how long requests may take to end.
 	shutdownTimeout = time.Minute
 )
@@ -148,6 +150,7 @@ type tlsServer struct {
 	name    string
 	options webhook.Options
 	bounds  Bounds
+	lines   *loglimit.Lines
 	started atomic.Bool
 	// reached is set once the server has answered itself.
 	reached atomic.Bool
@@ -162,7 +165,16 @@ func NewTLSServer(name string, options webhook.Options, bounds Bounds) webhook.S
 	}
 	return &tlsServer{
 		Server: webhook.NewServer(options), name: name, options: options, bounds: bounds,
+		lines: loglimit.New(time.Now, maxLines, maxLinesEach),
 	}
+}
+
+// Register implements webhook.Server. It bounds the lines that callers of an admission webhook cause.
+func (s *tlsServer) Register(path string, handler http.Handler) {
+	if admitting, ok := handler.(*admission.Webhook); ok {
+		s.lines.Webhook(admitting)
+	}
+	s.Server.Register(path, handler)
 }
 
 // Start implements webhook.Server.

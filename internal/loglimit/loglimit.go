@@ -1,12 +1,16 @@
 package loglimit
 
 import (
+	"errors"
+	"fmt"
 	"log"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/windlass-dev/windlass/internal/text"
 )
@@ -16,15 +20,18 @@ const (
 	period = time.Minute
 	// maxKinds is how many kinds of lines have counts of their own. Others share one.
 	maxKinds = 100
-	// maxLine bounds a line of net/http, in bytes. One about a panic has a stack.
-	maxLine = 4 << 10
+	// maxText bounds a text in a line, in bytes. Callers choose such texts. One about a panic has a
+	// stack.
+	maxText = 2 << 10
+	// maxTenant bounds the names of tenants that are kept, in bytes.
+	maxTenant = 512
 	// omittedKey is the name of the value that counts lines that were left out.
 	omittedKey = "omittedBefore"
 )
 
 // Lines bounds lines by kind: in a minute, at most all of a kind, and at most each of them about one
-// tenant. The next line of a kind has, as omittedBefore, how many were left out before it. It is safe
-// for concurrent use, and its memory is bounded.
+// tenant. The next line of a kind has, as omittedBefore, how many were left out before it. Texts in a
+// line are bounded, too. It is safe for concurrent use, and its memory is bounded.
 type Lines struct {
 	now       func() time.Time
 	all, each int
@@ -58,6 +65,7 @@ func (l *Lines) Limit(logger logr.Logger, tenant string) logr.Logger {
 // take reports whether a line may be written, and how many of its kind were left out before it.
 func (l *Lines) take(message, tenant string) (omitted int, ok bool) {
 	now := l.now()
+	tenant = tenant[:min(len(tenant), maxTenant)]
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	k := l.kinds[message]
@@ -77,7 +85,7 @@ func (l *Lines) take(message, tenant string) (omitted int, ok bool) {
 		return 0, false
 	}
 	k.lines++
-	k.tenants[tenant]++
+	k.tenants[strings.Clone(tenant)]++
 	omitted, k.omitted = k.omitted, 0
 	return omitted, true
 }
@@ -93,14 +101,14 @@ type sink struct {
 // Info implements logr.LogSink.
 func (s *sink) Info(level int, message string, values ...any) {
 	if omitted, ok := s.lines.take(message, s.tenant); ok {
-		s.LogSink.Info(level, message, withOmitted(values, omitted)...)
+		s.LogSink.Info(level, message, withOmitted(bound(values), omitted)...)
 	}
 }
 
 // Error implements logr.LogSink.
 func (s *sink) Error(err error, message string, values ...any) {
 	if omitted, ok := s.lines.take(message, s.tenant); ok {
-		s.LogSink.Error(err, message, withOmitted(values, omitted)...)
+		s.LogSink.Error(boundError(err), message, withOmitted(bound(values), omitted)...)
 	}
 }
 
@@ -108,12 +116,48 @@ func withOmitted(values []any, omitted int) []any {
 	if omitted == 0 {
 		return values
 	}
-	return append(values[:len(values):len(values)], omittedKey, omitted)
+	return append(values, omittedKey, omitted)
+}
+
+// bound returns a copy of values without long texts.
+func bound(values []any) []any {
+	bounded := slices.Clone(values)
+	for i, value := range bounded {
+		switch v := value.(type) {
+		case string:
+			bounded[i] = boundText(v)
+		case error:
+			bounded[i] = boundError(v)
+		case fmt.Stringer:
+			if s := v.String(); len(s) > maxText {
+				bounded[i] = boundText(s)
+			}
+		case types.UID:
+			bounded[i] = boundText(string(v))
+		}
+	}
+	return bounded
+}
+
+// boundText returns s, or its beginning. It reads no more than that.
+func boundText(s string) string {
+	if len(s) <= maxText {
+		return s
+	}
+	return text.Bound(s[:maxText+1], maxText)
+}
+
+// boundError returns err, or an error with the beginning of its text.
+func boundError(err error) error {
+	if err == nil || len(err.Error()) <= maxText {
+		return err
+	}
+	return errors.New(boundText(err.Error()))
 }
 
 // WithValues implements logr.LogSink.
 func (s *sink) WithValues(values ...any) logr.LogSink {
-	return &sink{LogSink: s.LogSink.WithValues(values...), lines: s.lines, tenant: s.tenant}
+	return &sink{LogSink: s.LogSink.WithValues(bound(values)...), lines: s.lines, tenant: s.tenant}
 }
 
 // WithName implements logr.LogSink.
@@ -132,7 +176,6 @@ type writer struct{ logger logr.Logger }
 
 // Write implements io.Writer.
 func (w writer) Write(line []byte) (int, error) {
-	message := text.Bound(strings.TrimSpace(string(line)), maxLine)
-	w.logger.Info("A connection ended with an error", "message", message)
+	w.logger.Info("A connection ended with an error", "message", strings.TrimSpace(string(line)))
 	return len(line), nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/gate"
+	"github.com/windlass-dev/windlass/internal/loglimit"
 	"github.com/windlass-dev/windlass/internal/shares"
 )
 
@@ -58,11 +59,18 @@ type Engine struct {
 	Options
 
 	looking *shares.Shares
+	lines   *loglimit.Lines
 }
+
+// maxLines and maxLinesEach bound the lines a minute of a kind: of all, and about one namespace.
+const maxLines, maxLinesEach = 30, 5
 
 // New returns an Engine.
 func New(o Options) *Engine {
-	return &Engine{Options: o, looking: shares.New(maxLooking, maxLookingInNamespace)}
+	return &Engine{
+		Options: o, looking: shares.New(maxLooking, maxLookingInNamespace),
+		lines: loglimit.New(o.Now, maxLines, maxLinesEach),
+	}
 }
 
 // Ask returns whether a step of a Cluster's upgrade may go on. It answers within answerTimeout. The request's Cluster only names
@@ -106,7 +114,7 @@ func (e *Engine) Ask(ctx context.Context, request *clusterv1.Cluster, step gate.
 		if ends(step, verdict) {
 			return gate.Verdict{}, fmt.Errorf("dropping the approvals of an upgrade at its end: %w", err)
 		}
-		log.FromContext(ctx).Error(err, "Which Clusters wait at gates is not recorded")
+		e.lines.Limit(log.FromContext(ctx), cluster.Namespace).Error(err, "Which Clusters wait at gates is not recorded")
 	}
 	return verdict, nil
 }

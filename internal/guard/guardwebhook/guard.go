@@ -21,6 +21,7 @@ import (
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/guard"
+	"github.com/windlass-dev/windlass/internal/loglimit"
 	"github.com/windlass-dev/windlass/internal/text"
 	"github.com/windlass-dev/windlass/internal/updatepolicy"
 )
@@ -82,6 +83,19 @@ func Sleep(ctx context.Context, d time.Duration) {
 	case <-timer.C:
 	case <-ctx.Done():
 	}
+}
+
+const (
+	// maxLines and maxLinesEach bound the lines a minute of a kind: of all, and about one namespace.
+	maxLines, maxLinesEach = 30, 5
+)
+
+// NewWebhook returns a webhook that serves a Guard. Forged reviews cause a bounded number of lines in
+// the log.
+func NewWebhook(options GuardOptions) *admission.Webhook {
+	webhook := &admission.Webhook{Handler: NewGuard(options)}
+	loglimit.New(options.Now, maxLines, maxLinesEach).Webhook(webhook)
+	return webhook
 }
 
 // NewGuard returns a Guard.
