@@ -132,7 +132,7 @@ func (r *fileReader) file(ctx context.Context, f bootstrapv1.File) (linuxhost.Fi
 	}
 	if linuxhost.IsPatch(r.patches, f.Path) && !slices.Contains(r.prefixes, f.Path) {
 		if err := kubeadmpatch.Check(ctx, path.Base(f.Path), content); err != nil {
-			return linuxhost.File{}, fmt.Errorf("file %s: %w, or list its full path in allowedPathPrefixes of the Updater to allow any content", text.Bound(f.Path, maxName), err)
+			return linuxhost.File{}, fmt.Errorf("file %s: %w, or list the file's full path in allowedPathPrefixes of the Updater to allow any content", text.Bound(f.Path, maxName), err)
 		}
 	}
 	return linuxhost.File{Path: f.Path, Owner: f.Owner, Permissions: f.Permissions, Content: content}, nil

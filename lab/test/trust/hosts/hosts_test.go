@@ -224,6 +224,19 @@ func TestPatchesOfAnEarlierUpdate(t *testing.T) {
 	}
 }
 
+// TestPatchThatCopies has a patch for kubeadm copy the spec of a Pod out of an annotation.
+func TestPatchThatCopies(t *testing.T) {
+	const name = "kube-apiserver0+json.json"
+	w := newWorld(t, nil)
+	w.patches = "/etc/kubernetes/patches"
+	w.setFiles(t, bootstrapv1.File{Path: w.patches + "/" + name, Content: `[
+		{"op": "add", "path": "/metadata/annotations", "value": {"a": {"hostPID": true}}},
+		{"op": "copy", "from": "/metadata/annotations/a", "path": "/spec"}, {"op": "remove", "path": "/metadata/annotations/a"}]`})
+	if answer := w.extension.Call(t, wire.CanUpdateMachineSet, w.pool.Question(t)); !failed(answer) || !strings.Contains(answer.Message, name) {
+		t.Errorf("the answer is %+v", answer)
+	}
+}
+
 // TestFilesThatLeadElsewhere has links and folders on the host that lead a write to another place.
 func TestFilesThatLeadElsewhere(t *testing.T) {
 	for name, tt := range map[string]struct{ prepare, path string }{
