@@ -125,11 +125,12 @@ func TestCheckIsBounded(t *testing.T) {
 	}{
 		"deep":          {deep(9_000), untrusted.Depth},
 		"not that deep": {deep(1_800), untrusted.Depth},
-		"wide":          {wide(9_000), ""},
-		"wider":         {wide(11_000), untrusted.Nodes},
+		"wide":          {wide(3_900), ""},
+		"wider":         {wide(4_100), untrusted.Nodes},
 		"long":          {"# " + strings.Repeat("x", kubeadmpatch.MaxBytes), untrusted.Bytes},
+		"dense":         {"[" + strings.Repeat("1,", 32_000) + "1]", untrusted.Nodes},
 		"aliases":       {alias, untrusted.Nodes},
-		"aliases often": {strings.Repeat("a: &a "+strings.Repeat("x", 900)+"\nb: [*a,*a,*a,*a,*a,*a,*a,*a,*a,*a]\n---\n", 200), untrusted.Bytes},
+		"aliases often": {strings.Repeat("a: &a "+strings.Repeat("x", 900)+"\nb: [*a,*a,*a,*a,*a,*a,*a,*a,*a,*a]\n---\n", 60), untrusted.Bytes},
 	} {
 		var err error
 		took := allocated(func() { err = kubeadmpatch.Check(t.Context(), "etcd0+merge.yaml", []byte(tt.content)) })
@@ -142,8 +143,8 @@ func TestCheckIsBounded(t *testing.T) {
 			t.Errorf("%s: %d bytes take %d of memory, want %d at most", name, len(tt.content), took, most)
 		}
 	}
-	half, whole := allocated(func() { _ = kubeadmpatch.Check(t.Context(), "etcd.yaml", []byte(wide(4_500))) }),
-		allocated(func() { _ = kubeadmpatch.Check(t.Context(), "etcd.yaml", []byte(wide(9_000))) })
+	half, whole := allocated(func() { _ = kubeadmpatch.Check(t.Context(), "etcd.yaml", []byte(wide(1_950))) }),
+		allocated(func() { _ = kubeadmpatch.Check(t.Context(), "etcd.yaml", []byte(wide(3_900))) })
 	if whole > half*5/2 {
 		t.Errorf("twice the patch takes %d bytes of memory in place of %d", whole, half)
 	}

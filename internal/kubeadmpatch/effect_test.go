@@ -63,7 +63,7 @@ func TestCheckEffect(t *testing.T) {
 // TestCheckEffectIsBounded: each operation costs about as much as the document is long.
 func TestCheckEffectIsBounded(t *testing.T) {
 	// Not parallel: it counts bytes.
-	large := present("etcd") + "  x: " + strings.Repeat("y", 60<<10) + "\n"
+	large := present("etcd") + "  x: " + strings.Repeat("y", 50<<10) + "\n"
 	patch := func(n int) []kubeadmpatch.File {
 		return []kubeadmpatch.File{{Path: "etcd+json.json", Content: []byte("[" + strings.Repeat(`{"op": "add", "path": "/metadata/labels/a", "value": "b"},`, n-1) +
 			`{"op": "add", "path": "/metadata/labels/a", "value": "b"}]`)}}

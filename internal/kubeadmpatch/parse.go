@@ -15,8 +15,9 @@ import (
 )
 
 const (
-	// MaxBytes bounds a patch, and a document that is patched.
-	MaxBytes = 256 << 10
+	// MaxBytes bounds a patch, and a document that is patched. A YAML parser needs more than 100 bytes
+	// for each byte of some texts.
+	MaxBytes = 64 << 10
 	// maxOperations bounds the documents of merge patches and the operations of JSON patches, in one file
 	// and for one target: to apply one takes time in proportion to the patched document.
 	maxOperations = 256
@@ -24,7 +25,7 @@ const (
 
 // limits bound a patch, and a document that is patched. Libraries read a value again at each level
 // above it.
-var limits = untrusted.Limits{Bytes: MaxBytes, Depth: 16, Nodes: 10_000}
+var limits = untrusted.Limits{Bytes: MaxBytes, Depth: 16, Nodes: 4_000}
 
 var (
 	errTooMany = fmt.Errorf("it has more than %d operations", maxOperations)

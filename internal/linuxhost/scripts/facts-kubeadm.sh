@@ -73,7 +73,7 @@ fi
     2>/dev/null | sort)"
 # A file that is longer is refused.
 while read -r target file; do
-  [ ! -f "$file" ] || fact "patched-$target" "$(head -c 262145 "$file")"
+  [ ! -f "$file" ] || fact "patched-$target" "$(head -c 65537 "$file")"
 done <<<"$PATCHED"
 if [ ! -d "$OP" ] && [ -n "$server" ] && command -v curl >/dev/null; then
   own=/var/lib/kubelet/pki/kubelet-client-current.pem

@@ -85,7 +85,7 @@ var (
 
 const (
 	// maxContent bounds the content of a file, in bytes: what is compressed may be anything.
-	maxContent = kubeadmpatch.MaxBytes
+	maxContent = 256 << 10
 	// maxContents bounds the contents of all files of a config, in bytes. The API server does not,
 	// because compressed content is small there. A Secret with bootstrap data has 1 MiB at most.
 	maxContents = 1 << 20

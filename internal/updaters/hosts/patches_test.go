@@ -141,7 +141,7 @@ func TestEffectOfPatches(t *testing.T) {
 		"another container":          {patch: resources("etcd"), roles: server, present: map[string]string{manifests + "etcd.yaml": pod("other")}, want: "step kubeadm-upgrade: the patches for kubeadm would change spec.containers in the manifest of etcd of the host"},
 		"another container, allowed": {patch: resources("etcd"), roles: server, present: map[string]string{manifests + "etcd.yaml": pod("other")}, allowed: []string{"/etc/kubernetes", folder + "/etcd.yaml"}},
 		"what is no YAML":            {patch: resources("etcd"), roles: server, present: map[string]string{manifests + "etcd.yaml": "a: ["}, want: "the effect of patches is unknown: the manifest of etcd of the host cannot be read"},
-		"a large manifest":           {patch: resources("etcd"), roles: server, present: map[string]string{manifests + "etcd.yaml": pod("etcd") + strings.Repeat("#", 256<<10)}, want: "it has more than 262144 bytes"},
+		"a large manifest":           {patch: resources("etcd"), roles: server, present: map[string]string{manifests + "etcd.yaml": pod("etcd") + strings.Repeat("#", 64<<10)}, want: "it has more than 65536 bytes"},
 		"no manifest":                {patch: resources("kube-apiserver"), roles: server, want: "so their effect is unknown. Fix: restore /etc/kubernetes/manifests/kube-apiserver.yaml"},
 		"etcd elsewhere":             {patch: resources("etcd"), roles: []string{"control-plane", "kubectl"}},
 		"a worker":                   {patch: resources("kube-apiserver"), roles: worker},
