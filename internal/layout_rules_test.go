@@ -19,7 +19,7 @@ var rules = []rule{
 	`},
 	{pkg: "internal/capi", kind: pure, imports: `api/v1alpha1 pkg/version`},
 	{pkg: "internal/chain", kind: pure, imports: `
-		internal/keyed internal/text pkg/plan pkg/version
+		internal/keyed internal/record internal/text pkg/plan pkg/version
 	`},
 	{pkg: "internal/changereport", kind: pure, imports: `
 		api/v1alpha1 internal/chain internal/gate internal/inplace internal/snapshot
@@ -141,22 +141,24 @@ var rules = []rule{
 	{pkg: "internal/htmlpage", kind: pure, imports: `internal/text embed`},
 	{pkg: "internal/htmlpage/htmlpagetest", kind: effects, imports: ``},
 	{pkg: "internal/httplimit", kind: effects, imports: `internal/loglimit`},
-	{pkg: "internal/inplace", kind: pure, imports: `internal/inplace/cover pkg/version`},
+	{pkg: "internal/inplace", kind: pure, imports: `
+		internal/inplace/cover internal/record pkg/version
+	`},
 	{pkg: "internal/inplace/cover", kind: pure, imports: `
 		internal/pool internal/text internal/untrusted pkg/version
 	`},
 	{pkg: "internal/inplace/engine", kind: effects, imports: `
 		api/v1alpha1 internal/capi internal/contract internal/inplace internal/inplace/cover
 		internal/inplace/request internal/keyed internal/metrics internal/pool internal/port
-		internal/recordjson internal/shares internal/snapshot internal/text internal/updatepolicy
-		pkg/version
+		internal/record internal/recordjson internal/shares internal/snapshot internal/text
+		internal/updatepolicy pkg/version
 	`},
 	{pkg: "internal/inplace/preview", kind: effects, imports: `
 		api/v1alpha1 internal/inplace/cover internal/inplace/engine internal/port
 		internal/snapshot internal/updatepolicy pkg/version
 	`},
 	{pkg: "internal/inplace/request", kind: pure, imports: `
-		api/v1alpha1 internal/inplace internal/text pkg/version
+		api/v1alpha1 internal/inplace internal/record internal/text pkg/version
 	`},
 	{pkg: "internal/keyed", kind: pure, imports: ``},
 	{pkg: "internal/kubeadmpatch", kind: pure, imports: `
@@ -179,15 +181,15 @@ var rules = []rule{
 	{pkg: "internal/patches", kind: effects, imports: `internal/keyed`},
 	{pkg: "internal/peer", kind: effects, imports: ``},
 	{pkg: "internal/pool", kind: pure, imports: `
-		api/v1alpha1 internal/capi internal/text pkg/version
+		api/v1alpha1 internal/capi internal/record internal/text pkg/version
 	`},
 	{pkg: "internal/pool/machinedeployment", kind: effects, imports: `
 		api/v1alpha1 internal/capi internal/inplace/cover internal/keyed internal/pool
-		internal/pool/objects internal/text
+		internal/pool/objects internal/record internal/text
 	`},
 	{pkg: "internal/pool/machineset", kind: effects, imports: `
 		api/v1alpha1 internal/capi internal/contract internal/keyed internal/pool
-		internal/pool/objects
+		internal/pool/objects internal/record
 	`},
 	{pkg: "internal/pool/objects", kind: effects, imports: `
 		api/v1alpha1 internal/contract internal/keyed internal/pool internal/recordjson
@@ -200,6 +202,7 @@ var rules = []rule{
 		internal/clustercheck internal/gate internal/text pkg/version github.com/go-logr/logr
 	`},
 	{pkg: "internal/readiness", kind: pure, imports: `api/v1alpha1`},
+	{pkg: "internal/record", kind: pure, imports: `internal/keyed`},
 	{pkg: "internal/recordjson", kind: pure, imports: ``},
 	{pkg: "internal/recordjson/formtest", kind: effects, imports: ``},
 	{pkg: "internal/shares", kind: effects, imports: `internal/keyed`},
@@ -269,8 +272,8 @@ var rules = []rule{
 	`},
 	{pkg: "internal/updaters/k8sd", kind: effects, imports: `
 		api/v1alpha1 internal/inplace internal/inplace/cover internal/inplace/request
-		internal/keyed internal/peer internal/port internal/recordjson internal/updaters
-		pkg/version
+		internal/keyed internal/peer internal/port internal/record internal/recordjson
+		internal/updaters pkg/version
 	`},
 	{pkg: "internal/updaters/k8sd/k8sdtest", kind: effects, imports: ``},
 	{pkg: "internal/updaters/remote", kind: effects, imports: `

@@ -287,12 +287,19 @@ func (d *decider) nextStep() (Decision, bool) {
 		return d.decide(Wait{}, GroupsLeaving, "the control plane waits with its step to %s until %s, which lags too far behind for it, is gone", to, names(left)), true
 	}
 	intent := Intent{From: from, To: to, Workers: d.stopsAt(to), Passed: d.now.UTC().Truncate(time.Second)}
-	if i := d.s.Intent; i == nil || !i.From.Equal(from) || !i.To.Equal(to) || d.now.Sub(i.Passed) > IntentHolds {
+	if i := d.s.Intent; i == nil || !i.From.Equal(from) || !i.To.Equal(to) || !i.holds(d.now) {
 		return d.call(BeforeControlPlaneUpgrade, to, Record{Intent: &intent})
 	}
 	decision := d.decide(RaiseControlPlane{To: to, Then: taken(intent)}, ControlPlaneStep, "the control plane goes from %s to %s", from, to)
 	decision.Objects.ControlPlane = Object{Version: to}
 	return decision, true
+}
+
+// holds reports whether the pass still counts. One of the future is none: no clock tells when it
+// ends, and whoever may annotate the Cluster can write it. The hook is called again.
+func (i Intent) holds(now time.Time) bool {
+	age := now.Sub(i.Passed)
+	return age >= 0 && age <= IntentHolds
 }
 
 func (d *decider) afterCluster(target version.Version) (Decision, bool) {
@@ -313,7 +320,9 @@ func (d *decider) pending(h Hook, step version.Version) (Decision, bool) {
 // call calls a hook, or waits where it has just been called and did not let the Cluster pass this step.
 func (d *decider) call(h Hook, step version.Version, then Record) (Decision, bool) {
 	for _, a := range d.s.Answers {
-		if a.Hook != h || !a.Step.Equal(step) || !a.Until.After(d.now) {
+		// The clock may have been set back since the answer.
+		counts := a.Until.After(d.now) && !a.Given.After(d.now)
+		if a.Hook != h || !a.Step.Equal(step) || !counts {
 			continue
 		}
 		if a.Failed {

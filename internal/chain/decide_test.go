@@ -178,6 +178,22 @@ func TestDecide(t *testing.T) {
 			}),
 			chain.CallHook{Hook: chain.BeforeControlPlaneUpgrade, Step: v(31), Then: chain.Record{Intent: intent}}, chain.HookDue,
 		},
+		"an announced step is of the future": {
+			at(31, begun, func(s *chain.State) {
+				s.Intent = &chain.Intent{From: v(30), To: v(31), Workers: true, Passed: now.Add(time.Second)}
+			}),
+			chain.CallHook{Hook: chain.BeforeControlPlaneUpgrade, Step: v(31), Then: chain.Record{Intent: intent}}, chain.HookDue,
+		},
+		"an answer is of the future": {
+			at(31, begun, func(s *chain.State) {
+				later := now.Add(12 * time.Hour)
+				s.Answers = []chain.Answer{{
+					Hook: chain.BeforeControlPlaneUpgrade, Step: v(31), Message: "no",
+					Since: later, Given: later, Until: later.Add(time.Minute),
+				}}
+			}),
+			chain.CallHook{Hook: chain.BeforeControlPlaneUpgrade, Step: v(31), Then: chain.Record{Intent: intent}}, chain.HookDue,
+		},
 		"the control plane is read too early": {
 			at(32, begun, pending(chain.AfterClusterUpgrade, chain.AfterControlPlaneUpgrade), func(s *chain.State) { s.UpgradeStep = v(31) }),
 			chain.Wait{}, chain.ControlPlaneUpgrading,

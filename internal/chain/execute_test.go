@@ -120,7 +120,7 @@ func TestBackoff(t *testing.T) {
 	// Failures do not make a blocking answer wait longer, and are not forgotten for a step of another version.
 	e := &effects{reply: chain.Reply{RetryAfter: 3 * time.Second, Message: "not now"}}
 	outcome, err := chain.Execute(t.Context(), chain.State{Answers: answers}, chain.Recorded{}, d, now, e)
-	wantAnswer := &chain.Answer{Hook: chain.BeforeClusterUpgrade, Step: v(31), Message: "not now", Since: now, Until: now.Add(3 * time.Second)}
+	wantAnswer := &chain.Answer{Hook: chain.BeforeClusterUpgrade, Step: v(31), Message: "not now", Since: now, Given: now, Until: now.Add(3 * time.Second)}
 	if diff := cmp.Diff(wantAnswer, outcome.Answer); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
@@ -153,6 +153,9 @@ func TestWaitsAreBounded(t *testing.T) {
 		s := chain.State{Answers: []chain.Answer{{Hook: chain.BeforeClusterUpgrade, Failed: true, Since: since}}}
 		d := chain.Decision{Action: chain.CallHook{Hook: chain.BeforeClusterUpgrade}, Objects: chain.Objects{Leave: true}}
 		outcome, err := chain.Execute(t.Context(), s, chain.Recorded{}, d, epoch, &effects{failCall: errFault})
+		if outcome.Answer.Since.After(epoch) {
+			t.Fatalf("it has failed since %s, which is to come", outcome.Answer.Since)
+		}
 		if err != nil || outcome.RequeueAfter < 5*time.Second || outcome.RequeueAfter > 2*time.Minute {
 			t.Fatalf("%+v, %v", outcome, err)
 		}

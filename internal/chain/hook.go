@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/windlass-dev/windlass/internal/record"
 	"github.com/windlass-dev/windlass/internal/text"
 )
 
@@ -29,11 +30,12 @@ func (e execution) callHook(ctx context.Context, action CallHook) (Outcome, erro
 		since := e.since(action, true)
 		return e.blocked(Answer{
 			Hook: action.Hook, Step: action.Step, Failed: true, Message: text.Bound(err.Error(), maxMessage), Since: since,
-			Until: e.now.Add(min(max(e.now.Sub(since), firstRetry), lastRetry)),
+			Given: e.now, Until: e.now.Add(min(max(e.now.Sub(since), firstRetry), lastRetry)),
 		}), nil
 	case reply.RetryAfter > 0:
 		return e.blocked(Answer{
-			Hook: action.Hook, Step: action.Step, Message: text.Bound(reply.Message, maxMessage), Since: e.since(action, false), Until: e.now.Add(reply.RetryAfter),
+			Hook: action.Hook, Step: action.Step, Message: text.Bound(reply.Message, maxMessage), Since: e.since(action, false),
+			Given: e.now, Until: e.now.Add(reply.RetryAfter),
 		}), nil
 	default:
 		return e.record(ctx, action.Then)
@@ -48,7 +50,7 @@ func (e execution) blocked(a Answer) Outcome {
 func (e execution) since(action CallHook, failed bool) time.Time {
 	for _, a := range e.state.Answers {
 		if a.Hook == action.Hook && a.Step.Equal(action.Step) && a.Failed == failed {
-			return a.Since
+			return record.Past(a.Since, e.now)
 		}
 	}
 	return e.now

@@ -130,8 +130,9 @@ type Answer struct {
 	// Failed tells a failed call from a blocking answer.
 	Failed  bool
 	Message string
-	// Since is when the hook first gave an answer that did not let the Cluster pass this step, Until when it is called again.
-	Since, Until time.Time
+	// Since is when the hook first gave an answer that did not let the Cluster pass this step, Given
+	// when it gave this one, and Until when it is called again.
+	Since, Given, Until time.Time
 }
 
 // stable reports whether the group's machines are where its template wants them, at v.

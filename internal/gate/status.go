@@ -98,10 +98,11 @@ func ComputeEnded(approvals []v1alpha1.GateApprovalRecord, c Cluster, last Step)
 }
 
 // ComputeExisting returns the approvals of a gate without those of Clusters that do not exist any more. One that is younger than
-// youngest stays: who reads from a cache may not know its Cluster yet.
+// youngest stays: who reads from a cache may not know its Cluster yet. One of the future has no age.
 func ComputeExisting(approvals []v1alpha1.GateApprovalRecord, exists func(name, uid string) bool, now time.Time) []v1alpha1.GateApprovalRecord {
 	return slices.DeleteFunc(slices.Clone(approvals), func(a v1alpha1.GateApprovalRecord) bool {
-		return !exists(a.Cluster, a.ClusterUID) && now.Sub(a.Time.Time) > youngest
+		age := now.Sub(a.Time.Time)
+		return !exists(a.Cluster, a.ClusterUID) && (age < 0 || age > youngest)
 	})
 }
 

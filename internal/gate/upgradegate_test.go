@@ -298,7 +298,7 @@ func TestApprovalsEnd(t *testing.T) {
 		t.Errorf("after the end (-want +got):\n%s", diff)
 	}
 	exists := func(_, uid string) bool { return uid == "u2" }
-	for seconds, want := range map[int]int{30: 4, 3600: 2} {
+	for seconds, want := range map[int]int{-3600: 2, 30: 4, 3600: 2} {
 		if got := of(gate.ComputeExisting(g.Status.Approvals, exists, now.Add(time.Duration(seconds)*time.Second))); len(got) != want {
 			t.Errorf("%d s after the approval, without prod: %v", seconds, got)
 		}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/windlass-dev/windlass/internal/inplace/cover"
+	"github.com/windlass-dev/windlass/internal/record"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
@@ -118,6 +119,7 @@ func (Complete) action()      {}
 // crash at any point, reading the facts again and deciding again leads to the same end, and no step that is recorded as
 // ended runs again.
 func Decide(f Facts) Verdict {
+	f.Progress = f.Progress.At(f.Now)
 	if !f.Abandon {
 		return decide(f)
 	}
@@ -407,10 +409,10 @@ func decideSoaking(f Facts) Verdict {
 		p.Verified = &verified
 	}
 	since := *p.Verified
-	if f.Node.ReadySince.After(since) {
-		since = f.Node.ReadySince
+	if ready := record.Past(f.Node.ReadySince, f.Now); ready.After(since) {
+		since = ready
 	}
-	if left := f.Policy.Soak - f.Now.Sub(since); left > 0 {
+	if left := record.Left(since, f.Policy.Soak, f.Now); left > 0 {
 		return wait(&p, left, ReasonSoaking, "all updaters are done; the node must stay Ready at %s until %s", p.goal(), since.Add(f.Policy.Soak).UTC().Format(time.RFC3339))
 	}
 	if p.Cordoned && f.Node.Unschedulable {

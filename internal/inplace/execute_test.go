@@ -136,6 +136,15 @@ func TestOrderOfEffects(t *testing.T) {
 			facts: facts(asking), want: []string{"begin", "save Draining", "hold a slot", "ask kubelet", "save Draining", "drain"},
 			reply: inplace.Reply{RetryAfter: 5 * time.Second},
 		},
+		"a clock was ahead that recorded the begin of the attempt": {
+			facts:   in(inplace.Updating, func(p *inplace.Progress) { p.Started = beginning.Add(time.Hour) }),
+			effects: effects{answer: inplace.Answer{Outcome: inplace.InProgress}},
+			want:    []string{"save Updating", "call kubelet"},
+			reply: inplace.Reply{
+				RetryAfter: 5 * time.Second,
+				Wait:       inplace.Wait{Reason: inplace.ReasonUpdating, After: 5 * time.Second},
+			},
+		},
 		"the answer that it can begin takes time": {
 			facts: facts(asking), effects: effects{asks: time.Second},
 			want:  []string{"begin", "save Draining", "hold a slot", "ask kubelet", "save Draining"},

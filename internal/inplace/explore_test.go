@@ -250,11 +250,19 @@ type explorer struct {
 // explore visits the states that can be reached from s, at most limit of them, and returns how many it visited, whether that
 // was all, and the shortest way to a violation.
 func explore(s state, limit int) (visited int, all bool, violation string) {
+	return exploreEach(s, limit, func(state) string { return "" })
+}
+
+// exploreEach is explore with a check of each state, which returns a violation.
+func exploreEach(s state, limit int, check func(state) string) (visited int, all bool, violation string) {
 	e := &explorer{index: map[string]struct{}{s.key(): {}}, good: map[string]struct{}{}, states: []state{s}, from: []int32{-1}, labels: []string{"begin"}}
 	for at := 0; at < len(e.states); at++ {
 		current := e.states[at]
 		if stuck := e.fair(current); stuck != "" {
 			return len(e.states), false, e.trace(at, "", stuck)
+		}
+		if wrong := check(current); wrong != "" {
+			return len(e.states), false, e.trace(at, "", wrong)
 		}
 		if current.over != "" {
 			continue
@@ -302,19 +310,7 @@ func (e *explorer) fair(s state) string {
 		}
 		seen = append(seen, key)
 		behave(&s)
-		s.poll()
-		for more := true; more && s.violation == ""; {
-			s.save()
-			if a, ok := s.asking(); ok {
-				s.canBegin(a, inplace.Readiness{})
-			} else if c, ok := s.calling(); ok {
-				s.answer(c, true, inplace.Answer{Outcome: inplace.Finishes})
-			} else if _, ok := s.verdict.Action.(inplace.Drain); ok {
-				s.drain(true, "")
-			} else {
-				more = s.carryOut()
-			}
-		}
+		s.callHook(true, inplace.Answer{Outcome: inplace.Finishes})
 		if s.violation != "" {
 			return "in a fair run: " + s.violation
 		}
@@ -342,6 +338,24 @@ func (e *explorer) fair(s state) string {
 		e.good[key] = struct{}{}
 	}
 	return ""
+}
+
+// callHook makes one call of the hook, in which updaters can begin and give an answer, and drains
+// end.
+func (s *state) callHook(effect bool, a inplace.Answer) {
+	s.poll()
+	for more := true; more && s.violation == ""; {
+		s.save()
+		if asks, ok := s.asking(); ok {
+			s.canBegin(asks, inplace.Readiness{})
+		} else if c, ok := s.calling(); ok {
+			s.answer(c, effect, a)
+		} else if _, ok := s.verdict.Action.(inplace.Drain); ok {
+			s.drain(true, "")
+		} else {
+			more = s.carryOut()
+		}
+	}
 }
 
 // behave fixes the node. The kubelet is where updaters bring it; one that fell back after them comes back.

@@ -2,9 +2,11 @@ package inplace
 
 import (
 	"fmt"
+	"reflect"
 	"time"
 
 	"github.com/windlass-dev/windlass/internal/inplace/cover"
+	"github.com/windlass-dev/windlass/internal/record"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
@@ -122,6 +124,24 @@ type Progress struct {
 	Dirty []cover.Pointer `json:"dirty,omitempty"`
 }
 
+// At returns p as it counts at the time now, for a clock that was ahead when p was recorded: no time
+// in it is after now, and NotBefore is at most one backoff away. It returns p itself where that
+// changes nothing. p may be nil.
+func (p *Progress) At(now time.Time) *Progress {
+	if p == nil {
+		return nil
+	}
+	at := *p
+	at.Began, at.StepBegan = record.Past(p.Began, now), record.Past(p.StepBegan, now)
+	at.Started = record.Past(p.Started, now)
+	at.Retried, at.Verified = record.PastOf(p.Retried, now), record.PastOf(p.Verified, now)
+	at.NotBefore = record.PastOf(p.NotBefore, now.Add(backoff(p.Attempt)))
+	if reflect.DeepEqual(&at, p) {
+		return p
+	}
+	return &at
+}
+
 // Within is a range of minors, both ends included: an update whose exact version is not known before must end in it.
 type Within struct {
 	Oldest version.Minor `json:"oldest"`
@@ -214,7 +234,8 @@ type Node struct {
 	// Unknown says why the node could not be looked up; empty where it could.
 	Unknown string
 	Ready   bool
-	// ReadySince is when the node became Ready.
+	// ReadySince is when the node became Ready. Another clock tells it: who reads it passes it through a
+	// record.Clock, so that a soak ends though that clock is ahead.
 	ReadySince time.Time
 	// NotReady says why the node is not Ready.
 	NotReady string

@@ -9,6 +9,7 @@ import (
 
 	"github.com/windlass-dev/windlass/internal/inplace"
 	"github.com/windlass-dev/windlass/internal/inplace/cover"
+	"github.com/windlass-dev/windlass/internal/record"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
@@ -91,6 +92,8 @@ type world struct {
 	begun  int
 	ledger ledger
 
+	// clock reads the node's times. It is part of the process, and no state depends on it before a jump.
+	clock *record.Clock
 	// facts, verdict and called are the memory of the process. A crash loses them.
 	facts   inplace.Facts
 	verdict inplace.Verdict
@@ -127,6 +130,7 @@ func (w *world) look() {
 	} else {
 		w.facts.Node = inplace.Node{Unknown: w.node.Unknown}
 	}
+	w.facts.Node.ReadySince = w.clock.Past(w.facts.Node.ReadySince, w.now)
 }
 
 // take checks that what decides changes none of its inputs.
@@ -139,7 +143,8 @@ func (w *world) take(decide func() inplace.Verdict) {
 	if w.verdict.Action == nil {
 		w.violate("a verdict without an action")
 	}
-	if _, refuses := w.verdict.Action.(inplace.Refuse); refuses && !same(w.facts.Progress, w.verdict.Progress) && w.verdict.Progress.Phase != inplace.Failed {
+	recorded := w.facts.Progress.At(w.facts.Now)
+	if _, refuses := w.verdict.Action.(inplace.Refuse); refuses && !same(recorded, w.verdict.Progress) && w.verdict.Progress.Phase != inplace.Failed {
 		w.violate("a refusal changes the progress, and not to %s", inplace.Failed)
 	}
 }
@@ -481,6 +486,7 @@ func same(a, b *inplace.Progress) bool {
 	if a == nil || b == nil {
 		return a == b
 	}
-	return a == b || bytes.Equal(appendProgress(nil, a, epoch), appendProgress(nil, b, epoch)) &&
+	origin := epoch.Add(-48 * time.Hour) // A clock may have jumped back since.
+	return a == b || bytes.Equal(appendProgress(nil, a, origin), appendProgress(nil, b, origin)) &&
 		a.Began.Equal(b.Began) && a.StepBegan.Equal(b.StepBegan) && a.LastError == b.LastError
 }

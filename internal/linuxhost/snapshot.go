@@ -10,7 +10,7 @@ import (
 // restore loses what was written since.
 const maxSnapshotAge = time.Hour
 
-// ExpireSnapshot returns the checks, in which the snapshot of etcd is not done if it is too old: an
+// ExpireSnapshot returns the checks, in which the snapshot of etcd is not done if it is too old, or of the future: an
 // earlier attempt saved it, or the drain took long, and nothing was changed since. The snapshot of
 // the job that has just ended counts, however long the drain after it takes. The check prints no
 // time of one that kubeadm has changed the host after.
@@ -25,7 +25,8 @@ func ExpireSnapshot(g Goal, s Seen) Checks {
 		return s.Checks
 	}
 	saved, err := strconv.ParseInt(s.Checks[EtcdSnapshot].Output, 10, 64)
-	if err != nil || s.Facts.Now.Sub(time.Unix(saved, 0)) <= maxSnapshotAge {
+	age := s.Facts.Now.Sub(time.Unix(saved, 0))
+	if err != nil || age >= 0 && age <= maxSnapshotAge {
 		return s.Checks
 	}
 	checks := maps.Clone(s.Checks)

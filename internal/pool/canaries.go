@@ -157,7 +157,7 @@ func (f SetFacts) progress() Progress {
 	began := rolloutBegan(f.Deployment, f.MachineSet, f.Machines)
 	members := func(yield func(Member) bool) {
 		for _, m := range f.Machines {
-			if !yield(memberOf(m, f.MachineSet, began, nil)) {
+			if !yield(memberOf(m, f.MachineSet, began, nil, f.past)) {
 				return
 			}
 		}

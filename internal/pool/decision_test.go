@@ -17,7 +17,7 @@ import (
 
 // settledGroup is a group of three Machines, of which one may be unavailable. Updates in place lead
 // to v1.31.0.
-func settledGroup(t *testing.T, keep bool) *world {
+func settledGroup(t failer, keep bool) *world {
 	t.Helper()
 	w := newWorld(3, 0, 1)
 	w.keep = keep

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/record"
 )
 
 // Group is what the rules read of a MachineDeployment and its MachineSets.
@@ -23,6 +24,8 @@ type Group struct {
 	// Machines are those that the selector of the MachineDeployment matches, in any order.
 	Machines []*clusterv1.Machine
 	Now      time.Time
+	// Clock reads the times that others have recorded; nil remembers none.
+	Clock *record.Clock
 	// Suffix ends the name of a MachineSet that the plan creates: SuffixLength random characters.
 	Suffix string
 	// TemplatesExist says that the bootstrap and infrastructure templates of the MachineDeployment

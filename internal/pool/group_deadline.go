@@ -34,8 +34,11 @@ func (g Group) began(newest *clusterv1.MachineSet) time.Time {
 			began = t
 		}
 	}
-	return began
+	return g.past(began)
 }
+
+// past is a time that others have recorded, as it counts now.
+func (g Group) past(t time.Time) time.Time { return g.Clock.Past(t, g.Now) }
 
 func sinceOf(md *clusterv1.MachineDeployment, kind string) time.Time {
 	if c := conditions.Get(md, kind); c != nil {
@@ -50,7 +53,7 @@ func (g Group) hold() (reason Reason, since time.Time) {
 	if c == nil || c.Status != metav1.ConditionTrue || !Reason(c.Reason).StopsDeadline() {
 		return "", time.Time{}
 	}
-	return Reason(c.Reason), c.LastTransitionTime.Time
+	return Reason(c.Reason), g.past(c.LastTransitionTime.Time)
 }
 
 // StopsDeadline reports whether the deadline of a group does not count while UpdateBlocked has the

@@ -16,7 +16,7 @@ func (d *draft) nodeDue(m *clusterv1.Machine) time.Time {
 	if l := d.group.Limits; l != nil && l.MachineDeadline > 0 {
 		most = l.MachineDeadline
 	}
-	return m.CreationTimestamp.Add(most)
+	return d.group.past(m.CreationTimestamp.Time).Add(most)
 }
 
 // awaitNodes has the plan made again when a Machine of an old MachineSet must have a Node.

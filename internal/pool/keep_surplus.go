@@ -62,6 +62,7 @@ func (d *draft) byDeletion(
 ) []*clusterv1.Machine {
 	f := SetFacts{
 		MachineSet: set, Deployment: d.group.MachineDeployment, Machines: list, Now: d.group.Now,
+		Clock:  d.group.Clock,
 		Policy: SetPolicy{HoldUpdating: d.group.Keep, Limits: d.group.Limits},
 	}
 	order, err := f.DeletionOrder()

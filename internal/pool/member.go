@@ -37,13 +37,14 @@ type Member struct {
 }
 
 // memberOf describes a Machine. newest is the MachineSet of the present template; nil for none.
-// began is the beginning of the rollout to it.
+// began is the beginning of the rollout to it, and past reads what others have recorded.
 func memberOf(
 	m *clusterv1.Machine, newest *clusterv1.MachineSet, began metav1.Time, order *Order,
+	past func(time.Time) time.Time,
 ) Member {
 	v := Member{
 		Name: m.Name, New: newest != nil && Owns(newest, m), Deleting: isDeleting(m),
-		Updating: IsUpdating(m), Failed: HasFailedUpdate(m), Began: changingSince(m),
+		Updating: IsUpdating(m), Failed: HasFailedUpdate(m), Began: past(changingSince(m)),
 	}
 	v.Refused = v.Updating && isRefused(m)
 	v.Available = !v.Updating && conditions.IsTrue(m, clusterv1.MachineAvailableCondition)
@@ -54,7 +55,7 @@ func memberOf(
 	v.Moved = v.New && (m.CreationTimestamp.IsZero() || m.CreationTimestamp.Before(&began) ||
 		v.Updating || m.Annotations[v1alpha1.LastUpdateAnnotation] != "")
 	if v.Available && !v.Moved && since != nil {
-		v.Soaks = since.Time
+		v.Soaks = past(since.Time)
 	}
 	return v
 }
@@ -199,10 +200,10 @@ func (d *draft) observe() Observation {
 			if !isNew && (!IsUpdating(m) || set == "") {
 				continue
 			}
-			v := memberOf(m, newest, began, d.group.order())
+			v := memberOf(m, newest, began, d.group.order(), d.group.past)
 			v.New = isNew
 			if foreign && v.Updating {
-				v.Began = updatingSince(m)
+				v.Began = d.group.past(updatingSince(m))
 			}
 			if !yield(v) {
 				return

@@ -154,7 +154,7 @@ func (d *draft) queue() *queue {
 			machines++
 		}
 		if !isNew && set != "" && !equals.Has(set) && !d.staysAhead(m) {
-			v := memberOf(m, nil, metav1.Time{}, o)
+			v := memberOf(m, nil, metav1.Time{}, o, d.group.past)
 			v.Set = set
 			waiting = append(waiting, v)
 		}

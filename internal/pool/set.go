@@ -5,6 +5,8 @@ import (
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
+
+	"github.com/windlass-dev/windlass/internal/record"
 )
 
 // SetFacts are what the rules of one MachineSet read. Objects are never changed.
@@ -26,6 +28,8 @@ type SetFacts struct {
 	// Blocked are the messages of the preflight checks that kept Machines from being created.
 	Blocked []string
 	Now     time.Time
+	// Clock reads the times that others have recorded; nil remembers none.
+	Clock *record.Clock
 	// Policy is the zero value for stock's behavior.
 	Policy SetPolicy
 }

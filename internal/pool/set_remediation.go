@@ -14,6 +14,8 @@ import (
 	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	v1beta1conditions "sigs.k8s.io/cluster-api/util/conditions/deprecated/v1beta1"
+
+	"github.com/windlass-dev/windlass/internal/record"
 )
 
 // othersRetry is how often a MachineSet looks again whether the remediation of others has ended:
@@ -197,14 +199,17 @@ func (f SetFacts) isHeld(m *clusterv1.Machine) bool {
 // verdictLeft is how long an unhealthy Machine may still wait because its update has ended after a
 // MachineHealthCheck found it unhealthy: the update may have repaired it. 0 means not at all.
 func (f SetFacts) verdictLeft(m *clusterv1.Machine) time.Duration {
-	ended := updateEnded(m)
+	ended := f.past(updateEnded(m))
 	c := conditions.Get(m, clusterv1.MachineHealthCheckSucceededCondition)
 	if !f.Policy.HoldUpdating || annotations.HasRemediateMachine(m) || IsUpdating(m) ||
-		ended.IsZero() || c == nil || c.LastTransitionTime.After(ended) {
+		ended.IsZero() || c == nil || f.past(c.LastTransitionTime.Time).After(ended) {
 		return 0
 	}
-	return max(ended.Add(verdictTime).Sub(f.Now), 0)
+	return record.Left(ended, verdictTime, f.Now)
 }
+
+// past is a time that others have recorded, as it counts now.
+func (f SetFacts) past(t time.Time) time.Time { return f.Clock.Past(t, f.Now) }
 
 func (f SetFacts) holdLimit() time.Duration {
 	return cmp.Or(f.Policy.HoldLimit, DefaultHoldLimit)
@@ -229,7 +234,7 @@ func (f SetFacts) holdLeft(m *clusterv1.Machine) time.Duration {
 	if since = afterPause(m, since); since.IsZero() {
 		return f.holdLimit()
 	}
-	return since.Add(f.holdLimit()).Sub(f.Now)
+	return record.Left(f.past(since), f.holdLimit(), f.Now)
 }
 
 // isCurrent reports whether the MachineSet has the current revision of its MachineDeployment, or

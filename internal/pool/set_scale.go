@@ -283,7 +283,7 @@ func (f SetFacts) inTurn(candidates []Candidate) []Candidate {
 	}
 	var waiting []Member
 	for _, m := range f.Machines {
-		waiting = append(waiting, memberOf(m, nil, metav1.Time{}, o))
+		waiting = append(waiting, memberOf(m, nil, metav1.Time{}, o, f.past))
 	}
 	q := o.queue(waiting, int32(len(waiting))) // #nosec G115 -- a number of Machines
 	return slices.DeleteFunc(candidates, func(c Candidate) bool {

@@ -165,7 +165,9 @@ func (r *run) readCandidates(ctx context.Context) (*port.Candidates, error) {
 			return nil, fmt.Errorf("listing the Machines of the %s: %w", r.owner.group, err)
 		}
 		for i := range machines.Items {
-			members = append(members, memberOf(&machines.Items[i]))
+			member := memberOf(&machines.Items[i])
+			member.ended = r.clock.Past(member.ended, r.now())
+			members = append(members, member)
 		}
 	}
 	names := candidates(members, r.key())
@@ -175,7 +177,8 @@ func (r *run) readCandidates(ctx context.Context) (*port.Candidates, error) {
 	}
 	return &port.Candidates{
 		Cluster: r.cluster(), Machines: names, Free: free,
-		Deadline: chooseBy(members, markedAt(r.Object, r.now()), r.policy.Policy.AttemptTimeout),
+		Deadline: chooseBy(members, r.clock.Past(markedAt(r.Object, r.now()), r.now()),
+			r.policy.Policy.AttemptTimeout),
 	}, nil
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/keyed"
 	"github.com/windlass-dev/windlass/internal/metrics"
 	"github.com/windlass-dev/windlass/internal/port"
+	"github.com/windlass-dev/windlass/internal/record"
 )
 
 // FieldOwner owns the conditions that the engine applies.
@@ -70,6 +71,8 @@ type Engine struct {
 	shown   shownSet
 	members *members
 	tenants tenants
+	// clock reads the times that others have recorded.
+	clock *record.Clock
 }
 
 // New returns an Engine.
@@ -80,6 +83,7 @@ func New(o Options) *Engine {
 		said: keyed.NewOnce[saidOf](sayAgainAfter, 0), unasked: keyed.NewOnce[types.UID](sayAgainAfter, 0),
 		locks: newControlPlaneLocks(o.Client, o.Live), fence: fence{Client: o.Client, Live: o.Live},
 		keys: NewKeys(o.Prefix), members: newMembers(), tenants: newTenants(),
+		clock: record.NewClock(),
 	}
 }
 

@@ -39,7 +39,9 @@ func (m *Machine) Look(ctx context.Context) (time.Time, inplace.Node) {
 	if name == "" {
 		return now, inplace.Node{Unknown: "the Machine has no status.nodeRef yet"}
 	}
-	return now, m.Nodes.Node(ctx, m.cluster(), name)
+	node := m.Nodes.Node(ctx, m.cluster(), name)
+	node.ReadySince = m.clock.Past(node.ReadySince, now)
+	return now, node
 }
 
 // now is the time as it is recorded.

@@ -20,7 +20,7 @@ const groupPoll = 15 * time.Second
 // does not show it would not count. What others write meanwhile may be missing; a Mark, Unmark or
 // RetryMember must be written under the resourceVersion that the facts were read with.
 func DecideGroup(f Group) GroupVerdict {
-	f.Members = sorted(f.Members)
+	f.Members, f.Record = sorted(f.Members), f.recorded()
 	running := f.Record != nil && f.Record.Ended == nil
 	switch {
 	case f.Deleting:

@@ -197,6 +197,7 @@ func TestGroupFailure(t *testing.T) {
 		}, false, "", ""},
 	} {
 		g := going(3)
+		g.Now = start0.Add(2 * time.Hour)
 		m := &g.Members[0]
 		m.Marks.To, m.Upgrade = optionA, refusedUpgrade(optionA)
 		tt.edit(&g, m)

@@ -2,8 +2,10 @@ package request
 
 import (
 	"fmt"
+	"reflect"
 	"time"
 
+	"github.com/windlass-dev/windlass/internal/record"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
@@ -32,6 +34,29 @@ type Record struct {
 	Ended   *time.Time      `json:"ended,omitempty"`
 	Version version.Version `json:"version,omitzero"`
 	Spec    version.Version `json:"spec,omitzero"`
+}
+
+// recorded is the record as it counts now. Nothing is written on a group that is being deleted.
+func (f Group) recorded() *Record {
+	if f.Deleting {
+		return f.Record
+	}
+	return f.Record.at(f.Now)
+}
+
+// at returns r as it counts at the time now: no time in it is after now, for a clock that was ahead
+// when r was recorded. It returns r itself where that changes nothing. r may be nil.
+func (r *Record) at(now time.Time) *Record {
+	if r == nil {
+		return nil
+	}
+	at := *r
+	at.Began, at.Previous = record.Past(r.Began, now), r.Previous.at(now)
+	at.RetryAsked, at.Ended = record.PastOf(r.RetryAsked, now), record.PastOf(r.Ended, now)
+	if reflect.DeepEqual(&at, r) {
+		return r
+	}
+	return &at
 }
 
 // Member is a machine of a group.

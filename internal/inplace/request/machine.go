@@ -15,6 +15,9 @@ const poll = 5 * time.Second
 // DecideMachine says what happens next to a machine. It is a function of the facts: after a crash at any point, reading the facts again and deciding again
 // leads to the same end.
 func DecideMachine(f Machine) MachineVerdict {
+	if !f.Deleting {
+		f.Upgrade = f.Upgrade.at(f.Now)
+	}
 	switch {
 	case f.Deleting:
 		// Who holds the lock and does not exist any longer loses it to the next machine that wants it.

@@ -249,6 +249,7 @@ func ended() request.Group {
 	w := newWorld(false, 2)
 	g := w.group()
 	at := start0.Add(time.Hour)
+	g.Now = at.Add(time.Hour)
 	g.Marks = request.Marks{Status: request.Done, Release: optionA}
 	g.Record = &request.Record{Option: optionA, Ended: &at, Version: current, Spec: current}
 	for i := range g.Members {

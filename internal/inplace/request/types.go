@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/windlass-dev/windlass/internal/inplace"
+	"github.com/windlass-dev/windlass/internal/record"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
@@ -85,6 +86,19 @@ type Upgrade struct {
 	Cordoned bool `json:"cordoned,omitempty"`
 	// Cancelled says that the annotation was removed and an Event has said so.
 	Cancelled bool `json:"cancelled,omitempty"`
+}
+
+// at returns u as it counts at the time now; see inplace.Progress.At. u may be nil.
+func (u *Upgrade) at(now time.Time) *Upgrade {
+	if u == nil {
+		return nil
+	}
+	at := *u
+	at.Progress, at.At = u.Progress.At(now), record.Past(u.At, now)
+	if at == *u {
+		return u
+	}
+	return &at
 }
 
 // IsFinal reports whether the upgrade was refused or has failed finally: nothing happens until a person acts.

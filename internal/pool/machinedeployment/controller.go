@@ -9,7 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/rand"
-	"k8s.io/client-go/tools/record"
+	events "k8s.io/client-go/tools/record"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimeclient "sigs.k8s.io/cluster-api/exp/runtime/client"
 	"sigs.k8s.io/cluster-api/util"
@@ -23,6 +23,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/keyed"
 	"github.com/windlass-dev/windlass/internal/pool"
 	"github.com/windlass-dev/windlass/internal/pool/objects"
+	"github.com/windlass-dev/windlass/internal/record"
 )
 
 // Options is what the controller works with. Client, Recorder and Now are required.
@@ -32,7 +33,7 @@ type Options struct {
 	// Runtime calls runtime extensions. It is required if InPlace.
 	Runtime runtimeclient.Client
 	// Recorder records Events on MachineDeployments.
-	Recorder record.EventRecorder
+	Recorder events.EventRecorder
 	// Now is the clock.
 	Now func() time.Time
 	// InPlace says that the feature gate InPlaceUpdates is on.
@@ -83,6 +84,7 @@ type Reconciler struct {
 	takers     keyed.Memory[string, pool.Coverage]
 	applier    *objects.Applier
 	pace       *objects.Pace
+	clock      *record.Clock
 	controller capicontroller.Controller
 	// deleter deletes MachineSets and returns them as they are then.
 	deleter capicontroller.ClientWithDeleteResponse
@@ -124,6 +126,7 @@ func New(o Options, c capicontroller.Controller) (*Reconciler, error) {
 		applier: objects.NewApplier(o.Client, o.Now), random: rand.String, controller: c,
 		deleter: capicontroller.NewClientWithDeleteResponseFromClient(o.Client),
 		pace:    &objects.Pace{Least: time.Second, Interval: o.StatusInterval},
+		clock:   record.NewClock(),
 	}, nil
 }
 

@@ -180,6 +180,7 @@ func (r *run) group() pool.Group {
 	}
 	return pool.Group{
 		MachineDeployment: r.md, MachineSets: r.sets, Machines: r.machines, Now: r.Now(),
+		Clock:          r.clock,
 		Suffix:         r.suffix,
 		TemplatesExist: r.templates.complete(), InPlaceUpdates: r.InPlace, Keep: r.policy.Keep,
 		Limits: r.policy.Limits, UpdateOnDelete: r.policy.UpdateOnDelete,

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/client-go/tools/record"
+	events "k8s.io/client-go/tools/record"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/util"
@@ -26,6 +26,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/keyed"
 	"github.com/windlass-dev/windlass/internal/pool"
 	"github.com/windlass-dev/windlass/internal/pool/objects"
+	"github.com/windlass-dev/windlass/internal/record"
 )
 
 // Names by which Cluster API's controller is known: in logs and metrics, as the source of Events,
@@ -80,8 +81,9 @@ type Reconciler struct {
 	synced     keyed.Memory[types.UID, synced]
 	looked     keyed.Memory[types.UID, look]
 	pace       *objects.Pace
+	clock      *record.Clock
 	controller capicontroller.Controller
-	recorder   record.EventRecorder
+	recorder   events.EventRecorder
 	// deleter deletes Machines and returns them as they are then.
 	deleter      capicontroller.ClientWithDeleteResponse
 	deleteUnused func(context.Context, *Run) error
@@ -92,7 +94,7 @@ type Reconciler struct {
 // Parts are what a Reconciler gets from a manager. Tests replace them.
 type Parts struct {
 	Controller capicontroller.Controller
-	Recorder   record.EventRecorder
+	Recorder   events.EventRecorder
 	Deleter    capicontroller.ClientWithDeleteResponse
 	// DeleteUnused takes the place of [Run.DeleteUnused]; nil means that nothing does.
 	DeleteUnused func(context.Context, *Run) error
@@ -106,6 +108,7 @@ func New(o Options, parts Parts) *Reconciler {
 	return &Reconciler{
 		Options: o, applier: objects.NewApplier(o.Client, o.Now), random: rand.String,
 		pace:       &objects.Pace{Least: time.Second, Interval: o.StatusInterval},
+		clock:      record.NewClock(),
 		controller: parts.Controller, recorder: parts.Recorder, deleter: parts.Deleter,
 		deleteUnused: parts.DeleteUnused,
 	}

@@ -18,6 +18,7 @@ func (r *Run) facts() pool.SetFacts {
 		BootstrapTemplateMissing:      r.BootstrapMissing,
 		InfrastructureTemplateMissing: r.InfrastructureMissing,
 		Blocked:                       r.Blocked, Now: r.Start, Policy: policy,
+		Clock: r.clock,
 	}
 }
 

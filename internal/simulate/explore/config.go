@@ -88,6 +88,8 @@ type Faults struct {
 	Shortages uint8
 	// Deletions of the Cluster: one is all there can be.
 	Deletions uint8
+	// Jumps set the clock back, so that all that was recorded before is of the future.
+	Jumps uint8
 }
 
 // Engine decides and acts.
@@ -107,10 +109,12 @@ type model struct {
 	labelled bool
 }
 
-// epoch is the only moment that there is, but for longAgo: that of a step which was announced too long ago to count.
+// epoch is the only moment that there is, but for two: longAgo is that of a step which was announced
+// too long ago to count, and ahead that of what was recorded before the clock was set back.
 var (
 	epoch   = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	longAgo = epoch.Add(-time.Hour)
+	ahead   = epoch.Add(12 * time.Hour)
 )
 
 func newModel(c Config) (*model, error) {

@@ -138,7 +138,9 @@ func (m *model) write(w *world, recorded chain.Recorded) {
 		}
 	}
 	if i := recorded.Intent; i != nil {
-		w.intent = intent{from: m.rung(i.From), to: m.rung(i.To), workers: i.Workers, aged: !i.Passed.After(longAgo)}
+		isAhead := i.Passed.After(epoch)
+		aged := isAhead || !i.Passed.After(longAgo)
+		w.intent = intent{from: m.rung(i.From), to: m.rung(i.To), workers: i.Workers, aged: aged, ahead: isAhead}
 	}
 	if recorded.Chain != nil {
 		w.edited = recorded.Chain.Generation != generation

@@ -74,7 +74,7 @@ func (h *happenings) progress() {
 	if w.intent.to != 0 && !w.intent.aged {
 		h.add(ages, func(w *world) { w.intent.aged, w.ledger.next = true, 0 })
 	}
-	if w.answer.hook != 0 {
+	if w.answer.hook != 0 && !w.answer.ahead {
 		h.add(passes, func(w *world) { w.answer = answer{} })
 	}
 	h.machines()
@@ -298,6 +298,16 @@ func (h *happenings) machinery() {
 		})
 	}
 	h.lags()
+	fresh := w.answer.hook != 0 && !w.answer.ahead || w.intent.to != 0 && !w.intent.ahead
+	if w.faults.Jumps > 0 && fresh {
+		h.add("the clock is set back", func(w *world) {
+			spend(&w.faults.Jumps)
+			w.answer.ahead = w.answer.hook != 0
+			if w.intent.to != 0 {
+				w.intent.aged, w.intent.ahead, w.ledger.next = true, true, 0
+			}
+		})
+	}
 	// The other engine knows nothing of a step that is over and not recorded; see the package's assumptions.
 	owed := w.ledger.controlPlane.open() && !w.pending.has(afterControlPlane) && !w.cp.upgrading()
 	if w.faults.Swaps > 0 && w.cp.exists && (w.stock || !owed) {
@@ -321,7 +331,10 @@ func (w *world) unblock() { w.blocker, w.ledger.free = false, 0 }
 // behave removes what people have put in the way.
 func (w *world) behave() {
 	w.unblock()
-	w.paused, w.sourceDown, w.answer = false, false, answer{}
+	w.paused, w.sourceDown = false, false
+	if !w.answer.ahead {
+		w.answer = answer{} // Its time has passed. That of the others has not come.
+	}
 	if w.stock {
 		w.stock = false
 		w.replan()

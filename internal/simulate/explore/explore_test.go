@@ -123,6 +123,7 @@ func explorations() map[string]explore.Config {
 		"machines are missing":                chainOf(3, explore.Faults{Shortages: 3, Annotations: 1, Cuts: 1, Answers: 1, Races: 1}, md("a", 30), md("b", 29), mp("p", 30)),
 		"groups leave on a long way":          leave,
 		"groups come with another target":     come,
+		"the clock is set back":               chainOf(2, explore.Faults{Jumps: 3, Answers: all, Cuts: 2, Restarts: 1}, md("a", 30), mp("p", 30)),
 	}
 }
 
@@ -166,7 +167,7 @@ func TestWalk(t *testing.T) {
 	}
 	const all = explore.Unlimited
 	c := chainOf(6, explore.Faults{
-		Cuts: all, Restarts: all, Answers: all, Annotations: all, Blockers: all, Retargets: all, Relists: all, Outages: all, Pauses: all, Groups: all, Races: all, Swaps: all, Lags: all, Shortages: all,
+		Cuts: all, Restarts: all, Answers: all, Annotations: all, Blockers: all, Retargets: all, Relists: all, Outages: all, Pauses: all, Groups: all, Races: all, Swaps: all, Lags: all, Shortages: all, Jumps: all,
 	}, md("a", 30), md("b", 29), explore.Group{Name: "c", Kind: plan.MachineDeployment, Version: v(30), MaxMinorStep: 1}, mp("p", 28))
 	c.Target, c.Retargets = v(32), []version.Version{v(30), v(31), v(33), v(34), v(35), v(36)}
 	c.Sources = append(c.Sources, plan.VersionList{v(30), v(31), version.MustParse("v1.31.4"), v(32), version.MustParse("v1.33.1"), v(33), v(34), v(35), v(36)})

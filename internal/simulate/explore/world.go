@@ -44,12 +44,16 @@ type world struct {
 
 type intent struct {
 	from, to rung
-	// aged says that it was announced too long ago.
-	workers, aged bool
+	// aged says that it does not count any more: it was announced too long ago or, if ahead, by a clock
+	// that was set back since.
+	workers, aged, ahead bool
 }
 
 func (i intent) passed() time.Time {
-	if i.aged {
+	switch {
+	case i.ahead:
+		return ahead
+	case i.aged:
 		return longAgo
 	}
 	return epoch
@@ -102,6 +106,8 @@ type answer struct {
 	hook   hook
 	step   rung
 	failed bool
+	// ahead says that the clock was set back since.
+	ahead bool
 }
 
 // hook stands for a chain.Hook; 0 for none.
@@ -206,8 +212,13 @@ func (m *model) read(w *world) (chain.State, chain.Recorded) {
 		s.Blockers = []string{"before-upgrade.hook.cluster.cluster.x-k8s.io/somebody"}
 	}
 	if w.answer.hook != 0 {
+		given := epoch
+		if w.answer.ahead {
+			given = ahead
+		}
 		s.Answers = []chain.Answer{{
-			Hook: hookNames[w.answer.hook], Step: m.version(w.answer.step), Failed: w.answer.failed, Message: "not now", Since: epoch, Until: epoch.Add(later),
+			Hook: hookNames[w.answer.hook], Step: m.version(w.answer.step), Failed: w.answer.failed, Message: "not now",
+			Since: given, Given: given, Until: given.Add(later),
 		}}
 	}
 	return s.With(r), r

@@ -14,6 +14,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/inplace/cover"
 	"github.com/windlass-dev/windlass/internal/keyed"
 	"github.com/windlass-dev/windlass/internal/port"
+	"github.com/windlass-dev/windlass/internal/record"
 	"github.com/windlass-dev/windlass/internal/updaters"
 )
 
@@ -44,6 +45,7 @@ type Updater struct {
 	trust   trust
 	claims  []cover.Pointer
 	locks   keyed.Locks[types.NamespacedName]
+	clock   *record.Clock
 }
 
 var _ port.Updater = &Updater{}
@@ -78,7 +80,7 @@ func New(o Options) (*Updater, error) {
 	if err != nil {
 		return nil, fmt.Errorf("creating the k8sd updater: tls: %w", err)
 	}
-	u := &Updater{options: o, trust: trusted}
+	u := &Updater{options: o, trust: trusted, clock: record.NewClock()}
 	u.Coverer = u.patches
 	if o.Config.Channel != "" {
 		u.claims = []cover.Pointer{versionClaim}

@@ -14,6 +14,7 @@ import (
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/inplace"
 	"github.com/windlass-dev/windlass/internal/inplace/request"
+	"github.com/windlass-dev/windlass/internal/record"
 	"github.com/windlass-dev/windlass/internal/recordjson"
 	"github.com/windlass-dev/windlass/internal/updaters"
 	"github.com/windlass-dev/windlass/pkg/version"
@@ -340,12 +341,13 @@ func (u *Updater) outlast(ctx context.Context, a attempt) inplace.Answer {
 // look finds out by the kubelet whether a request to install a file was accepted whose answer is not known: asking again would install it again.
 func (u *Updater) look(ctx context.Context, a attempt) inplace.Answer {
 	kubelet, err := u.readKubelet(ctx, a.machine)
+	now := u.options.Now()
 	switch {
 	case err != nil:
 		return updaters.Unknown("whether the refresh to %s has begun is not known: %v", a.option, err)
 	case kubelet != a.record.Kubelet:
 		return u.end(ctx, a, done, fmt.Sprintf("the kubelet of node %s was at %s and is at %s", a.machine.Node, a.record.Kubelet, kubelet))
-	case u.options.Now().Sub(a.record.Requested) < lookFor:
+	case record.Left(u.clock.Past(a.record.Requested, now), lookFor, now) > 0:
 		return inProgress("whether the refresh to %s has begun is not known; waiting for the kubelet of node %s to change", a.option, a.machine.Node)
 	case a.record.Operation != a.operation:
 		// Somebody wants it tried again, and enough time has passed for what was asked for before.

@@ -1,0 +1,11 @@
+// Package record has the rules of what Windlass and Cluster API record on objects.
+//
+// Other processes have written a record, by other clocks, and a clock may be set back. So a recorded
+// time after now counts as now, and no wait that begins with it lasts longer than the wait's own
+// duration:
+//
+//   - A record that Windlass writes itself is corrected: Past replaces its times, and the corrected
+//     record is written before anything is decided on it.
+//   - A time that others have written cannot be corrected. A Clock remembers when the process first
+//     read it.
+package record
