@@ -14,9 +14,17 @@ import (
 	"github.com/windlass-dev/windlass/internal/kubeadmpatch"
 )
 
-// hosts are the documents of two hosts, by target: one as kubeadm makes it, and one where people have
-// added a container and removed what is optional.
-var hosts = []map[string]string{documents(false), documents(true)}
+// hosts are the documents of hosts, by target: one as kubeadm makes it, one where people have added a
+// container and removed what is optional, and one whose safe fields are of other types.
+var hosts = []map[string]string{documents(false), documents(true), oddDocuments()}
+
+func oddDocuments() map[string]string {
+	all := map[string]string{kubeadmpatch.Kubelet: `{"kind": "KubeletConfiguration", "evictionHard": [], "featureGates": null, "enforceNodeAllocatable": {"a": [{}]}}`}
+	for _, name := range []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"} {
+		all[name] = `{"kind": "Pod", "metadata": {"annotations": [], "labels": null}, "spec": {"containers": [{"name": "` + name + `", "resources": [{"limits": 1}]}]}}`
+	}
+	return all
+}
 
 func documents(changed bool) map[string]string {
 	all := map[string]string{

@@ -121,7 +121,7 @@ func unsafePod(before, after []byte) string {
 		return "" // kubeadm refuses what is no Pod.
 	}
 	if json.Unmarshal(before, &was) != nil {
-		return "what was no Pod"
+		return "" // The trees are compared in any case.
 	}
 	for _, pod := range []*corev1.Pod{&was, &is} {
 		pod.Annotations, pod.Labels = nil, nil
