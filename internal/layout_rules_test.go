@@ -11,12 +11,13 @@ var rules = []rule{
 		internal/diagnostics internal/gate/gatehooks internal/guard/guardwebhook internal/hookclient
 		internal/hookserver internal/httplimit internal/inplace internal/inplace/engine
 		internal/inplace/request internal/keyed internal/lease internal/linuxhost internal/metrics internal/patches internal/pool
-		internal/pool/machinedeployment internal/pool/machineset internal/port
+		internal/pool/machinedeployment internal/pool/machineset internal/port internal/refusal
 		internal/snapshot internal/topology internal/transport/pod internal/transport/ssh
 		internal/updatepolicy internal/updaters internal/updaters/handover
 		internal/updaters/hosts internal/updaters/k8sd internal/updaters/remote
 		internal/workload pkg/plan
 	`},
+	{pkg: "internal/bounds", kind: effects, imports: `api/v1alpha1 config/crd`},
 	{pkg: "internal/capi", kind: pure, imports: `api/v1alpha1 pkg/version`},
 	{pkg: "internal/chain", kind: pure, imports: `
 		internal/keyed internal/record internal/text pkg/plan pkg/version
@@ -30,16 +31,16 @@ var rules = []rule{
 		internal/text internal/view pkg/plan
 	`},
 	{pkg: "internal/cli/approvecmd", kind: effects, imports: `
-		api/v1alpha1 internal/cli internal/cli/management internal/gate internal/snapshot
-		internal/text
+		api/v1alpha1 internal/cli internal/cli/management internal/gate internal/refusal
+		internal/snapshot internal/text
 	`},
 	{pkg: "internal/cli/checkcmd", kind: effects, imports: `
 		internal/capi internal/cli internal/cli/management internal/clustercheck
 		internal/clustercheck/probe internal/view internal/workload pkg/version
 	`},
 	{pkg: "internal/cli/doctorcmd", kind: effects, imports: `
-		api/v1alpha1 internal/capi internal/cli internal/cli/management internal/doctor
-		internal/hookserver internal/manifest internal/view
+		api/v1alpha1 internal/bounds internal/capi internal/cli internal/cli/management
+		internal/doctor internal/hookserver internal/manifest internal/view
 	`},
 	{pkg: "internal/cli/extensioncmd", kind: effects, imports: `
 		api/v1alpha1 internal/app internal/cli internal/cli/serving internal/controllers
@@ -110,7 +111,7 @@ var rules = []rule{
 	{pkg: "internal/contract", kind: effects, imports: `internal/capi internal/keyed`},
 	{pkg: "internal/controllers", kind: effects, imports: `
 		api/v1alpha1 internal/capi internal/contract internal/gate internal/guard
-		internal/inplace/engine internal/readiness internal/snapshot internal/text
+		internal/inplace/engine internal/readiness internal/refusal internal/snapshot internal/text
 		internal/updatepolicy internal/upgradegraph
 	`},
 	{pkg: "internal/diagnostics", kind: effects, imports: `internal/httplimit internal/loglimit`},
@@ -185,11 +186,11 @@ var rules = []rule{
 	`},
 	{pkg: "internal/pool/machinedeployment", kind: effects, imports: `
 		api/v1alpha1 internal/capi internal/inplace/cover internal/keyed internal/pool
-		internal/pool/objects internal/record internal/text
+		internal/pool/objects internal/record internal/refusal internal/text
 	`},
 	{pkg: "internal/pool/machineset", kind: effects, imports: `
 		api/v1alpha1 internal/capi internal/contract internal/keyed internal/pool
-		internal/pool/objects internal/record
+		internal/pool/objects internal/record internal/refusal
 	`},
 	{pkg: "internal/pool/objects", kind: effects, imports: `
 		api/v1alpha1 internal/contract internal/keyed internal/pool internal/recordjson
@@ -205,6 +206,7 @@ var rules = []rule{
 	{pkg: "internal/record", kind: pure, imports: `internal/keyed`},
 	{pkg: "internal/recordjson", kind: pure, imports: ``},
 	{pkg: "internal/recordjson/formtest", kind: effects, imports: ``},
+	{pkg: "internal/refusal", kind: effects, imports: `internal/keyed`},
 	{pkg: "internal/shares", kind: effects, imports: `internal/keyed`},
 	{pkg: "internal/simulate/explore", kind: pure, imports: `
 		internal/chain internal/simulate/search pkg/plan pkg/version
@@ -244,7 +246,8 @@ var rules = []rule{
 	{pkg: "internal/text", kind: pure, imports: ``},
 	{pkg: "internal/topology", kind: effects, imports: `
 		api/v1alpha1 internal/capi internal/chain internal/contract internal/keyed
-		internal/pool internal/pool/objects internal/snapshot internal/text pkg/plan pkg/version
+		internal/pool internal/pool/objects internal/refusal internal/snapshot internal/text pkg/plan
+		pkg/version
 	`},
 	{pkg: "internal/transport", kind: effects, imports: `internal/port`},
 	{pkg: "internal/transport/pod", kind: effects, imports: `

@@ -13,6 +13,7 @@ import (
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/linuxhost"
 	"github.com/windlass-dev/windlass/internal/port"
+	"github.com/windlass-dev/windlass/internal/refusal"
 	"github.com/windlass-dev/windlass/internal/transport/pod"
 	"github.com/windlass-dev/windlass/internal/transport/ssh"
 	"github.com/windlass-dev/windlass/internal/updaters/hosts"
@@ -43,8 +44,12 @@ func (p *updaterPool) recordSerial(ctx context.Context, name string, serial int6
 	}
 	changed := u.DeepCopy()
 	changed.Status.DigestsSerial = serial
+	sent := changed.DeepCopy()
 	if err := p.live.Status().Patch(ctx, changed, client.MergeFromWithOptions(u, client.MergeFromWithOptimisticLock{})); err != nil {
 		return 0, fmt.Errorf("writing the status of Updater %q: %w", name, err)
+	}
+	if err := refusal.CheckStored(sent, changed); err != nil {
+		return 0, fmt.Errorf("recording the serial %d: %w", serial, err)
 	}
 	return serial, nil
 }

@@ -13,6 +13,7 @@ import (
 	crmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/windlass-dev/windlass/internal/metrics"
+	"github.com/windlass-dev/windlass/internal/refusal"
 )
 
 // metricsScope selects the metrics that a process serves beside the updates that it counts.
@@ -45,7 +46,7 @@ func addMetrics(mgr manager.Manager, updates *metrics.Updates, scope metricsScop
 	if err := crmetrics.Registry.Register(collector); err != nil {
 		return fmt.Errorf("registering the metrics of Clusters: %w", err)
 	}
-	return nil
+	return refusal.Register(crmetrics.Registry)
 }
 
 // addActive registers the metric of the label of the active Pod. It can be called once in a process.

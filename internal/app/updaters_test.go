@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/refusal"
 )
 
 // The pool holds as many updaters as there are objects.
@@ -63,5 +65,25 @@ func TestRecordSerial(t *testing.T) {
 	}
 	if _, err := pool.recordSerial(t.Context(), "other", 9); err == nil {
 		t.Error("an Updater that does not exist records a serial")
+	}
+}
+
+// TestRecordSerialThatIsDropped holds that a serial which an older CRD drops does not count as recorded.
+func TestRecordSerialThatIsDropped(t *testing.T) {
+	t.Parallel()
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	u := &v1alpha1.Updater{ObjectMeta: metav1.ObjectMeta{Name: "u"}}
+	live := fake.NewClientBuilder().WithScheme(scheme).WithObjects(u).WithStatusSubresource(u).WithInterceptorFuncs(interceptor.Funcs{
+		SubResourcePatch: func(_ context.Context, _ client.Client, _ string, o client.Object, _ client.Patch, _ ...client.SubResourcePatchOption) error {
+			u.DeepCopyInto(o.(*v1alpha1.Updater)) //nolint:forcetypeassert // Nothing else is written.
+			return nil
+		},
+	}).Build()
+	_, err := newUpdaterPool(live, "").recordSerial(t.Context(), "u", 7)
+	if dropped, is := errors.AsType[*refusal.DroppedError](err); !is || dropped.Fields[0] != "status.digestsSerial" {
+		t.Errorf("the error is %v", err)
 	}
 }

@@ -22,6 +22,7 @@ import (
 
 	"github.com/windlass-dev/windlass/internal/contract"
 	"github.com/windlass-dev/windlass/internal/inplace/engine"
+	"github.com/windlass-dev/windlass/internal/refusal"
 )
 
 // atOnce is when what must be looked at again at once is.
@@ -76,17 +77,17 @@ func SetUpAnnotations(mgr ctrl.Manager, o AnnotationOptions) error {
 		For(&clusterv1.Machine{}, builder.OnlyMetadata, builder.WithPredicates(c.filtered(), c.marked())).
 		WatchesRawSource(source.Channel(left.machines, &handler.EnqueueRequestForObject{})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: engine.MachineWorkers, ReconciliationTimeout: timeout}).
-		Complete(reconcile.Func(func(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+		Complete(refusal.Quiet("in-place-upgrade-machine", reconcile.Func(func(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 			return result(c.Engine.UpgradeMachine(ctx, request.NamespacedName))
-		}))
+		})))
 	if err != nil {
 		return fmt.Errorf("setting up the controller of Machines to upgrade in place: %w", err)
 	}
 	c.groups, err = controller.NewTyped("in-place-upgrade-group", mgr, controller.TypedOptions[AnnotatedGroup]{
 		MaxConcurrentReconciles: engine.GroupWorkers, ReconciliationTimeout: timeout,
-		Reconciler: reconcile.TypedFunc[AnnotatedGroup](func(ctx context.Context, g AnnotatedGroup) (reconcile.Result, error) {
+		Reconciler: refusal.Quiet("in-place-upgrade-group", reconcile.TypedFunc[AnnotatedGroup](func(ctx context.Context, g AnnotatedGroup) (reconcile.Result, error) {
 			return result(c.Engine.UpgradeGroup(ctx, g.Kind, g.Key))
-		}),
+		})),
 	})
 	if err != nil {
 		return fmt.Errorf("setting up the controller of groups to upgrade in place: %w", err)
@@ -104,7 +105,7 @@ func SetUpAnnotations(mgr ctrl.Manager, o AnnotationOptions) error {
 		Named("in-place-upgrade-kinds").
 		For(&clusterv1.Cluster{}, builder.WithPredicates(c.filtered(), predicate.GenerationChangedPredicate{})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 1, ReconciliationTimeout: timeout}).
-		Complete(reconcile.Func(c.reconcileKind))
+		Complete(refusal.Quiet("in-place-upgrade-kinds", reconcile.Func(c.reconcileKind)))
 	if err != nil {
 		return fmt.Errorf("setting up the controller of control planes' kinds: %w", err)
 	}

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/refusal"
 )
 
 const (
@@ -28,8 +29,7 @@ const (
 // after retryDelay where the cache is behind: the write that came first may be one of metadata or status,
 // which reconciles nothing. An object that is gone is no error.
 func writeStatus(ctx context.Context, c client.Client, before, changed client.Object) (reconcile.Result, error) {
-	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	switch err := c.Status().Patch(ctx, changed, patch); {
+	switch err := patchStatus(ctx, c, before, changed, client.MergeFromWithOptimisticLock{}); {
 	case apierrors.IsNotFound(err):
 		return reconcile.Result{}, nil
 	case apierrors.IsConflict(err):
@@ -38,6 +38,16 @@ func writeStatus(ctx context.Context, c client.Client, before, changed client.Ob
 		return reconcile.Result{}, err
 	}
 	return reconcile.Result{RequeueAfter: resyncInterval}, nil
+}
+
+// patchStatus writes the status of changed, which was computed from before. It returns a
+// refusal.DroppedError if the API server stores less.
+func patchStatus(ctx context.Context, c client.Client, before, changed client.Object, o ...client.MergeFromOption) error {
+	sent, _ := changed.DeepCopyObject().(client.Object)
+	if err := c.Status().Patch(ctx, changed, client.MergeFromWithOptions(before, o...)); err != nil {
+		return err
+	}
+	return refusal.CheckStored(sent, changed)
 }
 
 // logReady logs a change of the Ready condition of an object, once.

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/refusal"
 	"github.com/windlass-dev/windlass/internal/text"
 )
 
@@ -51,7 +52,8 @@ const (
 func (r *ExtensionConfigReconciler) SetupWithManager(mgr ctrl.Manager) error {
 	together := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return []reconcile.Request{{}} })
 	changed := predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return registers(e.ObjectOld) != registers(e.ObjectNew) }}
-	err := ctrl.NewControllerManagedBy(mgr).Named("extensionconfig-conflicts").Watches(&runtimev1.ExtensionConfig{}, together).WithEventFilter(changed).Complete(r)
+	err := ctrl.NewControllerManagedBy(mgr).Named("extensionconfig-conflicts").Watches(&runtimev1.ExtensionConfig{}, together).WithEventFilter(changed).
+		Complete(refusal.Quiet("extensionconfig-conflicts", r))
 	if err != nil {
 		return fmt.Errorf("setting up the controller of conflicts between ExtensionConfigs: %w", err)
 	}

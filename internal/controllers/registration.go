@@ -13,6 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/windlass-dev/windlass/internal/refusal"
 )
 
 // RegistrationReconciler keeps the namespace in the ExtensionConfig of this extension: that of its Service,
@@ -40,7 +42,7 @@ func (r *RegistrationReconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Named("registration").
 		For(&runtimev1.ExtensionConfig{}).
 		WithEventFilter(own).
-		Complete(r)
+		Complete(refusal.Quiet("registration", r))
 	if err != nil {
 		return fmt.Errorf("setting up the controller of ExtensionConfig %s: %w", r.Name, err)
 	}

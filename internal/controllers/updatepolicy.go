@@ -178,10 +178,11 @@ func (r *UpdatePolicyReconciler) applyStatuses(
 		}
 		problems = append(problems, client.IgnoreNotFound(err))
 	}
-	if err := errors.Join(problems...); err != nil {
+	err = errors.Join(problems...)
+	if err != nil && after != retryDelay {
 		return reconcile.Result{}, err
 	}
-	return reconcile.Result{RequeueAfter: after}, nil
+	return reconcile.Result{RequeueAfter: after}, err
 }
 
 func guards(status v1alpha1.UpdatePolicyStatus) bool {
@@ -195,7 +196,7 @@ func (r *UpdatePolicyReconciler) applyStatus(ctx context.Context, policy *v1alph
 	}
 	changed := policy.DeepCopy()
 	changed.Status = status
-	if err := r.Client.Status().Patch(ctx, changed, client.MergeFromWithOptions(policy, client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := patchStatus(ctx, r.Client, policy, changed, client.MergeFromWithOptimisticLock{}); err != nil {
 		return fmt.Errorf("writing the status of UpdatePolicy %s: %w", client.ObjectKeyFromObject(policy), err)
 	}
 	for _, c := range status.Conditions {

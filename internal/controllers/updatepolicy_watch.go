@@ -24,6 +24,7 @@ import (
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/contract"
+	"github.com/windlass-dev/windlass/internal/refusal"
 )
 
 // SetupWithManager registers the Reconciler. It runs on the leader only. Changes of a status by themselves reconcile nothing:
@@ -40,7 +41,7 @@ func (r *UpdatePolicyReconciler) SetupWithManager(mgr ctrl.Manager) error {
 		WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(nameOf), builder.WithPredicates(predicate.LabelChangedPredicate{})).
 		Watches(&admissionregistrationv1.ValidatingWebhookConfiguration{}, handler.EnqueueRequestsFromMapFunc(r.wholeScope), builder.WithPredicates(isGuard, changed)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 1, ReconciliationTimeout: timeout}).
-		Build(r)
+		Build(refusal.Quiet("updatepolicy", r))
 	if err != nil {
 		return fmt.Errorf("setting up the UpdatePolicy controller: %w", err)
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/readiness"
+	"github.com/windlass-dev/windlass/internal/refusal"
 	"github.com/windlass-dev/windlass/internal/text"
 	"github.com/windlass-dev/windlass/internal/updatepolicy"
 )
@@ -54,7 +55,7 @@ func (r *UpdaterReconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Named("updater").
 		For(&v1alpha1.Updater{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: concurrentProbes}).
-		Complete(r)
+		Complete(refusal.Quiet("updater", r))
 	if err != nil {
 		return fmt.Errorf("setting up the Updater controller: %w", err)
 	}
@@ -79,7 +80,7 @@ func (r *UpdaterReconciler) Reconcile(ctx context.Context, request reconcile.Req
 		return reconcile.Result{RequeueAfter: probeInterval}, nil
 	}
 	// The patch holds what differs, so a lastRequest that the cache has not seen stays.
-	err := r.Client.Status().Patch(ctx, changed, client.MergeFrom(&updater))
+	err := patchStatus(ctx, r.Client, &updater, changed)
 	if apierrors.IsNotFound(err) {
 		return reconcile.Result{}, nil
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/gate"
+	"github.com/windlass-dev/windlass/internal/refusal"
 )
 
 // UpgradeGateReconciler writes the conditions of UpgradeGates when their spec changes. Package
@@ -32,7 +33,7 @@ func (r *UpgradeGateReconciler) SetupWithManager(mgr ctrl.Manager) error {
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("upgradegate").
 		For(&v1alpha1.UpgradeGate{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Complete(r)
+		Complete(refusal.Quiet("upgradegate", r))
 	if err != nil {
 		return fmt.Errorf("setting up the UpgradeGate controller: %w", err)
 	}

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/refusal"
 	"github.com/windlass-dev/windlass/internal/upgradegraph"
 )
 
@@ -36,7 +37,7 @@ func (r *UpgradeGraphReconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Named("upgradegraph").
 		Watches(&v1alpha1.UpgradeGraph{}, handler.EnqueueRequestsFromMapFunc(r.allGraphs)).
 		WithEventFilter(predicate.GenerationChangedPredicate{}).
-		Complete(r)
+		Complete(refusal.Quiet("upgradegraph", r))
 	if err != nil {
 		return fmt.Errorf("setting up the UpgradeGraph controller: %w", err)
 	}

@@ -33,6 +33,7 @@ var checks = []check{
 	{id: CheckSurge, run: checkSurge},
 	{id: CheckRollout, run: checkRollout},
 	{id: CheckLimits, needs: []Source{SourcePolicies}, run: checkLimits},
+	{id: CheckBounds, run: checkBounds},
 	{id: CheckTemplates, needs: []Source{SourceTemplates}, run: checkTemplates},
 	{id: CheckHealthChecks, needs: []Source{SourceHealthChecks}, run: checkHealthChecks},
 	{id: CheckPaused, run: checkPaused},

@@ -49,6 +49,8 @@ type Facts struct {
 	Handlers   map[string]string
 	// Guard is the guard's configuration; nil where it is not installed.
 	Guard *admissionregistrationv1.ValidatingWebhookConfiguration
+	// Beyond are objects that an API server with the CRDs of this release would not create.
+	Beyond []Beyond
 	// Missing are objects that others refer to and that do not exist.
 	Missing []Reference
 	// Unread says what could not be read; it is not known, so it is not taken to be absent.
@@ -61,6 +63,12 @@ type Reference struct {
 	Group string
 	// From and To name both objects, such as MachineSet prod-md-0-x and DockerMachineTemplate prod-md-0.
 	From, To string
+}
+
+// Beyond is an object that exceeds the CRD of this release.
+type Beyond struct {
+	// Subject is its kind and name, and Problem what the API server says.
+	Subject, Problem string
 }
 
 // Source is a kind of facts that may not be readable.
@@ -76,6 +84,8 @@ const (
 	SourceTemplates    Source = "templates"
 	SourcePolicies     Source = "UpdatePolicies"
 	SourceUpdaters     Source = "Updaters"
+	SourceGates        Source = "UpgradeGates"
+	SourceGraphs       Source = "UpgradeGraphs"
 	SourceClass        Source = "the ClusterClass"
 	SourceEngine       Source = "the engine of the Cluster"
 )

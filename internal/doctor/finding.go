@@ -45,6 +45,8 @@ const (
 	// nothing, that are too short, that name labels which machines lack, or that the Cluster's engine
 	// does not read.
 	CheckLimits ID = "Limits"
+	// CheckBounds looks for objects that an API server with the CRDs of this release would not create.
+	CheckBounds ID = "Bounds"
 	// CheckTemplates looks for objects without which the extension is not asked.
 	CheckTemplates ID = "Templates"
 	// CheckHealthChecks looks for MachineHealthChecks: remediation replaces machines.

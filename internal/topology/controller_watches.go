@@ -21,6 +21,7 @@ import (
 
 	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/pool/objects"
+	"github.com/windlass-dev/windlass/internal/refusal"
 )
 
 // controllerName is also that of Cluster API's controller: its metrics and logs are found under the same name.
@@ -42,7 +43,7 @@ func (r *Reconciler) watch(ctx context.Context, mgr ctrl.Manager, options contro
 	if feature.Gates.Enabled(feature.MachinePool) {
 		b = b.Watches(&clusterv1.MachinePool{}, handler.EnqueueRequestsFromMapFunc(clusterOf), owned, objects.Changes(poolFacts))
 	}
-	c, err := b.Build(ctx, r)
+	c, err := b.Build(ctx, refusal.Quiet(controllerName, r))
 	if err != nil {
 		return fmt.Errorf("adding the controller %s: %w", controllerName, err)
 	}

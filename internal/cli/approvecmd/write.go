@@ -22,6 +22,7 @@ import (
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/cli"
 	"github.com/windlass-dev/windlass/internal/gate"
+	"github.com/windlass-dev/windlass/internal/refusal"
 )
 
 // approver changes what holds a Cluster's upgrade.
@@ -107,7 +108,11 @@ func (a approver) changeApprovals(ctx context.Context, name string, change func(
 			return err
 		}
 		wanted.Status.Approvals = approvals
-		return a.client.Status().Patch(ctx, wanted, client.MergeFromWithOptions(&current, client.MergeFromWithOptimisticLock{}))
+		sent := wanted.DeepCopy()
+		if err := a.client.Status().Patch(ctx, wanted, client.MergeFromWithOptions(&current, client.MergeFromWithOptimisticLock{})); err != nil {
+			return err
+		}
+		return refusal.CheckStored(sent, wanted)
 	})
 	if err != nil {
 		return fmt.Errorf("writing the approvals of UpgradeGate %s: %w", key, err)

@@ -2,6 +2,7 @@ package doctorcmd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/bounds"
 	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/cli/management"
 	"github.com/windlass-dev/windlass/internal/doctor"
@@ -162,4 +164,49 @@ func (c *collector) exists(ctx context.Context, ref clusterv1.ContractVersionedO
 		return false, nil
 	}
 	return false, &management.ReadError{Item: fmt.Sprintf("%s %s/%s", ref.Kind, c.key().Namespace, ref.Name), Err: err}
+}
+
+// readGates looks for UpgradeGates that exceed their CRD.
+func (c *collector) readGates(ctx context.Context) error {
+	gates, err := c.UpgradeGates(ctx, c.key().Namespace)
+	if err != nil {
+		return err
+	}
+	return addBeyond(ctx, c.facts, gates)
+}
+
+// readGraphs looks for UpgradeGraphs that exceed their CRD.
+func (c *collector) readGraphs(ctx context.Context) error {
+	graphs, err := management.ListKnown[v1alpha1.UpgradeGraph, v1alpha1.UpgradeGraphList](
+		ctx, c.Cluster, "UpgradeGraphs", management.Scope{})
+	if err != nil {
+		return err
+	}
+	return addBeyond(ctx, c.facts, graphs)
+}
+
+// addPolicies looks for the UpdatePolicies and Updaters of the facts that exceed their CRDs.
+func addPolicies(ctx context.Context, facts *doctor.Facts) error {
+	return errors.Join(addBeyond(ctx, facts, facts.Policies), addBeyond(ctx, facts, facts.Updaters))
+}
+
+// addBeyond adds those of some objects that exceed their CRD.
+func addBeyond[V any, T interface {
+	*V
+	client.Object
+}](ctx context.Context, facts *doctor.Facts, objects []V) error {
+	for i := range objects {
+		object := T(&objects[i])
+		problems, err := bounds.Check(ctx, object)
+		if err != nil {
+			return err
+		}
+		if len(problems) > 0 {
+			facts.Beyond = append(facts.Beyond, doctor.Beyond{
+				Subject: strings.TrimPrefix(fmt.Sprintf("%T", object), "*v1alpha1.") + " " + object.GetName(),
+				Problem: problems.ToAggregate().Error(),
+			})
+		}
+	}
+	return nil
 }

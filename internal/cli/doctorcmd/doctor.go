@@ -32,7 +32,7 @@ With -f the Cluster comes from manifests. Checks that need a management cluster 
 guard, templates) are then Warnings.
 
 Checks: MachinesKept (the result of all others, for each group), Policy, FeatureGates, Extension, Updaters, Guard,
-Replicas, Surge, RolloutTimes, Limits, Templates, HealthChecks, Paused, Machines, Unread.
+Replicas, Surge, RolloutTimes, Limits, Bounds, Templates, HealthChecks, Paused, Machines, Unread.
 
 With -o json or -o yaml standard output holds one document, {namespace, cluster, verdict, worst, findings: [{id,
 severity, subject, message, fix, unknown}]}; when the Cluster cannot be read it is {error: {rule, item, version,
@@ -146,6 +146,7 @@ func manifestFacts(cmd *cobra.Command, files []string, namespace, name string) (
 	if classErr != nil && cluster.Spec.Topology.IsDefined() {
 		f.Unread = append(f.Unread, doctor.Unread{Source: doctor.SourceClass, Problem: classErr.Error()})
 	}
+	err = errors.Join(err, addPolicies(cmd.Context(), &f))
 	return f, err
 }
 
@@ -169,6 +170,7 @@ func liveFacts(ctx context.Context, m management.Cluster, key types.NamespacedNa
 		{doctor.SourceClass, c.readClass}, {doctor.SourceUpdaters, c.readUpdaters}, {doctor.SourceNamespace, c.readNamespace},
 		{doctor.SourceHealthChecks, c.readHealthChecks}, {doctor.SourceManagers, c.readManagers},
 		{doctor.SourceExtensions, c.readExtensions}, {doctor.SourceGuard, c.readGuard}, {doctor.SourceTemplates, c.readTemplates},
+		{doctor.SourceGates, c.readGates}, {doctor.SourceGraphs, c.readGraphs},
 	} {
 		if err := step.read(ctx); err != nil {
 			if ctx.Err() != nil {
@@ -177,5 +179,6 @@ func liveFacts(ctx context.Context, m management.Cluster, key types.NamespacedNa
 			f.Unread = append(f.Unread, doctor.Unread{Source: step.source, Problem: err.Error()})
 		}
 	}
-	return f, nil
+	err = addPolicies(ctx, &f)
+	return f, err
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/pool"
 	"github.com/windlass-dev/windlass/internal/pool/objects"
+	"github.com/windlass-dev/windlass/internal/refusal"
 )
 
 // controllerName is also that of Cluster API's controller: its metrics and logs are found under the
@@ -59,7 +60,7 @@ func (r *Reconciler) watch(
 		}
 		b.WatchesRawSource(policies.Source(mgr.GetCache()))
 	}
-	r.controller, err = b.Build(ctx, r)
+	r.controller, err = b.Build(ctx, refusal.Quiet(controllerName, r))
 	if err != nil {
 		return fmt.Errorf("adding the controller %s: %w", controllerName, err)
 	}

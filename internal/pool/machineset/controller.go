@@ -27,6 +27,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/pool"
 	"github.com/windlass-dev/windlass/internal/pool/objects"
 	"github.com/windlass-dev/windlass/internal/record"
+	"github.com/windlass-dev/windlass/internal/refusal"
 )
 
 // Names by which Cluster API's controller is known: in logs and metrics, as the source of Events,
@@ -171,7 +172,7 @@ func (r *Reconciler) watch(
 		}
 		b.WatchesRawSource(policies.Source(mgr.GetCache()))
 	}
-	c, err := b.Build(ctx, r)
+	c, err := b.Build(ctx, refusal.Quiet(controllerName, r))
 	if err != nil {
 		return nil, fmt.Errorf("adding the controller %s: %w", controllerName, err)
 	}
