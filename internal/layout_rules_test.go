@@ -68,8 +68,8 @@ var rules = []rule{
 	{pkg: "internal/cli/preflightcmd", kind: effects, imports: `
 		api/v1alpha1 internal/capi internal/cli internal/cli/management internal/clustercheck
 		internal/clustercheck/probe internal/gate internal/manifest internal/pool
-		internal/preflight internal/snapshot internal/updatepolicy internal/view
-		internal/workload pkg/version
+		internal/preflight internal/snapshot internal/untrusted internal/updatepolicy
+		internal/view internal/workload pkg/version
 	`},
 	{pkg: "internal/cli/reportcmd", kind: effects, imports: `
 		internal/changereport internal/cli internal/cli/management internal/view
@@ -128,11 +128,12 @@ var rules = []rule{
 	`},
 	{pkg: "internal/guard", kind: pure, imports: `internal/capi`},
 	{pkg: "internal/guard/guardwebhook", kind: effects, imports: `
-		api/v1alpha1 internal/capi internal/chain internal/contract internal/guard internal/loglimit
-		internal/pool internal/shares internal/snapshot internal/text internal/updatepolicy pkg/version
+		api/v1alpha1 internal/capi internal/chain internal/contract internal/guard
+		internal/loglimit internal/pool internal/shares internal/snapshot internal/text
+		internal/untrusted internal/updatepolicy pkg/version
 	`},
 	{pkg: "internal/hookclient", kind: effects, imports: `
-		internal/keyed internal/peer internal/text
+		internal/keyed internal/peer internal/text internal/untrusted
 	`},
 	{pkg: "internal/hookserver", kind: effects, imports: `
 		api/v1alpha1 internal/gate internal/httplimit internal/inplace internal/inplace/cover
@@ -152,7 +153,7 @@ var rules = []rule{
 		api/v1alpha1 internal/capi internal/contract internal/inplace internal/inplace/cover
 		internal/inplace/request internal/keyed internal/metrics internal/pool internal/port
 		internal/record internal/recordjson internal/shares internal/snapshot internal/text
-		internal/updatepolicy pkg/version
+		internal/untrusted internal/updatepolicy pkg/version
 	`},
 	{pkg: "internal/inplace/preview", kind: effects, imports: `
 		api/v1alpha1 internal/inplace/cover internal/inplace/engine internal/port
@@ -169,7 +170,8 @@ var rules = []rule{
 	`},
 	{pkg: "internal/lease", kind: effects, imports: ``},
 	{pkg: "internal/linuxhost", kind: pure, imports: `
-		internal/inplace internal/kubeadmpatch internal/port internal/text pkg/version embed
+		internal/inplace internal/kubeadmpatch internal/port internal/text internal/untrusted
+		pkg/version embed
 	`},
 	{pkg: "internal/loglimit", kind: effects, imports: `internal/text`},
 	{pkg: "internal/manifest", kind: effects, imports: `
@@ -177,12 +179,12 @@ var rules = []rule{
 	`},
 	{pkg: "internal/metrics", kind: effects, imports: `
 		api/v1alpha1 internal/capi internal/inplace internal/inplace/request internal/keyed
-		internal/status
+		internal/status internal/untrusted
 	`},
 	{pkg: "internal/patches", kind: effects, imports: `internal/keyed`},
 	{pkg: "internal/peer", kind: effects, imports: ``},
 	{pkg: "internal/pool", kind: pure, imports: `
-		api/v1alpha1 internal/capi internal/record internal/text pkg/version
+		api/v1alpha1 internal/capi internal/record internal/text internal/untrusted pkg/version
 	`},
 	{pkg: "internal/pool/machinedeployment", kind: effects, imports: `
 		api/v1alpha1 internal/capi internal/inplace/cover internal/keyed internal/pool
@@ -194,6 +196,7 @@ var rules = []rule{
 	`},
 	{pkg: "internal/pool/objects", kind: effects, imports: `
 		api/v1alpha1 internal/contract internal/keyed internal/pool internal/recordjson
+		internal/untrusted
 	`},
 	{pkg: "internal/port", kind: pure, imports: `internal/inplace internal/inplace/cover`},
 	{pkg: "internal/port/porttest", kind: effects, imports: `
@@ -204,7 +207,7 @@ var rules = []rule{
 	`},
 	{pkg: "internal/readiness", kind: pure, imports: `api/v1alpha1`},
 	{pkg: "internal/record", kind: pure, imports: `internal/keyed`},
-	{pkg: "internal/recordjson", kind: pure, imports: ``},
+	{pkg: "internal/recordjson", kind: pure, imports: `internal/untrusted`},
 	{pkg: "internal/recordjson/formtest", kind: effects, imports: ``},
 	{pkg: "internal/refusal", kind: effects, imports: `internal/keyed`},
 	{pkg: "internal/shares", kind: effects, imports: `internal/keyed`},
@@ -218,7 +221,7 @@ var rules = []rule{
 	{pkg: "internal/simulate/inventory", kind: pure, imports: `
 		api/v1alpha1 internal/capi internal/gate internal/inplace internal/inplace/cover
 		internal/simulate/fleet internal/simulate/scenario internal/snapshot internal/text
-		internal/updatepolicy pkg/plan pkg/version
+		internal/untrusted internal/updatepolicy pkg/plan pkg/version
 	`},
 	{pkg: "internal/simulate/page", kind: pure, imports: `
 		internal/htmlpage internal/simulate/whatif internal/text embed
@@ -235,19 +238,19 @@ var rules = []rule{
 		internal/inplace internal/simulate/fleet pkg/version golang.org/x/sync/errgroup
 	`},
 	{pkg: "internal/snapshot", kind: pure, imports: `
-		api/v1alpha1 internal/capi internal/chain internal/recordjson internal/updatepolicy
-		internal/upgradegraph pkg/plan pkg/version
+		api/v1alpha1 internal/capi internal/chain internal/recordjson internal/untrusted
+		internal/updatepolicy internal/upgradegraph pkg/plan pkg/version
 	`},
 	{pkg: "internal/status", kind: pure, imports: `
 		api/v1alpha1 internal/capi internal/chain internal/inplace internal/inplace/cover
-		internal/inplace/request internal/pool internal/snapshot internal/text
+		internal/inplace/request internal/pool internal/snapshot internal/text internal/untrusted
 		internal/updatepolicy pkg/plan pkg/version
 	`},
 	{pkg: "internal/text", kind: pure, imports: ``},
 	{pkg: "internal/topology", kind: effects, imports: `
-		api/v1alpha1 internal/capi internal/chain internal/contract internal/keyed
-		internal/pool internal/pool/objects internal/refusal internal/snapshot internal/text pkg/plan
-		pkg/version
+		api/v1alpha1 internal/capi internal/chain internal/contract internal/keyed internal/pool
+		internal/pool/objects internal/refusal internal/snapshot internal/text internal/untrusted
+		pkg/plan pkg/version
 	`},
 	{pkg: "internal/transport", kind: effects, imports: `internal/port`},
 	{pkg: "internal/transport/pod", kind: effects, imports: `
@@ -263,10 +266,11 @@ var rules = []rule{
 	`},
 	{pkg: "internal/updaters", kind: effects, imports: `
 		api/updates/v1alpha1 internal/inplace internal/inplace/cover internal/peer
+		internal/untrusted
 	`},
 	{pkg: "internal/updaters/handover", kind: effects, imports: `
 		api/updates/v1alpha1 api/v1alpha1 internal/capi internal/inplace internal/inplace/cover
-		internal/keyed internal/port internal/updaters
+		internal/keyed internal/port internal/untrusted internal/updaters
 	`},
 	{pkg: "internal/updaters/hosts", kind: effects, imports: `
 		api/v1alpha1 internal/inplace internal/inplace/cover internal/inplace/request
@@ -276,7 +280,7 @@ var rules = []rule{
 	{pkg: "internal/updaters/k8sd", kind: effects, imports: `
 		api/v1alpha1 internal/inplace internal/inplace/cover internal/inplace/request
 		internal/keyed internal/peer internal/port internal/record internal/recordjson
-		internal/updaters pkg/version
+		internal/untrusted internal/updaters pkg/version
 	`},
 	{pkg: "internal/updaters/k8sd/k8sdtest", kind: effects, imports: ``},
 	{pkg: "internal/updaters/remote", kind: effects, imports: `

@@ -16,6 +16,7 @@ import (
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 
 	"github.com/windlass-dev/windlass/internal/peer"
+	"github.com/windlass-dev/windlass/internal/untrusted"
 )
 
 // maxResponseBytes bounds what is read of an answer: far more than any patches for the objects of a Cluster need, and what Cluster API itself
@@ -111,6 +112,10 @@ func (c *Client) exchange(ctx context.Context, hook runtimecatalog.GroupVersionH
 	return answer, nil
 }
 
+// answerLimits bound an answer once it is decoded. That of GeneratePatches has a patch for each group
+// of a Cluster, of which there may be thousands.
+var answerLimits = untrusted.Limits{Bytes: maxResponseBytes, Depth: 64, Nodes: 500_000}
+
 // send encodes a request and decodes the answer into in.
 func send(ctx context.Context, to registration, out, in runtime.Object) error {
 	body, err := json.Marshal(out)
@@ -124,7 +129,7 @@ func send(ctx context.Context, to registration, out, in runtime.Object) error {
 	if body, err = deliver(ctx, to, body); err != nil {
 		return err
 	}
-	if err := json.Unmarshal(body, in); err != nil {
+	if err := answerLimits.Unmarshal(body, in); err != nil {
 		return &BadResponseError{Call: to.call, StatusCode: http.StatusOK, Detail: "it does not decode: " + boundMessage(err.Error())}
 	}
 	return nil

@@ -5,9 +5,8 @@ import (
 	"regexp"
 	"strings"
 
-	"sigs.k8s.io/yaml"
-
 	"github.com/windlass-dev/windlass/internal/text"
+	"github.com/windlass-dev/windlass/internal/untrusted"
 )
 
 // schedulerManifest is that of the static pod whose proxies count.
@@ -37,7 +36,7 @@ func computeProxies(f Facts) (string, *Failure) {
 			}
 		}
 	}
-	if yaml.Unmarshal([]byte(f.Scheduler), &pod) != nil {
+	if untrusted.Object.UnmarshalYAML([]byte(f.Scheduler), &pod) != nil {
 		// The error might have a value, and a proxy's may have a password.
 		return refused("it is not the YAML of a Pod")
 	}

@@ -2,7 +2,6 @@ package metrics
 
 import (
 	"cmp"
-	"encoding/json"
 	"maps"
 	"slices"
 	"strings"
@@ -19,6 +18,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/inplace"
 	"github.com/windlass-dev/windlass/internal/inplace/request"
 	"github.com/windlass-dev/windlass/internal/status"
+	"github.com/windlass-dev/windlass/internal/untrusted"
 )
 
 // sample is one series of a gauge.
@@ -178,10 +178,10 @@ func machinePhase(m *metav1.PartialObjectMetadata) (phase string, since time.Tim
 	switch {
 	case updated:
 		progress = &inplace.Progress{}
-		err = json.Unmarshal([]byte(text), progress)
+		err = untrusted.Annotation.Unmarshal([]byte(text), progress)
 	case upgraded:
 		u := request.Upgrade{}
-		err = json.Unmarshal([]byte(asked), &u)
+		err = untrusted.Annotation.Unmarshal([]byte(asked), &u)
 		progress = u.Progress
 		if err == nil && progress == nil && u.IsFinal() {
 			return string(inplace.Failed), u.At
@@ -210,6 +210,6 @@ func machinePhase(m *metav1.PartialObjectMetadata) (phase string, since time.Tim
 func hasArrived(m *metav1.PartialObjectMetadata) bool {
 	last := inplace.Summary{}
 	// A record that cannot be read counts as no arrival.
-	err := json.Unmarshal([]byte(m.Annotations[v1alpha1.LastUpdateAnnotation]), &last)
+	err := untrusted.Annotation.Unmarshal([]byte(m.Annotations[v1alpha1.LastUpdateAnnotation]), &last)
 	return err == nil && last.Target != "" && last.Target == capi.TemplateOf(m)
 }

@@ -2,19 +2,13 @@ package peer_test
 
 import (
 	"encoding/pem"
-	"fmt"
-	"go/ast"
-	"go/parser"
-	"go/token"
-	"io/fs"
 	"net/http/httptest"
 	"path/filepath"
-	"slices"
-	"strconv"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/windlass-dev/windlass/test/symbols"
 )
 
 func certificateOf(server *httptest.Server) []byte {
@@ -49,49 +43,14 @@ var exceptions = map[string]string{
 	"internal/conformance/connection.go": "checks that an updater refuses plain HTTP, which a client of this package does not speak",
 }
 
-// labs are folders with development tools, which start the servers that they talk to.
-var labs = []string{"lab", "test", "tools", "examples"}
-
 func TestOnlyConstructor(t *testing.T) {
 	t.Parallel()
-	root := filepath.Join("..", "..")
-	used := map[string]bool{}
-	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		name, err := filepath.Rel(root, path)
-		if err != nil {
-			return err
-		}
-		if entry.IsDir() {
-			// bin is what make builds: upstream's tests are there, too.
-			if name == "bin" || slices.Contains(labs, filepath.ToSlash(name)) || name != "." && strings.HasPrefix(entry.Name(), ".") {
-				return filepath.SkipDir
-			}
-			return nil
-		}
-		if !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
-			return nil
-		}
-		found, err := findConstructors(path, nil)
-		if err != nil {
-			return err
-		}
-		name = filepath.ToSlash(name)
-		if len(found) > 0 && exceptions[name] == "" {
-			t.Errorf("%s makes an HTTP client: %s. Fix: make it with internal/peer", name, strings.Join(found, ", "))
-		}
-		used[name] = used[name] || len(found) > 0
-		return nil
-	})
+	used, err := symbols.InProduct(filepath.Join("..", ".."), constructors)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name := range exceptions {
-		if !used[name] {
-			t.Errorf("%s is an exception and makes no client. Fix: remove it from the list", name)
-		}
+	for _, problem := range symbols.Unexpected(used, exceptions) {
+		t.Errorf("%s: HTTP clients are made with internal/peer", problem)
 	}
 }
 
@@ -117,7 +76,7 @@ var i, _ = crclient.New(nil, crclient.Options{})
 var j = rest.HTTPClientFor
 type embeds struct { h.Client }
 `
-	found, err := findConstructors("p.go", source)
+	found, err := symbols.In("p.go", source, constructors)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,43 +87,4 @@ type embeds struct { h.Client }
 	if diff := cmp.Diff(want, found); diff != "" {
 		t.Error(diff)
 	}
-}
-
-// findConstructors lists the constructors that a file uses, in the order of its lines.
-func findConstructors(path string, source any) ([]string, error) {
-	file, err := parser.ParseFile(token.NewFileSet(), path, source, parser.SkipObjectResolution)
-	if err != nil {
-		return nil, fmt.Errorf("parsing %s: %w", path, err)
-	}
-	imports := map[string]string{}
-	for _, spec := range file.Imports {
-		target, err := strconv.Unquote(spec.Path.Value)
-		if err != nil {
-			return nil, fmt.Errorf("parsing an import of %s: %w", path, err)
-		}
-		name := target[strings.LastIndex(target, "/")+1:]
-		if spec.Name != nil {
-			name = spec.Name.Name
-		}
-		imports[name] = target
-	}
-	var found []string
-	inspect := func(node ast.Node) bool {
-		switch node := node.(type) {
-		case *ast.StarExpr:
-			// A pointer type makes nothing; what it points to is looked at where it is made.
-			if _, ok := node.X.(*ast.SelectorExpr); ok {
-				return false
-			}
-		case *ast.SelectorExpr:
-			name, ok := node.X.(*ast.Ident)
-			if ok && slices.Contains(constructors[imports[name.Name]], node.Sel.Name) {
-				target := imports[name.Name]
-				found = append(found, target[strings.LastIndex(target, "/")+1:]+"."+node.Sel.Name)
-			}
-		}
-		return true
-	}
-	ast.Inspect(file, inspect)
-	return found, nil
 }

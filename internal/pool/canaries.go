@@ -1,7 +1,6 @@
 package pool
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,6 +11,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/untrusted"
 )
 
 // A canary whose update fails holds the rollout as long as its Machine exists. If the Machine is
@@ -45,7 +45,7 @@ func FailedCanariesOf(md metav1.Object) (*FailedCanaries, error) {
 		return nil, nil //nolint:nilnil // No record is no error.
 	}
 	c := &FailedCanaries{}
-	err := json.Unmarshal([]byte(record), c)
+	err := untrusted.Annotation.Unmarshal([]byte(record), c)
 	if err == nil && (c.MachineSet == "" || len(c.Machines) == 0) {
 		err = errors.New("it names no MachineSet or no Machines")
 	}

@@ -1,7 +1,6 @@
 package pool
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/capi"
+	"github.com/windlass-dev/windlass/internal/untrusted"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
@@ -74,7 +74,7 @@ func HandedOverOf(set metav1.Object) (*HandedOver, error) {
 		return nil, nil //nolint:nilnil // No record is no error.
 	}
 	h := &HandedOver{}
-	err := json.Unmarshal([]byte(record), h)
+	err := untrusted.Annotation.Unmarshal([]byte(record), h)
 	known := []HandOverState{HandOverAsked, HandOverAccepted, HandOverEnded}
 	switch {
 	case err != nil:

@@ -1,12 +1,13 @@
 package recordjson
 
 import (
-	"bytes"
 	"encoding"
 	"encoding/json"
 	"fmt"
 	"reflect"
 	"strings"
+
+	"github.com/windlass-dev/windlass/internal/untrusted"
 )
 
 // keyTag is the struct tag `record:"key"` of the fields that identify an object of a record.
@@ -17,16 +18,19 @@ const keyTag = "record"
 //
 // Such a field stays in its object as long as the object is about the same thing, which its fields
 // with the tag `record:"key"` tell. An object without such fields is always about the same thing,
-// except in a list, where it keeps nothing. A before that is empty or no JSON is replaced.
+// except in a list, where it keeps nothing. A before that is empty, no JSON or beyond the limits of an
+// annotation is replaced.
 func Encode(value any, before string) (string, error) {
 	encoded, err := json.Marshal(value)
 	if err != nil {
 		return "", fmt.Errorf("encoding a record: %w", err)
 	}
-	var old, now any
+	var now any
 	kept := false
-	if decode([]byte(before), &old) == nil && decode(encoded, &now) == nil {
-		keep(reflect.TypeOf(value), old, now, &kept)
+	if old, err := untrusted.Annotation.Tree([]byte(before)); err == nil {
+		if now, err = untrusted.Annotation.Tree(encoded); err == nil {
+			keep(reflect.TypeOf(value), old, now, &kept)
+		}
 	}
 	if !kept {
 		return string(encoded), nil
@@ -35,13 +39,6 @@ func Encode(value any, before string) (string, error) {
 		return "", fmt.Errorf("encoding a record: %w", err)
 	}
 	return string(encoded), nil
-}
-
-// decode keeps the digits of numbers.
-func decode(data []byte, into *any) error {
-	decoder := json.NewDecoder(bytes.NewReader(data))
-	decoder.UseNumber()
-	return decoder.Decode(into)
 }
 
 // keep adds to now, the JSON of a t, the fields of old that t does not have, and sets kept if there

@@ -2,7 +2,6 @@ package snapshot
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -14,6 +13,7 @@ import (
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/chain"
 	"github.com/windlass-dev/windlass/internal/recordjson"
+	"github.com/windlass-dev/windlass/internal/untrusted"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
@@ -117,7 +117,7 @@ func readJSON[T any](cluster *clusterv1.Cluster, key string, into **T) error {
 		return nil
 	}
 	var read T
-	if err := json.Unmarshal([]byte(value), &read); err != nil {
+	if err := untrusted.Annotation.Unmarshal([]byte(value), &read); err != nil {
 		return &FieldError{Ref: annotationRef(cluster, key), Problem: "it is not what Windlass writes there. Fix: remove it", Err: err}
 	}
 	*into = &read

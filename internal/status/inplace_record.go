@@ -1,7 +1,6 @@
 package status
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -11,6 +10,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/inplace/request"
+	"github.com/windlass-dev/windlass/internal/untrusted"
 )
 
 // asked is what stands on an object about an upgrade that an annotation asks for. R is what is recorded of it.
@@ -42,7 +42,7 @@ func readAsked[R any](kind string, object metav1.Object, conditions []metav1.Con
 		return a
 	}
 	record := new(R)
-	err := json.Unmarshal([]byte(text), record)
+	err := untrusted.Annotation.Unmarshal([]byte(text), record)
 	if err == nil {
 		err = check(*record)
 	}
@@ -116,7 +116,7 @@ func readLock(c *corev1.ConfigMap) *Lock {
 	var holder struct {
 		MachineName string `json:"machineName"`
 	}
-	if err := json.Unmarshal([]byte(c.Data[v1alpha1.InPlaceUpgradeLockKey]), &holder); err != nil {
+	if err := untrusted.Annotation.Unmarshal([]byte(c.Data[v1alpha1.InPlaceUpgradeLockKey]), &holder); err != nil {
 		l.Problem = fmt.Sprintf("ConfigMap %s does not name the holder: %v", c.Name, err)
 		return l
 	}

@@ -1,7 +1,6 @@
 package status
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,6 +11,7 @@ import (
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/inplace"
 	"github.com/windlass-dev/windlass/internal/inplace/cover"
+	"github.com/windlass-dev/windlass/internal/untrusted"
 )
 
 // record is what Windlass has recorded on a Machine; nil fields are not there or cannot be read.
@@ -78,7 +78,7 @@ func decode[T any](m *clusterv1.Machine, annotation string) (*T, error) {
 		return nil, nil //nolint:nilnil // Documented: nothing there is no error.
 	}
 	value := new(T)
-	if err := json.Unmarshal([]byte(text), value); err != nil {
+	if err := untrusted.Annotation.Unmarshal([]byte(text), value); err != nil {
 		return nil, fmt.Errorf("decoding it: %w", err)
 	}
 	return value, nil

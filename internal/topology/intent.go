@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/cluster-api/core/reconcilers/topology/cluster/structuredmerge"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windlass-dev/windlass/internal/untrusted"
 )
 
 // computeIntent reduces a desired object to what the topology has an opinion on, as the stock manager does: identity, labels, annotations, owner
@@ -137,7 +139,7 @@ func ownedFields(object *unstructured.Unstructured) ([]any, error) {
 			continue
 		}
 		var fields any
-		if err := json.NewDecoder(bytes.NewReader(entry.FieldsV1.GetRawBytes())).Decode(&fields); err != nil {
+		if err := untrusted.Object.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields); err != nil {
 			return nil, fmt.Errorf("reading the managed fields of %s %s: %w", object.GetKind(), name(object), err)
 		}
 		owned = append(owned, fields)

@@ -2,6 +2,7 @@ package untrusted
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"io"
 	"slices"
@@ -51,6 +52,15 @@ func (l Limits) YAMLToJSON(data []byte) ([]byte, error) {
 	const escaped, added = 6, 8
 	l.Bytes = escaped*l.Bytes + added*(l.Nodes+1)
 	return converted, l.Check(converted)
+}
+
+// UnmarshalYAML does with one YAML document, as YAMLToJSON returns it, what json.Unmarshal does.
+func (l Limits) UnmarshalYAML(data []byte, into any) error {
+	converted, err := l.YAMLToJSON(data)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(converted, into)
 }
 
 // syntax returns why the parse was canceled, or err.

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/windlass-dev/windlass/internal/inplace/cover"
+	"github.com/windlass-dev/windlass/internal/untrusted"
 )
 
 // Fields gives the names of the fields on the way to a pointer of Machine scope, in the objects of a scope. The error says
@@ -106,12 +107,13 @@ func DecodeObject(raw json.RawMessage) (map[string]any, error) {
 	if len(raw) == 0 {
 		return nil, nil //nolint:nilnil // A nil map is an object without fields, which is what is meant.
 	}
-	var object map[string]any
-	decoder := json.NewDecoder(bytes.NewReader(raw))
-	// Numbers stay as they are written.
-	decoder.UseNumber()
-	if err := decoder.Decode(&object); err != nil {
+	tree, err := untrusted.Object.Tree(raw)
+	if err != nil {
 		return nil, fmt.Errorf("reading it as a JSON object: %w", err)
+	}
+	object, ok := tree.(map[string]any)
+	if !ok && tree != nil {
+		return nil, errors.New("reading it as a JSON object: it is none")
 	}
 	return object, nil
 }

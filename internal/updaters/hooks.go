@@ -12,6 +12,7 @@ import (
 
 	updatesv1 "github.com/windlass-dev/windlass/api/updates/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/inplace/cover"
+	"github.com/windlass-dev/windlass/internal/untrusted"
 )
 
 // HookPath is the path of a hook's handler, as Cluster API makes it.
@@ -39,7 +40,7 @@ func (c *Client) Call(ctx context.Context, hook, handler string, request any, re
 	if err != nil {
 		return err
 	}
-	if err := json.Unmarshal(content, response); err != nil {
+	if err := untrusted.Object.Unmarshal(content, response); err != nil {
 		return c.Nonsense(below, "the answer is not the JSON of a "+hook+"Response", "answer as the hook's definition says", err)
 	}
 	return c.checkResponse(hook, below, response)

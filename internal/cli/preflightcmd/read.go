@@ -3,7 +3,6 @@ package preflightcmd
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -25,6 +24,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/pool"
 	"github.com/windlass-dev/windlass/internal/preflight"
 	"github.com/windlass-dev/windlass/internal/snapshot"
+	"github.com/windlass-dev/windlass/internal/untrusted"
 	"github.com/windlass-dev/windlass/internal/updatepolicy"
 	"github.com/windlass-dev/windlass/internal/workload"
 	"github.com/windlass-dev/windlass/pkg/version"
@@ -72,7 +72,7 @@ func startOf(
 	var info apiversion.Info
 	body, err := remote.Discovery().RESTClient().Get().AbsPath("/version").DoRaw(ctx)
 	if err == nil {
-		err = json.Unmarshal(body, &info)
+		err = untrusted.Object.Unmarshal(body, &info)
 	}
 	if err != nil {
 		return version.Version{}, fmt.Errorf("asking the API server for its version: %w. "+

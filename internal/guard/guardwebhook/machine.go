@@ -2,7 +2,6 @@ package guardwebhook
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -14,6 +13,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/guard"
+	"github.com/windlass-dev/windlass/internal/untrusted"
 )
 
 // deleteForMoveAnnotation is what `clusterctl move` puts on objects that it has copied and is about to delete.
@@ -75,7 +75,7 @@ func parseMachine(operation guard.Operation, request admission.Request) (machine
 		return machine{}, errors.New("the request holds no Machine")
 	}
 	var wire wireMachine
-	if err := json.Unmarshal(raw, &wire); err != nil {
+	if err := untrusted.Object.Unmarshal(raw, &wire); err != nil {
 		return machine{}, fmt.Errorf("the request holds no Machine that can be read: %w", err)
 	}
 	name := cmp.Or(wire.Name, wire.GenerateName)

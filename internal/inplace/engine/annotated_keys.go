@@ -7,6 +7,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/inplace/request"
+	"github.com/windlass-dev/windlass/internal/untrusted"
 )
 
 // Keys are the keys of the annotations of the wire format.
@@ -124,7 +125,7 @@ func readRecord[T any](annotations map[string]string) (record *T, unreadable str
 		return nil, ""
 	}
 	record = new(T)
-	if err := json.Unmarshal([]byte(text), record); err != nil {
+	if err := untrusted.Annotation.Unmarshal([]byte(text), record); err != nil {
 		return nil, err.Error()
 	}
 	return record, ""

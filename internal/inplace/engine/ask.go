@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -17,6 +16,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/inplace/cover"
 	"github.com/windlass-dev/windlass/internal/port"
+	"github.com/windlass-dev/windlass/internal/untrusted"
 	"github.com/windlass-dev/windlass/internal/updatepolicy"
 )
 
@@ -88,7 +88,7 @@ func CanUpdate(
 
 // showMachine puts the objects of a Machine into a request.
 func showMachine(from cover.Objects, to *runtimehooksv1.CanUpdateMachineRequestObjects, reserved []string) error {
-	if err := json.Unmarshal(from.Machine, &to.Machine); err != nil {
+	if err := untrusted.Object.Unmarshal(from.Machine, &to.Machine); err != nil {
 		return fmt.Errorf("decoding the Machine: %w", err)
 	}
 	to.Machine = stripMachine(&to.Machine, reserved)
@@ -99,7 +99,7 @@ func showMachine(from cover.Objects, to *runtimehooksv1.CanUpdateMachineRequestO
 // showMachineSet puts the objects of a MachineSet into a request.
 func showMachineSet(from cover.Objects, to *runtimehooksv1.CanUpdateMachineSetRequestObjects, reserved []string) error {
 	set := &to.MachineSet
-	if err := json.Unmarshal(from.Machine, set); err != nil {
+	if err := untrusted.Object.Unmarshal(from.Machine, set); err != nil {
 		return fmt.Errorf("decoding the MachineSet: %w", err)
 	}
 	set.Labels, set.Annotations = strip(set.Labels, reserved), strip(set.Annotations, reserved)

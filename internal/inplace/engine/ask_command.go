@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -14,6 +13,7 @@ import (
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/untrusted"
 )
 
 // ownDomain begins the keys of all annotations and labels between Windlass and updaters.
@@ -94,12 +94,11 @@ func stripObject(raw []byte, reserved []string) ([]byte, error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return raw, nil
 	}
-	decoder := json.NewDecoder(bytes.NewReader(raw))
-	decoder.UseNumber()
-	var object map[string]any
-	if err := decoder.Decode(&object); err != nil {
+	tree, err := untrusted.Object.Tree(raw)
+	if err != nil {
 		return nil, err
 	}
+	object, _ := tree.(map[string]any)
 	metadata, ok := object["metadata"].(map[string]any)
 	if !ok {
 		return raw, nil

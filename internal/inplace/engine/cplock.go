@@ -16,6 +16,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/capi"
+	"github.com/windlass-dev/windlass/internal/untrusted"
 )
 
 // controlPlaneLocks are the locks of Clusters. They are safe for concurrent use, also by several processes.
@@ -103,7 +104,7 @@ func (l controlPlaneLocks) read(ctx context.Context, key types.NamespacedName) (
 		return nil, information{}, fmt.Errorf("reading the lock ConfigMap %s: %w", key, err)
 	}
 	var info information
-	if err := json.Unmarshal([]byte(found.Data[v1alpha1.InPlaceUpgradeLockKey]), &info); err != nil {
+	if err := untrusted.Annotation.Unmarshal([]byte(found.Data[v1alpha1.InPlaceUpgradeLockKey]), &info); err != nil {
 		info = information{}
 	}
 	return found, info, nil

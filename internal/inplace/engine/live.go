@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/internal/inplace/cover"
+	"github.com/windlass-dev/windlass/internal/untrusted"
 )
 
 // Why a call is refused that the objects in the management cluster do not ask for.
@@ -240,7 +241,7 @@ func setMetadata(raw json.RawMessage, live *unstructured.Unstructured) (json.Raw
 		return raw, nil
 	}
 	var object map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &object); err != nil {
+	if err := untrusted.Object.Unmarshal(raw, &object); err != nil {
 		return nil, err
 	}
 	metadata, err := json.Marshal(sentMetadata(live).Object["metadata"])

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -17,6 +16,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/contract"
+	"github.com/windlass-dev/windlass/internal/untrusted"
 )
 
 // kindOf returns a kind in the API version in which Cluster API reads and sends its objects. No
@@ -87,7 +87,11 @@ func checkSent(sent runtime.RawExtension, want schema.GroupVersionKind, reason s
 		APIVersion string `json:"apiVersion"`
 		Kind       string `json:"kind"`
 	}
-	if err := json.Unmarshal(rawJSON(sent), &got); err != nil {
+	err := untrusted.Object.Unmarshal(rawJSON(sent), &got)
+	if limit, ok := errors.AsType[*untrusted.LimitError](err); ok {
+		return unasked(reason, "the %s in the request is too large: %v", want.Kind, limit)
+	}
+	if err != nil {
 		return unasked(reason, "the request has no %s that can be read", want.Kind)
 	}
 	if gvk := schema.FromAPIVersionAndKind(got.APIVersion, got.Kind); gvk != want {

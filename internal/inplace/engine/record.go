@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -16,6 +15,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/inplace/cover"
 	"github.com/windlass-dev/windlass/internal/inplace/request"
 	"github.com/windlass-dev/windlass/internal/recordjson"
+	"github.com/windlass-dev/windlass/internal/untrusted"
 )
 
 // maxDecisions is how many decisions an object keeps: one for each desired state, newest first.
@@ -51,7 +51,7 @@ func readAnnotation[T any](object client.Object, key string) (*T, error) {
 		return nil, nil //nolint:nilnil // Nothing is recorded, which is no error.
 	}
 	value := new(T)
-	if err := json.Unmarshal([]byte(text), value); err != nil {
+	if err := untrusted.Annotation.Unmarshal([]byte(text), value); err != nil {
 		return nil, fmt.Errorf("the annotation %s of %s/%s cannot be read: %w; remove it from the object, and what it was about is begun again", key, object.GetNamespace(), object.GetName(), err)
 	}
 	return value, nil

@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windlass-dev/windlass/internal/untrusted"
 )
 
 // Digest identifies a value by the hash of its JSON.
@@ -88,7 +90,7 @@ func fingerprint(
 		raw := entry.FieldsV1.GetRawBytes()
 		owned[i] = entry.APIVersion + string(raw)
 		var fields map[string]any
-		if err := json.Unmarshal(raw, &fields); err != nil {
+		if err := untrusted.Object.Unmarshal(raw, &fields); err != nil {
 			return Digest{}, false, fmt.Errorf("reading the managed fields of %s %s: %w",
 				content.GetKind(), client.ObjectKeyFromObject(object), err)
 		}

@@ -14,6 +14,8 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windlass-dev/windlass/internal/untrusted"
 )
 
 // Field managers in the managed fields of objects, besides the caller's.
@@ -159,7 +161,7 @@ func withoutMetadata(
 			continue
 		}
 		var fields map[string]any
-		if err := json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields); err != nil {
+		if err := untrusted.Object.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields); err != nil {
 			return nil, false, fmt.Errorf("reading managed fields: %w", err)
 		}
 		if metadata, ok := fields["f:metadata"].(map[string]any); ok {
@@ -189,7 +191,7 @@ func OwnsClusterLabel(object client.Object, manager string) (bool, error) {
 				Labels map[string]any `json:"f:labels"`
 			} `json:"f:metadata"`
 		}
-		if err := json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields); err != nil {
+		if err := untrusted.Object.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields); err != nil {
 			return false, fmt.Errorf("decoding: %w", err)
 		}
 		if _, ok := fields.Metadata.Labels["f:"+clusterv1.ClusterNameLabel]; ok {

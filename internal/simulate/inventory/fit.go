@@ -2,7 +2,6 @@ package inventory
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -19,6 +18,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/simulate/fleet"
 	"github.com/windlass-dev/windlass/internal/simulate/scenario"
 	"github.com/windlass-dev/windlass/internal/snapshot"
+	"github.com/windlass-dev/windlass/internal/untrusted"
 	"github.com/windlass-dev/windlass/internal/updatepolicy"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
@@ -126,7 +126,7 @@ func (m *measurement) machine(machine *clusterv1.Machine, target version.Version
 // updated measures a machine that was updated in place.
 func (m *measurement) updated(into *samples, machine *clusterv1.Machine, text string, target version.Version) {
 	var last inplace.Summary
-	if err := json.Unmarshal([]byte(text), &last); err != nil || !target.RunBy(last.To) || last.Ended.Before(last.Began) {
+	if err := untrusted.Annotation.Unmarshal([]byte(text), &last); err != nil || !target.RunBy(last.To) || last.Ended.Before(last.Began) {
 		m.strange++
 		return
 	}

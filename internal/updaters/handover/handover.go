@@ -14,6 +14,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/inplace/cover"
 	"github.com/windlass-dev/windlass/internal/keyed"
 	"github.com/windlass-dev/windlass/internal/port"
+	"github.com/windlass-dev/windlass/internal/untrusted"
 	"github.com/windlass-dev/windlass/internal/updaters"
 )
 
@@ -213,7 +214,7 @@ func (u *Updater) Send(ctx context.Context, request updatesv1.HandOverRequest) (
 
 // parseResponse checks a response and cleans its reason. Errors are *updaters.Error.
 func (u *Updater) parseResponse(content []byte) (response updatesv1.HandOverResponse, err error) {
-	if err := json.Unmarshal(content, &response); err != nil {
+	if err := untrusted.Object.Unmarshal(content, &response); err != nil {
 		return response, u.client.Nonsense("", "the answer is not the JSON of a "+updatesv1.HandOverResponseKind, "answer as the protocol says", err)
 	}
 	if response.APIVersion != updatesv1.APIVersion || response.Kind != updatesv1.HandOverResponseKind {

@@ -21,6 +21,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/peer"
+	"github.com/windlass-dev/windlass/internal/untrusted"
 	"github.com/windlass-dev/windlass/internal/updaters"
 )
 
@@ -283,13 +284,13 @@ func (s *session) decode(code int, answer []byte, result any) error {
 		Error    string          `json:"error"`
 		Metadata json.RawMessage `json:"metadata"`
 	}
-	err := json.Unmarshal(answer, &envelope)
+	err := untrusted.Object.Unmarshal(answer, &envelope)
 	switch {
 	case err == nil && envelope.Error != "":
 		return &refusedError{code: code, message: s.clean(envelope.Error)}
 	case code != http.StatusOK:
 		return &refusedError{code: code}
-	case err != nil || len(envelope.Metadata) == 0 || json.Unmarshal(envelope.Metadata, result) != nil:
+	case err != nil || len(envelope.Metadata) == 0 || untrusted.Object.Unmarshal(envelope.Metadata, result) != nil:
 		return errors.New("the answer is not one of k8sd: is another program on its port?")
 	default:
 		return nil

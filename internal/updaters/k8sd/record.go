@@ -1,13 +1,13 @@
 package k8sd
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/inplace/request"
+	"github.com/windlass-dev/windlass/internal/untrusted"
 )
 
 // state is how far a refresh has come.
@@ -48,7 +48,7 @@ func parseRecord(annotations map[string]string) (refresh, error) {
 		return refresh{}, nil
 	}
 	var r refresh
-	err := json.Unmarshal([]byte(written), &r)
+	err := untrusted.Annotation.Unmarshal([]byte(written), &r)
 	if err == nil {
 		err = r.check()
 	}
