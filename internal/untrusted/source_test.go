@@ -64,6 +64,7 @@ var exceptions = map[string]string{
 	"internal/pool/member_update.go":         record,
 	"internal/guard/guardwebhook/unasked.go": record,
 	"internal/kubeadmpatch/parse.go":         "splits a text that it has bounded into documents",
+	"internal/bounds/bounds.go":              "the CRDs that the program contains",
 	"config/crd/bound/main.go":               "generated CRDs",
 	"internal/updaters/k8sd/client.go":       "a number, in UnmarshalJSON of a bounded answer",
 }
