@@ -129,8 +129,8 @@ var rules = []rule{
 	{pkg: "internal/guard", kind: pure, imports: `internal/capi`},
 	{pkg: "internal/guard/guardwebhook", kind: effects, imports: `
 		api/v1alpha1 internal/capi internal/chain internal/contract internal/guard
-		internal/loglimit internal/pool internal/shares internal/snapshot internal/text
-		internal/untrusted internal/updatepolicy pkg/version
+		internal/loglimit internal/pool internal/record internal/shares internal/snapshot
+		internal/text internal/untrusted internal/updatepolicy pkg/version
 	`},
 	{pkg: "internal/hookclient", kind: effects, imports: `
 		internal/keyed internal/peer internal/text internal/untrusted
@@ -144,16 +144,16 @@ var rules = []rule{
 	{pkg: "internal/htmlpage/htmlpagetest", kind: effects, imports: ``},
 	{pkg: "internal/httplimit", kind: effects, imports: `internal/loglimit`},
 	{pkg: "internal/inplace", kind: pure, imports: `
-		internal/inplace/cover internal/record pkg/version
+		internal/inplace/cover internal/record internal/text pkg/version
 	`},
 	{pkg: "internal/inplace/cover", kind: pure, imports: `
-		internal/pool internal/text internal/untrusted pkg/version
+		internal/pool internal/record internal/text internal/untrusted pkg/version
 	`},
 	{pkg: "internal/inplace/engine", kind: effects, imports: `
 		api/v1alpha1 internal/capi internal/contract internal/inplace internal/inplace/cover
 		internal/inplace/request internal/keyed internal/metrics internal/pool internal/port
-		internal/record internal/recordjson internal/shares internal/snapshot internal/text
-		internal/untrusted internal/updatepolicy pkg/version
+		internal/record internal/shares internal/snapshot internal/text internal/untrusted
+		internal/updatepolicy pkg/version
 	`},
 	{pkg: "internal/inplace/preview", kind: effects, imports: `
 		api/v1alpha1 internal/inplace/cover internal/inplace/engine internal/port
@@ -179,12 +179,12 @@ var rules = []rule{
 	`},
 	{pkg: "internal/metrics", kind: effects, imports: `
 		api/v1alpha1 internal/capi internal/inplace internal/inplace/request internal/keyed
-		internal/status internal/untrusted
+		internal/record internal/status internal/untrusted
 	`},
 	{pkg: "internal/patches", kind: effects, imports: `internal/keyed`},
 	{pkg: "internal/peer", kind: effects, imports: ``},
 	{pkg: "internal/pool", kind: pure, imports: `
-		api/v1alpha1 internal/capi internal/record internal/text internal/untrusted pkg/version
+		api/v1alpha1 internal/capi internal/record internal/text pkg/version
 	`},
 	{pkg: "internal/pool/machinedeployment", kind: effects, imports: `
 		api/v1alpha1 internal/capi internal/inplace/cover internal/keyed internal/pool
@@ -195,8 +195,7 @@ var rules = []rule{
 		internal/pool/objects internal/record internal/refusal
 	`},
 	{pkg: "internal/pool/objects", kind: effects, imports: `
-		api/v1alpha1 internal/contract internal/keyed internal/pool internal/recordjson
-		internal/untrusted
+		api/v1alpha1 internal/contract internal/keyed internal/record internal/untrusted
 	`},
 	{pkg: "internal/port", kind: pure, imports: `internal/inplace internal/inplace/cover`},
 	{pkg: "internal/port/porttest", kind: effects, imports: `
@@ -206,7 +205,9 @@ var rules = []rule{
 		internal/clustercheck internal/gate internal/text pkg/version github.com/go-logr/logr
 	`},
 	{pkg: "internal/readiness", kind: pure, imports: `api/v1alpha1`},
-	{pkg: "internal/record", kind: pure, imports: `internal/keyed`},
+	{pkg: "internal/record", kind: pure, imports: `
+		api/v1alpha1 internal/keyed internal/recordjson internal/untrusted pkg/version
+	`},
 	{pkg: "internal/recordjson", kind: pure, imports: `internal/untrusted`},
 	{pkg: "internal/recordjson/formtest", kind: effects, imports: ``},
 	{pkg: "internal/refusal", kind: effects, imports: `internal/keyed`},
@@ -220,8 +221,8 @@ var rules = []rule{
 	`},
 	{pkg: "internal/simulate/inventory", kind: pure, imports: `
 		api/v1alpha1 internal/capi internal/gate internal/inplace internal/inplace/cover
-		internal/simulate/fleet internal/simulate/scenario internal/snapshot internal/text
-		internal/untrusted internal/updatepolicy pkg/plan pkg/version
+		internal/record internal/simulate/fleet internal/simulate/scenario internal/snapshot
+		internal/text internal/updatepolicy pkg/plan pkg/version
 	`},
 	{pkg: "internal/simulate/page", kind: pure, imports: `
 		internal/htmlpage internal/simulate/whatif internal/text embed
@@ -243,8 +244,8 @@ var rules = []rule{
 	`},
 	{pkg: "internal/status", kind: pure, imports: `
 		api/v1alpha1 internal/capi internal/chain internal/inplace internal/inplace/cover
-		internal/inplace/request internal/pool internal/snapshot internal/text internal/untrusted
-		internal/updatepolicy pkg/plan pkg/version
+		internal/inplace/request internal/pool internal/record internal/snapshot internal/text
+		internal/untrusted internal/updatepolicy pkg/plan pkg/version
 	`},
 	{pkg: "internal/text", kind: pure, imports: ``},
 	{pkg: "internal/topology", kind: effects, imports: `

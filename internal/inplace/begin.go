@@ -23,9 +23,6 @@ type Readiness struct {
 	RetryAfter time.Duration
 }
 
-// mustAsk reports whether the updater is to be asked whether it can begin the current operation.
-func (p *Progress) mustAsk() bool { return p.Steps[0].Asks && p.CanBegin != p.Operation }
-
 // askCanBegin asks the current step's updater whether it can begin.
 func askCanBegin(p *Progress) Verdict {
 	return Verdict{Progress: p, Action: CanBegin{Step: p.Steps[0], Operation: p.Operation}}

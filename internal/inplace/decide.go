@@ -295,7 +295,7 @@ func canDrain(p *Progress, n Node) bool {
 func decideDraining(f Facts) Verdict {
 	over := f.Bounded && f.Now.Sub(f.Progress.Started) > f.Policy.AttemptTimeout
 	switch {
-	case f.Progress.mustAsk():
+	case f.Progress.MustAsk():
 		return askCanBegin(f.Progress)
 	case over && f.Node.Unknown != "":
 		// The update may be what makes the workload cluster answer again.
@@ -315,7 +315,7 @@ func decideDraining(f Facts) Verdict {
 func decideUpdating(f Facts) Verdict {
 	call := Call{Step: f.Progress.Steps[0], Operation: f.Progress.Operation}
 	switch {
-	case f.Now.After(f.Progress.Deadline(f.Policy)):
+	case f.Now.After(f.Progress.Deadline(f.Policy.AttemptTimeout)):
 		call.Cancel = fmt.Sprintf("there was no result after %s", f.Policy.AttemptTimeout)
 	case f.Abandon && f.OwnerMovedOn:
 		call.Cancel = "the annotation windlass.dev/update-abandon asks to give the update up"
@@ -352,7 +352,7 @@ func decideVerifying(f Facts) Verdict {
 		if f.Bounded && over {
 			return unseen(f)
 		}
-	case p.beyond(f.Node.Kubelet):
+	case p.Beyond(f.Node.Kubelet):
 		return failed(f, problem)
 	case over:
 		who := "it says that it is done"
@@ -397,7 +397,7 @@ func decideSoaking(f Facts) Verdict {
 		}
 		if f.Node.Unknown == "" {
 			if over {
-				return failed(f, fmt.Sprintf("all updaters are done, but the node does not stay Ready at %s for %s: %s", p.goal(), f.Policy.Soak, problem))
+				return failed(f, fmt.Sprintf("all updaters are done, but the node does not stay Ready at %s for %s: %s", p.Goal(), f.Policy.Soak, problem))
 			}
 			// A kubelet that falls back to another version leaves the node Ready; the soak begins again all the same.
 			p.Verified = nil
@@ -413,7 +413,7 @@ func decideSoaking(f Facts) Verdict {
 		since = ready
 	}
 	if left := record.Left(since, f.Policy.Soak, f.Now); left > 0 {
-		return wait(&p, left, ReasonSoaking, "all updaters are done; the node must stay Ready at %s until %s", p.goal(), since.Add(f.Policy.Soak).UTC().Format(time.RFC3339))
+		return wait(&p, left, ReasonSoaking, "all updaters are done; the node must stay Ready at %s until %s", p.Goal(), since.Add(f.Policy.Soak).UTC().Format(time.RFC3339))
 	}
 	if p.Cordoned && f.Node.Unschedulable {
 		return Verdict{Progress: &p, Action: Uncordon{}}

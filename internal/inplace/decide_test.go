@@ -181,7 +181,7 @@ func TestConnectingResetsNothing(t *testing.T) {
 	before := *f.Progress
 	connecting := inplace.Answer{Outcome: inplace.Unknown, Message: "connecting", RetryAfter: time.Second}
 	asked := 0
-	for f.Now = before.Started; !f.Now.After(before.Deadline(f.Policy)); f.Now = f.Now.Add(time.Second) {
+	for f.Now = before.Started; !f.Now.After(before.Deadline(f.Policy.AttemptTimeout)); f.Now = f.Now.Add(time.Second) {
 		if call, ok := inplace.Decide(f).Action.(inplace.Call); !ok || call.Operation != before.Operation || call.Cancel != "" {
 			t.Fatalf("the action is %+v", inplace.Decide(f).Action)
 		}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/windlass-dev/windlass/internal/record"
+	"github.com/windlass-dev/windlass/internal/text"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
@@ -47,9 +49,6 @@ const (
 	pollNode = 2 * time.Second
 	// pollUpdater is when an updater that was not reached, or named no time, is asked again.
 	pollUpdater = 5 * time.Second
-	// firstBackoff is the wait after the first failed attempt; it doubles with every further one up to maxBackoff.
-	firstBackoff = 10 * time.Second
-	maxBackoff   = 5 * time.Minute
 )
 
 // Drained takes the end of a drain: the first step's updater is next.
@@ -108,7 +107,7 @@ func orPoll(named time.Duration) time.Duration {
 
 // attemptOver ends an attempt whose time is over without a result.
 func attemptOver(f Facts, a Answer) (Verdict, bool) {
-	if !f.Now.After(f.Progress.Deadline(f.Policy)) {
+	if !f.Now.After(f.Progress.Deadline(f.Policy.AttemptTimeout)) {
 		return Verdict{}, false
 	}
 	p := *f.Progress
@@ -125,27 +124,27 @@ func attemptFailed(f Facts, why string) Verdict {
 		return failed(f, fmt.Sprintf("%s failed, and no attempt is left: %s", position(f.Progress), why))
 	}
 	p := *f.Progress
-	notBefore := f.Now.Add(backoff(p.Attempt))
-	p.Phase, p.Started, p.LastError, p.NotBefore = BackingOff, f.Now, why, &notBefore
+	notBefore := f.Now.Add(record.Backoff(p.Attempt))
+	p.Phase, p.Started, p.LastError, p.NotBefore = BackingOff, f.Now, boundError(why), &notBefore
 	return decideBackingOff(withProgress(f, &p))
 }
 
 func failed(f Facts, why string) Verdict {
 	p := *f.Progress
-	p.Phase, p.Started, p.LastError, p.NotBefore = Failed, f.Now, why, nil
+	p.Phase, p.Started, p.LastError, p.NotBefore = Failed, f.Now, boundError(why), nil
 	f.Retry = false
 	return decideFailed(withProgress(f, &p))
 }
 
-// backoff is how long to wait after the attempt-th failed attempt.
-func backoff(attempt int) time.Duration {
-	wait := firstBackoff
-	for range attempt - 1 {
-		if wait *= 2; wait >= maxBackoff {
-			return maxBackoff
-		}
+// maxLastError bounds Progress.LastError, in bytes: a record that is too large could not be written,
+// and the attempt would not end.
+const maxLastError = 4 << 10
+
+func boundError(why string) string {
+	if len(why) <= maxLastError {
+		return why
 	}
-	return wait
+	return text.Bound(why, maxLastError)
 }
 
 // NodeProblem says why the node does not count as updated; empty if it does. Versions are compared as versions: a build that
@@ -157,8 +156,8 @@ func NodeProblem(f Facts) string {
 		return "cannot reach the workload cluster:  " + n.Unknown
 	case !n.Exists:
 		return "the node was not found in the workload cluster"
-	case !f.Progress.reached(n.Kubelet):
-		return fmt.Sprintf("the node's kubelet reports %s, not %s", orDefault(n.Kubelet.String(), "no version"), f.Progress.goal())
+	case !f.Progress.Reached(n.Kubelet):
+		return fmt.Sprintf("the node's kubelet reports %s, not %s", orDefault(n.Kubelet.String(), "no version"), f.Progress.Goal())
 	case !n.Ready:
 		return "the node is not Ready: " + orDefault(n.NotReady, "no reason given")
 	}

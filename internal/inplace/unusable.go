@@ -17,16 +17,6 @@ func refuseRecord(p *Progress) (Verdict, bool) {
 	return Verdict{}, false
 }
 
-// IsUnknown reports whether a newer release has written a phase that this one does not know. An
-// updater may be at work.
-func (p *Progress) IsUnknown() bool {
-	switch p.Phase {
-	case "", Draining, Updating, BackingOff, Verifying, Soaking, Failed:
-		return false
-	}
-	return true
-}
-
 // unusable says why progress that was read from a Machine cannot be carried on; empty if it can.
 func unusable(p *Progress) string {
 	switch p.Phase {

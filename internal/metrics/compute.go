@@ -17,6 +17,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/inplace"
 	"github.com/windlass-dev/windlass/internal/inplace/request"
+	"github.com/windlass-dev/windlass/internal/record"
 	"github.com/windlass-dev/windlass/internal/status"
 	"github.com/windlass-dev/windlass/internal/untrusted"
 )
@@ -171,14 +172,13 @@ func (s samples) addMachines(
 // machine without one.
 func machinePhase(m *metav1.PartialObjectMetadata) (phase string, since time.Time) {
 	var progress *inplace.Progress
-	text, updated := m.Annotations[v1alpha1.UpdateProgressAnnotation]
+	_, updated := m.Annotations[v1alpha1.UpdateProgressAnnotation]
 	asked, upgraded := m.Annotations[v1alpha1.InPlaceUpgradeAnnotation]
 	_, marked := m.Annotations[clusterv1.UpdateInProgressAnnotation]
 	var err error
 	switch {
 	case updated:
-		progress = &inplace.Progress{}
-		err = untrusted.Annotation.Unmarshal([]byte(text), progress)
+		progress, err = record.ProgressOf(m.Annotations)
 	case upgraded:
 		u := request.Upgrade{}
 		err = untrusted.Annotation.Unmarshal([]byte(asked), &u)
@@ -195,9 +195,7 @@ func machinePhase(m *metav1.PartialObjectMetadata) (phase string, since time.Tim
 	case progress == nil:
 		return "", time.Time{}
 	}
-	switch progress.Phase {
-	case inplace.Draining, inplace.Updating, inplace.BackingOff, inplace.Verifying,
-		inplace.Soaking, inplace.Failed:
+	if progress.Phase.IsKnown() {
 		return string(progress.Phase), progress.Started
 	}
 	// People may write annotations; each value would be a series.
@@ -208,8 +206,7 @@ func machinePhase(m *metav1.PartialObjectMetadata) (phase string, since time.Tim
 // is about to remove the mark. The metadata of a control plane Machine does not show it; the mark
 // stays there for about a second.
 func hasArrived(m *metav1.PartialObjectMetadata) bool {
-	last := inplace.Summary{}
 	// A record that cannot be read counts as no arrival.
-	err := untrusted.Annotation.Unmarshal([]byte(m.Annotations[v1alpha1.LastUpdateAnnotation]), &last)
-	return err == nil && last.Target != "" && last.Target == capi.TemplateOf(m)
+	last, err := record.SummaryOf(m.Annotations)
+	return err == nil && last != nil && last.Target != "" && last.Target == capi.TemplateOf(m)
 }

@@ -1,7 +1,6 @@
 package pool
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -11,7 +10,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
-	"github.com/windlass-dev/windlass/internal/untrusted"
+	"github.com/windlass-dev/windlass/internal/record"
 )
 
 // A canary whose update fails holds the rollout as long as its Machine exists. If the Machine is
@@ -27,28 +26,13 @@ import (
 //   - A retry that a person asks for lets one set of canaries begin. Machines that took the place
 //     of remediated ones are no canaries.
 
-// FailedCanaries is the record of canaries that failed and were remediated.
-type FailedCanaries struct {
-	// MachineSet is the name of the MachineSet to whose template they were being updated.
-	MachineSet string `json:"machineSet" record:"key"`
-	// Machines are their names, the latest last.
-	Machines []string `json:"machines"`
-	// Retried says that a person has asked for another try since the last of them failed.
-	Retried bool `json:"retried,omitempty"`
-}
+// FailedCanaries is the record of canaries that failed and were remediated; see package record.
+type FailedCanaries = record.FailedCanaries
 
 // FailedCanariesOf returns the record on a MachineDeployment; nil if there is none. It returns an
 // error if the record cannot be read: nobody knows then whether the rollout may continue.
 func FailedCanariesOf(md metav1.Object) (*FailedCanaries, error) {
-	record, ok := md.GetAnnotations()[v1alpha1.FailedCanariesAnnotation]
-	if !ok {
-		return nil, nil //nolint:nilnil // No record is no error.
-	}
-	c := &FailedCanaries{}
-	err := untrusted.Annotation.Unmarshal([]byte(record), c)
-	if err == nil && (c.MachineSet == "" || len(c.Machines) == 0) {
-		err = errors.New("it names no MachineSet or no Machines")
-	}
+	c, err := record.FailedCanariesOf(md.GetAnnotations())
 	if err != nil {
 		return nil, fmt.Errorf("reading the annotation %s of MachineDeployment %s: %w. Fix: remove the "+
 			"annotation", v1alpha1.FailedCanariesAnnotation, objectName(md.GetNamespace(), md.GetName()),
@@ -90,25 +74,6 @@ func (p *Progress) Recall(c FailedCanaries, lost []string, alive int32) {
 			"is gone. Fix: change the template, or set the annotation %s on the MachineDeployment to "+
 			"try the next Machine", lost[count-1], v1alpha1.UpdateRetryAnnotation)
 	}
-}
-
-// With returns the record with further Machines, whose updates to the template of a MachineSet have
-// failed; nil if it has them already. c may be nil, or the record for another MachineSet.
-func (c *FailedCanaries) With(set string, names []string) *FailedCanaries {
-	next := &FailedCanaries{MachineSet: set}
-	if c != nil && c.MachineSet == set {
-		next.Machines = slices.Clone(c.Machines)
-	}
-	before := len(next.Machines)
-	for _, name := range names {
-		if !slices.Contains(next.Machines, name) {
-			next.Machines = append(next.Machines, name)
-		}
-	}
-	if len(next.Machines) == before {
-		return nil
-	}
-	return next
 }
 
 // IsCanary reports whether the Machines of the new MachineSet that are not done are canaries. While

@@ -1,7 +1,6 @@
 package pool
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,7 +12,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/capi"
-	"github.com/windlass-dev/windlass/internal/untrusted"
+	"github.com/windlass-dev/windlass/internal/record"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
@@ -30,59 +29,24 @@ import (
 //   - Arrivals cost no availability. The marks of a move make a Machine count as unavailable for a
 //     moment, so at most maxUnavailable of them arrive at once.
 
-// HandOverState is how far a hand-over is.
-type HandOverState string
-
-// The states of a hand-over. An unknown one is that of a newer release.
-const (
-	// HandOverAsked: the updater is being asked. Nobody knows whether it has accepted.
-	HandOverAsked HandOverState = "Asked"
-	// HandOverAccepted: the updater has accepted.
-	HandOverAccepted HandOverState = "Accepted"
-	// HandOverEnded: the updater was told to stop, and has stopped.
-	HandOverEnded HandOverState = "Ended"
+// The record of a hand-over, on the MachineSet whose Machines were handed over; see package record.
+type (
+	HandOverState  = record.HandOverState
+	HandedOver     = record.HandedOver
+	HandOverBudget = record.HandOverBudget
 )
 
-// HandedOver is the record of a hand-over, on the MachineSet whose Machines were handed over.
-type HandedOver struct {
-	// Operation names the hand-over to the updater. One that has ended is not continued: another one
-	// begins.
-	Operation string `json:"operation"`
-	// Decision is the id of the decision that the updater carries out, and Updater its name.
-	Decision string         `json:"decision"`
-	Updater  string         `json:"updater"`
-	State    HandOverState  `json:"state"`
-	Budget   HandOverBudget `json:"budget"`
-}
-
-// HandOverBudget are the limits that an updater is given, in Machines of the group.
-type HandOverBudget struct {
-	// AtOnce is how many may be worked on at once, at least 1.
-	AtOnce int32 `json:"atOnce"`
-	// First is how many are updated before all others; 0 for none. It does not change while the
-	// operation is under way.
-	First int32 `json:"first,omitempty"`
-	// Stay is how many stay at the old template.
-	Stay int32 `json:"stay,omitempty"`
-}
+// The states of a hand-over; see package record.
+const (
+	HandOverAsked    = record.HandOverAsked
+	HandOverAccepted = record.HandOverAccepted
+	HandOverEnded    = record.HandOverEnded
+)
 
 // HandedOverOf returns the record of a hand-over; nil if there is none. It returns an error if the
 // record cannot be read: nobody knows then what an updater does.
 func HandedOverOf(set metav1.Object) (*HandedOver, error) {
-	record, ok := set.GetAnnotations()[v1alpha1.HandedOverAnnotation]
-	if !ok {
-		return nil, nil //nolint:nilnil // No record is no error.
-	}
-	h := &HandedOver{}
-	err := untrusted.Annotation.Unmarshal([]byte(record), h)
-	known := []HandOverState{HandOverAsked, HandOverAccepted, HandOverEnded}
-	switch {
-	case err != nil:
-	case !slices.Contains(known, h.State):
-		err = fmt.Errorf("the state %q is unknown", h.State)
-	case h.Operation == "" || h.Updater == "":
-		err = errors.New("it names no operation or no updater")
-	}
+	h, err := record.HandedOverOf(set.GetAnnotations())
 	if err != nil {
 		return nil, fmt.Errorf("reading the annotation %s of MachineSet %s: %w. Fix: see to it that no "+
 			"updater changes the Machines, and remove the annotation", v1alpha1.HandedOverAnnotation,
@@ -95,27 +59,6 @@ func HandedOverOf(set metav1.Object) (*HandedOver, error) {
 // be nil.
 func WasHandedOver(set *clusterv1.MachineSet) bool {
 	return set != nil && set.Annotations[v1alpha1.HandedOverAnnotation] != ""
-}
-
-// IsActive reports whether the updater may be at work.
-func (h *HandedOver) IsActive() bool { return h != nil && h.State != HandOverEnded }
-
-// Next returns the hand-over for a decision: h as long as it is active, with the new budget but
-// for First, and else a new one with this operation. h may be nil. A hand-over for another decision
-// must have ended.
-func (h *HandedOver) Next(operation, decision, updater string, b HandOverBudget) HandedOver {
-	next := HandedOver{Operation: operation, Decision: decision, Updater: updater}
-	if h.IsActive() {
-		next = *h
-		// First is about the Machines with which the operation began. Those that arrive since lower it,
-		// and are no reason to ask again.
-		b.First = h.Budget.First
-	}
-	if next.State != HandOverAccepted || next.Budget != b {
-		next.State = HandOverAsked
-	}
-	next.Budget = b
-	return next
 }
 
 // HandOver returns the limits for a hand-over of the group. held says why nothing may be handed

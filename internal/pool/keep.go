@@ -2,7 +2,6 @@ package pool
 
 import (
 	"cmp"
-	"encoding/json"
 	"slices"
 	"strings"
 
@@ -14,6 +13,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/capi"
+	"github.com/windlass-dev/windlass/internal/record"
 )
 
 // The rules for groups whose Machines no rollout may create or delete.
@@ -410,15 +410,11 @@ func kubeletOf(m *clusterv1.Machine) string { return cmp.Or(capi.Kubelet(m), m.S
 // lastVersion returns the version that the last update of a Machine ended with; empty for none. ok
 // is false if the record cannot be read.
 func lastVersion(m *clusterv1.Machine) (version string, ok bool) {
-	record, updated := m.Annotations[v1alpha1.LastUpdateAnnotation]
-	if !updated {
-		return "", true
+	last, err := record.SummaryOf(m.Annotations)
+	if err != nil || last == nil || last.To.IsZero() {
+		return "", err == nil
 	}
-	var last struct {
-		To string `json:"to"`
-	}
-	err := json.Unmarshal([]byte(record), &last)
-	return last.To, err == nil
+	return last.To.String(), true
 }
 
 // compareKubelet compares the version of a kubelet with the wanted one. ok is false if it is

@@ -1,7 +1,6 @@
 package pool
 
 import (
-	"encoding/json"
 	"slices"
 	"time"
 
@@ -12,31 +11,18 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/record"
 )
 
-// updateRecord is what the limits read of the record of an update in place. The engine of updates
-// in Windlass writes it when the update begins. Cluster API's condition Updating is True from the
-// move of the Machine on, also while the Machine waits for its turn.
-type updateRecord struct {
-	Phase   string    `json:"phase"`
-	Began   time.Time `json:"began"`
-	Retried time.Time `json:"retried"`
-}
-
-// phaseSoaking is the phase in which all updaters are done. The engine bounds it.
-const phaseSoaking = "Soaking"
-
-// runningPhases are the phases in which the record of an update says that it continues.
-var runningPhases = []string{"Draining", "Updating", "BackingOff", "Verifying", phaseSoaking}
-
-// recordOf returns the record of a Machine's update; the zero value if there is none that can be
-// read.
-func recordOf(m *clusterv1.Machine) updateRecord {
-	var r updateRecord
-	if json.Unmarshal([]byte(m.Annotations[v1alpha1.UpdateProgressAnnotation]), &r) != nil {
-		return updateRecord{}
+// progressOf returns the record of a Machine's update. The engine of updates in Windlass writes it
+// when the update begins. Cluster API's condition Updating is True from the move of the Machine on,
+// also while the Machine waits for its turn. A record that cannot be read has no phase.
+func progressOf(m *clusterv1.Machine) record.Progress {
+	p, err := record.ProgressOf(m.Annotations)
+	if err != nil || p == nil {
+		return record.Progress{}
 	}
-	return r
+	return *p
 }
 
 // HasFailedUpdate reports whether the update in place of a Machine failed finally. The engine of
@@ -46,10 +32,10 @@ func HasFailedUpdate(m *clusterv1.Machine) bool {
 	if !IsUpdating(m) {
 		return false
 	}
-	switch phase := recordOf(m).Phase; {
-	case slices.Contains(runningPhases, phase):
+	switch progressOf(m).Phase {
+	case record.Draining, record.Updating, record.BackingOff, record.Verifying, record.Soaking:
 		return false
-	case phase == "Failed":
+	case record.Failed:
 		return true
 	}
 	return conditions.GetReason(m, clusterv1.MachineUpdatingCondition) ==
@@ -78,16 +64,28 @@ func isRefused(m *clusterv1.Machine) bool {
 // is since then. A retry of the update, or the end of a pause, begins it anew.
 func changingSince(m *clusterv1.Machine) time.Time {
 	if IsUpdating(m) {
-		if r := recordOf(m); r.Phase != phaseSoaking {
-			return afterPause(m, later(r.Began, r.Retried))
-		}
-		return time.Time{}
+		return updateBegan(m)
 	}
 	// The condition Available is False from the move on, and can be behind the end of the update.
 	began := later(m.CreationTimestamp.Time, updateEnded(m))
 	since := conditions.GetLastTransitionTime(m, clusterv1.MachineAvailableCondition)
 	if since != nil {
 		began = later(began, since.Time)
+	}
+	return afterPause(m, began)
+}
+
+// updateBegan is since when the update of a Machine has a deadline; zero if it has none.
+func updateBegan(m *clusterv1.Machine) time.Time {
+	p := progressOf(m)
+	switch p.Phase {
+	case record.Soaking:
+		return time.Time{} // All updaters are done. The engine bounds the rest.
+	case record.Draining, record.Updating, record.BackingOff, record.Verifying, record.Failed:
+	}
+	began := p.Began
+	if p.Retried != nil {
+		began = later(began, *p.Retried)
 	}
 	return afterPause(m, began)
 }
@@ -118,11 +116,8 @@ func later(a, b time.Time) time.Time {
 // updateEnded is when the last update in place of a Machine ended; zero if it has no record of
 // that.
 func updateEnded(m *clusterv1.Machine) time.Time {
-	var last struct {
-		Ended time.Time `json:"ended"`
-	}
-	text := m.Annotations[v1alpha1.LastUpdateAnnotation]
-	if json.Unmarshal([]byte(text), &last) != nil {
+	last, err := record.SummaryOf(m.Annotations)
+	if err != nil || last == nil {
 		return time.Time{}
 	}
 	return last.Ended

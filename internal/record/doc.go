@@ -1,4 +1,8 @@
-// Package record has the rules of what Windlass and Cluster API record on objects.
+// Package record declares the records of updates in place: what one package writes on an object as
+// JSON and others read. Each has one type, one decoder and one limit in bytes. A record that cannot be
+// read is unknown: nothing is done because of it. Decisions that cannot be read count as none.
+//
+// It also has the rule for recorded times.
 //
 // Other processes have written a record, by other clocks, and a clock may be set back. So a recorded
 // time after now counts as now, and no wait that begins with it lasts longer than the wait's own

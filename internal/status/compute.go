@@ -28,7 +28,7 @@ func Compute(f Facts, now time.Time) Report {
 		ManagerSilentSince: f.Rollouts.SilentSince.UTC(),
 	}
 	groups := listGroups(f)
-	records := make(map[string]record, len(f.Machines))
+	records := make(map[string]machineRecord, len(f.Machines))
 	for _, m := range f.Machines {
 		records[m.Name] = readRecord(m)
 	}

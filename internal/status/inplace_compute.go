@@ -19,7 +19,7 @@ import (
 func ComputeInPlace(f Facts, now time.Time) (*InPlaceUpgrades, []Problem) {
 	prefix := cmp.Or(f.Prefix, v1alpha1.DefaultInPlaceUpgradePrefix)
 	groups := listGroups(f)
-	records := make(map[string]record, len(f.Machines))
+	records := make(map[string]machineRecord, len(f.Machines))
 	members := map[*groupFacts][]memberFacts{}
 	var loose []memberFacts
 	for _, m := range slices.SortedFunc(slices.Values(f.Machines), func(a, b *clusterv1.Machine) int { return strings.Compare(a.Name, b.Name) }) {

@@ -11,18 +11,18 @@ import (
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/inplace"
 	"github.com/windlass-dev/windlass/internal/inplace/cover"
-	"github.com/windlass-dev/windlass/internal/untrusted"
+	"github.com/windlass-dev/windlass/internal/record"
 )
 
-// record is what Windlass has recorded on a Machine; nil fields are not there or cannot be read.
-type record struct {
+// machineRecord is what Windlass has recorded on a Machine; nil fields are not there or cannot be read.
+type machineRecord struct {
 	progress *inplace.Progress
 	summary  *inplace.Summary
 	dirty    []dirtyField
 	problems []Problem
 }
 
-func (r record) progressUnreadable() bool {
+func (r machineRecord) progressUnreadable() bool {
 	return slices.ContainsFunc(r.problems, func(p Problem) bool { return p.Annotation == v1alpha1.UpdateProgressAnnotation })
 }
 
@@ -35,8 +35,8 @@ type dirtyField struct {
 var errNoPhase = errors.New("it says no phase")
 
 // readRecord reads a Machine's annotations. People and other programs can write annotations, so anything may stand there.
-func readRecord(m *clusterv1.Machine) record {
-	r := record{}
+func readRecord(m *clusterv1.Machine) machineRecord {
+	r := machineRecord{}
 	fail := func(annotation string, err error) {
 		r.problems = append(r.problems, Problem{
 			Kind: "Machine", Name: m.Name, Annotation: annotation, Message: fmt.Sprintf("it cannot be read: %v", err),
@@ -73,19 +73,15 @@ func ReadUpdate(m *clusterv1.Machine) (*inplace.Progress, *inplace.Summary) {
 
 // decode returns nil for an annotation that is not there.
 func decode[T any](m *clusterv1.Machine, annotation string) (*T, error) {
-	text, found := m.Annotations[annotation]
-	if !found {
-		return nil, nil //nolint:nilnil // Documented: nothing there is no error.
-	}
-	value := new(T)
-	if err := untrusted.Annotation.Unmarshal([]byte(text), value); err != nil {
+	value, err := record.Read[T](m.Annotations, annotation)
+	if err != nil {
 		return nil, fmt.Errorf("decoding it: %w", err)
 	}
 	return value, nil
 }
 
 // measureDurations returns how long each updater took, by its name.
-func measureDurations(records map[string]record) map[string]Duration {
+func measureDurations(records map[string]machineRecord) map[string]Duration {
 	seconds := map[string][]int64{}
 	for _, r := range records {
 		if r.summary == nil {

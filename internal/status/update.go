@@ -19,7 +19,7 @@ import (
 // computeState says where a Machine's update is. What Windlass recorded counts before what Cluster API says, because
 // Cluster API learns of it later. Of a Machine whose node an annotation brought to another version than its spec says, Cluster API says without end that it
 // is being updated.
-func computeState(m *clusterv1.Machine, rec record, desired string, offSpec bool) State {
+func computeState(m *clusterv1.Machine, rec machineRecord, desired string, offSpec bool) State {
 	_, marked := m.Annotations[clusterv1.UpdateInProgressAnnotation]
 	switch {
 	case !m.DeletionTimestamp.IsZero():
@@ -42,7 +42,7 @@ func computeState(m *clusterv1.Machine, rec record, desired string, offSpec bool
 }
 
 // computeFinishing is for a Machine of which Cluster API says that it is being updated, and of which nothing else is known.
-func computeFinishing(rec record, offSpec bool) State {
+func computeFinishing(rec machineRecord, offSpec bool) State {
 	switch {
 	case offSpec:
 		return UpToDate
@@ -54,7 +54,7 @@ func computeFinishing(rec record, offSpec bool) State {
 }
 
 // computeMarked is for a Machine that Cluster API has marked, and of which no update is recorded.
-func computeMarked(m *clusterv1.Machine, rec record) State {
+func computeMarked(m *clusterv1.Machine, rec machineRecord) State {
 	switch {
 	case refused(m):
 		return Failed
@@ -79,7 +79,7 @@ const updateMachineHook = "UpdateMachine"
 // ended reports whether the update that Cluster API is waiting for has ended: a summary of it is there. The summary of a
 // Machine of a MachineSet has its target. For another Machine the condition Updating has the time since which Cluster API
 // waits.
-func ended(m *clusterv1.Machine, rec record) bool {
+func ended(m *clusterv1.Machine, rec machineRecord) bool {
 	if rec.summary == nil || !handedOver(m) {
 		return false
 	}
@@ -127,7 +127,7 @@ func isUpToDate(m *clusterv1.Machine, desired string) bool {
 	return err != nil || have == want
 }
 
-func computeUpdate(m *clusterv1.Machine, rec record, state State, g *groupFacts, durations map[string]Duration, now time.Time) Update {
+func computeUpdate(m *clusterv1.Machine, rec machineRecord, state State, g *groupFacts, durations map[string]Duration, now time.Time) Update {
 	u := Update{Machine: m.Name, Group: g.Name, State: state, MaxAttempts: g.Policy.MaxAttempts, Message: messageOf(m, rec, state)}
 	p := rec.progress
 	if p == nil {
@@ -161,7 +161,7 @@ const inProgressPrefix = "In-place update in progress: "
 
 // messageOf is what there is to say about an update beyond its progress. What Cluster API says counts only where it is about
 // what goes on now: it asks from time to time, and repeats the last answer in between.
-func messageOf(m *clusterv1.Machine, rec record, state State) string {
+func messageOf(m *clusterv1.Machine, rec machineRecord, state State) string {
 	blocked := appendBlocked(nil, "Machine", m.Name, "", m.Status.Conditions)
 	switch {
 	case state == Marked:

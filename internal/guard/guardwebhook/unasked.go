@@ -2,7 +2,6 @@ package guardwebhook
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
 	"strconv"
 
@@ -14,6 +13,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/guard"
+	"github.com/windlass-dev/windlass/internal/record"
 )
 
 // explain completes the message of a refusal. It costs a list of MachineSets, and only in the middle of a rollout; where that fails,
@@ -63,21 +63,9 @@ func isUnasked(sets []metav1.PartialObjectMetadata, leaving string) bool {
 		return false
 	}
 	return !slices.ContainsFunc(sets, func(s metav1.PartialObjectMetadata) bool {
-		return (leaving == "" || s.Name == leaving) && slices.Contains(decidedTargets(s), newest)
+		decided := slices.ContainsFunc(record.DecisionsOf(s.Annotations), func(d record.Decision) bool {
+			return d.Target == newest
+		})
+		return (leaving == "" || s.Name == leaving) && decided
 	})
-}
-
-// decidedTargets are the MachineSets that a MachineSet's Machines may move to in place. What cannot be read decides nothing.
-func decidedTargets(set metav1.PartialObjectMetadata) []string {
-	var decisions []struct {
-		Target string `json:"target"`
-	}
-	if err := json.Unmarshal([]byte(set.Annotations[v1alpha1.UpdateDecisionsAnnotation]), &decisions); err != nil {
-		return nil
-	}
-	targets := make([]string, 0, len(decisions))
-	for _, d := range decisions {
-		targets = append(targets, d.Target)
-	}
-	return targets
 }

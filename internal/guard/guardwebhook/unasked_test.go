@@ -33,9 +33,9 @@ func TestUnasked(t *testing.T) {
 		"no rollout":                 {conditions: []metav1.Condition{over}, operation: admissionv1.Delete, object: (*world).worker},
 		"nothing known":              {operation: admissionv1.Delete, object: (*world).worker},
 		"a hook refused":             {conditions: []metav1.Condition{rollingOut, blocked}, operation: admissionv1.Delete, object: (*world).worker},
-		"decided, deleted":           {conditions: []metav1.Condition{rollingOut}, decisions: `[{"target":"ms-new"}]`, operation: admissionv1.Delete, object: (*world).worker},
-		"decided, created":           {conditions: []metav1.Condition{rollingOut}, decisions: `[{"target":"ms-new"}]`, operation: admissionv1.Create, object: (*world).newWorker},
-		"an earlier rollout decided": {conditions: []metav1.Condition{rollingOut}, decisions: `[{"target":"ms-old"}]`, operation: admissionv1.Delete, object: (*world).worker, want: true},
+		"decided, deleted":           {conditions: []metav1.Condition{rollingOut}, decisions: `[{"id":"d1","target":"ms-new"}]`, operation: admissionv1.Delete, object: (*world).worker},
+		"decided, created":           {conditions: []metav1.Condition{rollingOut}, decisions: `[{"id":"d1","target":"ms-new"}]`, operation: admissionv1.Create, object: (*world).newWorker},
+		"an earlier rollout decided": {conditions: []metav1.Condition{rollingOut}, decisions: `[{"id":"d1","target":"ms-old"}]`, operation: admissionv1.Delete, object: (*world).worker, want: true},
 		"decisions that nobody can read": {
 			conditions: []metav1.Condition{rollingOut}, decisions: `{`, operation: admissionv1.Delete, object: (*world).worker, want: true,
 		},

@@ -52,7 +52,7 @@ func (c *Coverage) accept(u Updater, p Patches) (*Coverage, *UpdaterError) {
 	versionPath := c.versionPath()
 	entry.SetsVersion = !equal(lookup(c.current[machineIndex], versionPath), lookup(next.current[machineIndex], versionPath))
 	if problem := c.checkVersion(u, entry.SetsVersion); problem != "" {
-		return nil, &UpdaterError{Updater: u.Name, Pointer: Pointer{PartMachine, versionPath}, Problem: problem}
+		return nil, &UpdaterError{Updater: u.Name, Pointer: Pointer{Part: PartMachine, Path: versionPath}, Problem: problem}
 	}
 	next.plan = append(slices.Clip(c.plan), entry)
 	return &next, nil
@@ -83,7 +83,7 @@ func (c *Coverage) acceptPart(i int, patch Patch) (acceptedPart, *UpdaterError) 
 	case !changed:
 		return accepted, nil
 	case isAbsent(field(after, "kind")) && !isAbsent(field(before, "kind")):
-		return acceptedPart{}, &UpdaterError{Pointer: Pointer{part, "/kind"}, Problem: "it removes the field, and Cluster API cannot read an object without it"}
+		return acceptedPart{}, &UpdaterError{Pointer: Pointer{Part: part, Path: "/kind"}, Problem: "it removes the field, and Cluster API cannot read an object without it"}
 	}
 	return c.takeSpec(i, before, after)
 }
@@ -92,7 +92,7 @@ func (c *Coverage) acceptPart(i int, patch Patch) (acceptedPart, *UpdaterError) 
 func (c *Coverage) takeSpec(i int, before, after tree) (acceptedPart, *UpdaterError) {
 	part := parts[i]
 	wrong := func(path, problem string) (acceptedPart, *UpdaterError) {
-		return acceptedPart{}, &UpdaterError{Pointer: Pointer{part, path}, Problem: problem}
+		return acceptedPart{}, &UpdaterError{Pointer: Pointer{Part: part, Path: path}, Problem: problem}
 	}
 	accepted := acceptedPart{object: before, uncompared: c.uncomparedChanges(i, before, after)}
 	specBefore, specAfter := lookup(before, c.base()), lookup(after, c.base())

@@ -3,6 +3,7 @@ package cover
 import (
 	"encoding/json"
 
+	"github.com/windlass-dev/windlass/internal/record"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
@@ -18,13 +19,13 @@ const (
 )
 
 // Part is one of the three objects that make a machine.
-type Part string
+type Part = record.Part
 
 // The parts, in the order in which they are reported.
 const (
-	PartMachine        Part = "Machine"
-	PartInfrastructure Part = "InfrastructureMachine"
-	PartBootstrap      Part = "BootstrapConfig"
+	PartMachine        = record.PartMachine
+	PartInfrastructure = record.PartInfrastructure
+	PartBootstrap      = record.PartBootstrap
 )
 
 // Objects are the three objects of a machine, or of a MachineSet, as JSON, with apiVersion, kind, metadata and spec. Bootstrap
@@ -71,11 +72,8 @@ type Updater struct {
 	MaxMinors int
 }
 
-// Pointer names a field: a JSON pointer from the root of the object, such as /spec/template/spec/version of a MachineSet.
-type Pointer struct {
-	Part Part   `json:"object" record:"key"`
-	Path string `json:"path" record:"key"`
-}
+// Pointer names a field; see record.Pointer.
+type Pointer = record.Pointer
 
 // Ignore names a field, and all below it, that counts as covered without any updater. Path is as for Machine scope, such as
 // /spec/image, whatever the Coverage's scope.
@@ -89,13 +87,8 @@ type Covered struct {
 	SetsVersion bool
 }
 
-// Change is a field that an update changes, with a digest of its desired value. Path is as for Machine scope, so that a
-// Change of a template can be looked up in a Machine's own objects.
-type Change struct {
-	Part   Part   `json:"object" record:"key"`
-	Path   string `json:"path" record:"key"`
-	Digest string `json:"digest"`
-}
+// Change is a field that an update changes; see record.Change.
+type Change = record.Change
 
 // Result is what all updaters together cover.
 type Result struct {

@@ -166,7 +166,7 @@ func (r *machineRun) call(ctx context.Context, a inplace.Call, follow *request.F
 		Operation: a.Operation, Option: text, Follow: follow != nil || r.facts.Marks.To != text, Cancel: a.Cancel,
 	}
 	if p := r.facts.Upgrade.Progress; p != nil && follow == nil {
-		command.Deadline = p.Deadline(r.facts.Policy)
+		command.Deadline = p.Deadline(r.facts.Policy.AttemptTimeout)
 	}
 	return r.Ask(ctx, u, objects, command)
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/inplace"
+	"github.com/windlass-dev/windlass/internal/record"
 )
 
 // controlPlaneMachine is a Machine of a KubeadmControlPlane.
@@ -134,7 +135,7 @@ func TestControlPlaneMachine(t *testing.T) {
 	if err != nil || coverage.Message != "updated in place by kubeadm" {
 		t.Fatalf("coverage %+v, error %v", coverage, err)
 	}
-	decisions := readDecisions(w.machine("cp"))
+	decisions := record.DecisionsOf(w.machine("cp").GetAnnotations())
 	if len(decisions) != 1 || decisions[0].Target != "" {
 		t.Fatalf("decisions %+v", decisions)
 	}
@@ -201,7 +202,7 @@ func TestControlPlaneNotCovered(t *testing.T) {
 	if !ok || r.Reason != v1alpha1.NotCoveredReason || !strings.Contains(r.Message, "BootstrapConfig /spec/clusterConfiguration/featureGates") {
 		t.Errorf("error %v", err)
 	}
-	if decisions := readDecisions(w.machine("cp")); len(decisions) != 0 {
+	if decisions := record.DecisionsOf(w.machine("cp").GetAnnotations()); len(decisions) != 0 {
 		t.Errorf("a decision that nobody made: %+v", decisions)
 	}
 }
@@ -231,7 +232,7 @@ func TestTargetsWhileFailingClosed(t *testing.T) {
 		if err := w.client.Get(t.Context(), clientKey("old"), set); err != nil {
 			t.Fatal(err)
 		}
-		found := readDecisions(set)
+		found := record.DecisionsOf(set.GetAnnotations())
 		if len(found) != 1 || found[0].Target != "new-0" || !found[0].Decided.Equal(decided) {
 			t.Fatalf("after %s: decisions %+v, want that for new-0", target, found)
 		}

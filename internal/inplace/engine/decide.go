@@ -20,6 +20,7 @@ import (
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/inplace"
 	"github.com/windlass-dev/windlass/internal/inplace/cover"
+	"github.com/windlass-dev/windlass/internal/record"
 	"github.com/windlass-dev/windlass/internal/updatepolicy"
 )
 
@@ -142,7 +143,7 @@ func (e *Engine) decideUnread(ctx context.Context, q question, o owner) (cover.A
 	switch {
 	case err != nil:
 		return cover.Answer{}, err
-	case policy.InPlace || len(readDecisions(q.subject)) > 0:
+	case policy.InPlace || len(record.DecisionsOf(q.subject.GetAnnotations())) > 0:
 		return cover.Answer{}, q.unread
 	}
 	return cover.Answer{Message: noPolicy(o)}, nil
@@ -228,7 +229,7 @@ func (e *Engine) askAll(ctx context.Context, q question, policy updatepolicy.Sel
 // that all machines of a MachineSet are updated alike, also when Cluster API has forgotten its answer in the middle; a policy or
 // updater that was edited counts from the next change. The target does not count: a request names it, and no live object confirms the name.
 func recorded(q question, r cover.Result) *inplace.Decision {
-	for _, d := range readDecisions(q.subject) {
+	for _, d := range record.DecisionsOf(q.subject.GetAnnotations()) {
 		if d.CurrentDigest == r.CurrentDigest && d.DesiredDigest == r.DesiredDigest {
 			return &d
 		}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/inplace/cover"
+	"github.com/windlass-dev/windlass/internal/record"
 )
 
 // TestForgedControlPlaneQuestions asks about a control plane Machine what its KubeadmControlPlane does not. Nothing is written, and no updater is asked.
@@ -162,7 +163,7 @@ func TestLastingDifference(t *testing.T) {
 			w.now = w.now.Add(unaskedAfter)
 		}
 		w.putObject([]byte(templateWith("DevMachineTemplate", `{"added":"x"}`)), "cp")
-		if coverage, err := w.engine.CanUpdateMachine(t.Context(), request); err != nil || len(readDecisions(w.machine("cp"))) != 1 {
+		if coverage, err := w.engine.CanUpdateMachine(t.Context(), request); err != nil || len(record.DecisionsOf(w.machine("cp").GetAnnotations())) != 1 {
 			t.Errorf("coverage %+v, error %v", coverage, err)
 		}
 	})

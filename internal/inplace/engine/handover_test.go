@@ -14,6 +14,7 @@ import (
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/pool"
 	"github.com/windlass-dev/windlass/internal/port"
+	"github.com/windlass-dev/windlass/internal/record"
 )
 
 // takingUpdater is a scripted updater that takes whole groups over.
@@ -240,7 +241,7 @@ func TestHandOverEndsBeforeAnotherChange(t *testing.T) {
 		"one by one": {v1alpha1.FallbackNone, func(w *world, _ *takingUpdater) {
 			set := &clusterv1.MachineSet{}
 			w.must(w.client.Get(w.Context(), clientKey("old"), set))
-			d := readDecisions(set)[0]
+			d := record.DecisionsOf(set.GetAnnotations())[0]
 			d.Steps = append(d.Steps, d.Steps[0])
 			w.must(w.engine.recordDecision(w.Context(), set, d))
 		}, to, pool.AnswerYes, ""},

@@ -14,6 +14,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/inplace"
 	"github.com/windlass-dev/windlass/internal/inplace/cover"
+	"github.com/windlass-dev/windlass/internal/record"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
@@ -160,7 +161,7 @@ func (r *run) readDecision(ctx context.Context) error {
 // chooseOwnDecision chooses the newest decision on a control plane Machine that was made for its live objects. If none was, it chooses the newest one for an
 // update that has not begun, so that the refusal names the fields that differ.
 func (r *run) chooseOwnDecision() {
-	list := readDecisions(r.Object)
+	list := record.DecisionsOf(r.Object.GetAnnotations())
 	for i := range list {
 		d := &list[i]
 		drifted := cover.Drifted(d.Changes, r.live.objects)
@@ -191,7 +192,7 @@ func (r *run) readSetDecisions(ctx context.Context, digest string) ([]inplace.De
 	})
 	var found []inplace.Decision
 	for i := range sets.Items {
-		for _, d := range readDecisions(&sets.Items[i]) {
+		for _, d := range record.DecisionsOf(sets.Items[i].GetAnnotations()) {
 			if d.DesiredDigest == digest {
 				found = append(found, d)
 			}

@@ -14,8 +14,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/inplace"
 	"github.com/windlass-dev/windlass/internal/inplace/cover"
 	"github.com/windlass-dev/windlass/internal/inplace/request"
-	"github.com/windlass-dev/windlass/internal/recordjson"
-	"github.com/windlass-dev/windlass/internal/untrusted"
+	"github.com/windlass-dev/windlass/internal/record"
 )
 
 // maxDecisions is how many decisions an object keeps: one for each desired state, newest first.
@@ -27,9 +26,9 @@ type Patch map[string]*string
 // set sets an annotation to a record. It keeps what a newer release has added to the record in
 // annotations.
 func (p Patch) set(annotations map[string]string, key string, value any) error {
-	text, err := recordjson.Encode(value, annotations[key])
+	text, err := record.Encode(annotations, key, value)
 	if err != nil {
-		return fmt.Errorf("encoding the annotation %s: %w", key, err)
+		return err //nolint:wrapcheck // It names the annotation.
 	}
 	p[key] = &text
 	return nil
@@ -46,31 +45,17 @@ func (p Patch) removeFrom(annotations map[string]string, keys ...string) {
 
 // readAnnotation decodes an annotation into a new T; nil where there is none.
 func readAnnotation[T any](object client.Object, key string) (*T, error) {
-	text, ok := object.GetAnnotations()[key]
-	if !ok {
-		return nil, nil //nolint:nilnil // Nothing is recorded, which is no error.
-	}
-	value := new(T)
-	if err := untrusted.Annotation.Unmarshal([]byte(text), value); err != nil {
+	value, err := record.Read[T](object.GetAnnotations(), key)
+	if err != nil {
 		return nil, fmt.Errorf("the annotation %s of %s/%s cannot be read: %w; remove it from the object, and what it was about is begun again", key, object.GetNamespace(), object.GetName(), err)
 	}
 	return value, nil
 }
 
-// readDecisions returns the decisions that are recorded on an object, newest first. Those that cannot be read count as none:
-// a new decision then takes their place.
-func readDecisions(object client.Object) []inplace.Decision {
-	list, err := readAnnotation[[]inplace.Decision](object, v1alpha1.UpdateDecisionsAnnotation)
-	if err != nil || list == nil {
-		return nil
-	}
-	return slices.DeleteFunc(*list, func(d inplace.Decision) bool { return d.ID == "" })
-}
-
 // recordDecision puts a decision in front of an object's others.
 func (e *Engine) recordDecision(ctx context.Context, object client.Object, d inplace.Decision) error {
 	kept := []inplace.Decision{d}
-	for _, old := range readDecisions(object) {
+	for _, old := range record.DecisionsOf(object.GetAnnotations()) {
 		if old.DesiredDigest != d.DesiredDigest && len(kept) < maxDecisions {
 			kept = append(kept, old)
 		}

@@ -195,7 +195,7 @@ func (r *run) Call(ctx context.Context, a inplace.Call) (inplace.Answer, error) 
 		return r.notServed(err)
 	}
 	return r.Ask(ctx, u, r.live.shown, Command{
-		Operation: a.Operation, Deadline: r.saved.Deadline(r.facts.Policy), Cancel: a.Cancel,
+		Operation: a.Operation, Deadline: r.saved.Deadline(r.facts.Policy.AttemptTimeout), Cancel: a.Cancel,
 	})
 }
 

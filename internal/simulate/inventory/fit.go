@@ -15,10 +15,10 @@ import (
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/inplace"
+	"github.com/windlass-dev/windlass/internal/record"
 	"github.com/windlass-dev/windlass/internal/simulate/fleet"
 	"github.com/windlass-dev/windlass/internal/simulate/scenario"
 	"github.com/windlass-dev/windlass/internal/snapshot"
-	"github.com/windlass-dev/windlass/internal/untrusted"
 	"github.com/windlass-dev/windlass/internal/updatepolicy"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
@@ -116,17 +116,17 @@ func (m *measurement) machine(machine *clusterv1.Machine, target version.Version
 	if capi.IsControlPlane(machine) {
 		into, acts = &m.controlPlane, fleet.ControlPlaneHops*scenario.DefaultReact
 	}
-	if text, updated := machine.Annotations[v1alpha1.LastUpdateAnnotation]; updated {
-		m.updated(into, machine, text, target)
+	if _, updated := machine.Annotations[v1alpha1.LastUpdateAnnotation]; updated {
+		m.updated(into, machine, target)
 		return
 	}
 	m.created(into, machine, acts)
 }
 
 // updated measures a machine that was updated in place.
-func (m *measurement) updated(into *samples, machine *clusterv1.Machine, text string, target version.Version) {
-	var last inplace.Summary
-	if err := untrusted.Annotation.Unmarshal([]byte(text), &last); err != nil || !target.RunBy(last.To) || last.Ended.Before(last.Began) {
+func (m *measurement) updated(into *samples, machine *clusterv1.Machine, target version.Version) {
+	last, err := record.SummaryOf(machine.Annotations)
+	if err != nil || !target.RunBy(last.To) || last.Ended.Before(last.Began) {
 		m.strange++
 		return
 	}
