@@ -10,6 +10,18 @@ import (
 // Forever is the lifetime of what is remembered until it is forgotten.
 const Forever time.Duration = math.MaxInt64
 
+// CacheLag is how long a process waits for its cache to show what the process has written. A cache that
+// is behind for longer may show it never: an API server whose etcd was restored from a backup has older
+// objects with lower resourceVersions for good.
+const CacheLag = time.Minute
+
+// Lags reports whether a cache may still be behind a write at a time. A write after now counts as
+// none, because a clock that was set back would make the wait longer than CacheLag.
+func Lags(written, now time.Time) bool {
+	age := now.Sub(written)
+	return age >= 0 && age < CacheLag
+}
+
 // Memory remembers a value for each key for a lifetime. It is safe for concurrent use, and its zero
 // value is ready. Where all lifetimes are Forever, the time of a call does not matter.
 //

@@ -36,6 +36,14 @@ func (o *Once[K]) Lasts(key K, text string, now time.Time) time.Duration {
 	return now.Sub(since)
 }
 
+// Renew has what was last said about a key count as said at a time.
+func (o *Once[K]) Renew(key K, now time.Time) {
+	o.said.Edit(key, now, func(last saying, known bool) (saying, time.Duration, bool) {
+		last.since = now
+		return last, o.lifetime, known
+	})
+}
+
 // Forget has the next thing that is said about a key count as changed. It reports whether anything
 // was remembered.
 func (o *Once[K]) Forget(key K) bool { return o.said.Forget(key) }

@@ -28,8 +28,9 @@ type Client struct {
 	kind reflect.Type
 	// reconcile identifies the reconcile that a request belongs to; empty means none.
 	reconcile func(context.Context) types.UID
+	now       func() time.Time
 
-	// newest has what reconciles have written last, until the cache shows it.
+	// newest has what reconciles have written last, until the cache shows it or may not lag any longer.
 	newest keyed.Memory[client.ObjectKey, client.Object]
 
 	mu       sync.Mutex
@@ -55,23 +56,23 @@ type session struct {
 // object before others of its kind, and keep its changes of status in that object. live reads from the
 // API server.
 func NewClient(c client.Client, live client.Reader, kind client.Object) *Client {
-	return New(c, live, kind, controller.ReconcileIDFromContext)
+	return New(c, live, kind, controller.ReconcileIDFromContext, time.Now)
 }
 
-// New is [NewClient] where the caller identifies reconciles. An empty identity means that a request
-// belongs to none.
+// New is [NewClient] where the caller identifies reconciles, and has a clock. An empty identity means
+// that a request belongs to none.
 func New(
 	c client.Client, live client.Reader, kind client.Object,
-	reconcile func(context.Context) types.UID,
+	reconcile func(context.Context) types.UID, now func() time.Time,
 ) *Client {
 	return &Client{
-		Client: c, live: live, kind: reflect.TypeOf(kind), reconcile: reconcile,
+		Client: c, live: live, kind: reflect.TypeOf(kind), reconcile: reconcile, now: now,
 		sessions: map[types.UID]*session{},
 	}
 }
 
 // Get reads an object. Where a reconcile of this process has written a newer version than the cache
-// has, it returns that one. After a conflict it reads from the API server: the helper tries again five
+// has, it returns that one for keyed.CacheLag. After a conflict it reads from the API server: the helper tries again five
 // times within a second, and each time the cache may still have the version that was refused.
 func (c *Client) Get(
 	ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption,
@@ -102,7 +103,7 @@ func (c *Client) wasRefused(ctx context.Context, key client.ObjectKey) bool {
 // update makes an object of the cache a copy of the last answer to a write of it, if that is newer. It
 // forgets an answer that the cache has.
 func (c *Client) update(key client.ObjectKey, object client.Object, err error) {
-	written, ok := c.newest.Get(key, time.Time{})
+	written, ok := c.newest.Get(key, c.now())
 	switch {
 	case !ok:
 	case err == nil && isOlder(object, written):
@@ -270,7 +271,7 @@ func (s *session) record(answer, object client.Object, err error) {
 		return
 	}
 	s.written = answer
-	s.client.newest.Put(s.key, answer, time.Time{}, keyed.Forever)
+	s.client.newest.Put(s.key, answer, s.client.now(), keyed.CacheLag)
 	replace(object, answer)
 }
 

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/patch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/windlass-dev/windlass/internal/keyed"
 	"github.com/windlass-dev/windlass/internal/patches"
 	"github.com/windlass-dev/windlass/test/fakeapi"
 )
@@ -57,7 +58,7 @@ func newWorld(tb testing.TB) world {
 	tb.Helper()
 	api := fakeapi.New(tb, "", &clusterv1.Machine{})
 	api.Put(machine())
-	return world{api, patches.New(api.Client, api.Client, &clusterv1.Machine{}, reconcileOf)}
+	return world{api, patches.New(api.Client, api.Client, &clusterv1.Machine{}, reconcileOf, time.Now)}
 }
 
 func (w world) read(tb testing.TB) *clusterv1.Machine {
@@ -205,7 +206,7 @@ func TestReadsOwnWrites(t *testing.T) {
 	cache := staleCache{w.api.Client, stale}
 	ctx, end := inReconcile(t, "1")
 	defer end()
-	c := patches.New(cache, w.api.Client, &clusterv1.Machine{}, reconcileOf)
+	c := patches.New(cache, w.api.Client, &clusterv1.Machine{}, reconcileOf, time.Now)
 	err := reconcile(ctx, c, func(m *clusterv1.Machine) error {
 		updating(m)
 		return removeMark(ctx, c, m)
@@ -235,6 +236,34 @@ func TestReadsOwnWrites(t *testing.T) {
 	}
 }
 
+// TestRestoredObjectIsRead has a cache that shows an older version for good, as after a restore of etcd:
+// what was written counts while the cache may lag, and not after.
+func TestRestoredObjectIsRead(t *testing.T) {
+	w := newWorld(t)
+	restored := w.read(t)
+	now := time.Now()
+	cache := staleCache{w.api.Client, restored}
+	c := patches.New(cache, w.api.Client, &clusterv1.Machine{}, reconcileOf, func() time.Time { return now })
+	ctx, end := inReconcile(t, "1")
+	defer end()
+	if err := reconcile(ctx, c, func(m *clusterv1.Machine) error { return removeMark(ctx, c, m) }); err != nil {
+		t.Fatal(err)
+	}
+	written := w.read(t).ResourceVersion
+	for i, want := range []string{written, written, restored.ResourceVersion, restored.ResourceVersion} {
+		got := &clusterv1.Machine{}
+		next, endNext := inReconcile(t, fmt.Sprint("read ", i))
+		if err := c.Get(next, client.ObjectKeyFromObject(restored), got); err != nil {
+			t.Fatal(err)
+		}
+		endNext()
+		if got.ResourceVersion != want {
+			t.Errorf("read %d has version %s, want %s", i+1, got.ResourceVersion, want)
+		}
+		now = now.Add(keyed.CacheLag / 2)
+	}
+}
+
 // TestStaleCache has a cache that does not show what another writer has written: the helper's second
 // attempt is the last one.
 func TestStaleCache(t *testing.T) {
@@ -247,7 +276,7 @@ func TestStaleCache(t *testing.T) {
 	}
 	ctx, end := inReconcile(t, "1")
 	defer end()
-	c := patches.New(cache, w.api.Client, &clusterv1.Machine{}, reconcileOf)
+	c := patches.New(cache, w.api.Client, &clusterv1.Machine{}, reconcileOf, time.Now)
 	if err := reconcile(ctx, c, func(m *clusterv1.Machine) error { updating(m); return nil }); err != nil {
 		t.Fatal(err)
 	}

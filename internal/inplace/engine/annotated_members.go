@@ -4,11 +4,14 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windlass-dev/windlass/internal/keyed"
 )
 
 // MemberConditions are the conditions by which a group decides about its Machines.
@@ -26,8 +29,12 @@ var MemberConditions = []string{
 // annotations ask for and of updates that Cluster API asks for. What others write meanwhile, a cache that
 // lags does not show: a Machine that Cluster API has just marked counts later. Its update has not begun
 // then, because only this process begins one. A group marks a Machine under the resourceVersion that it
-// decided on, so what others wrote on that Machine is never overlooked. It is safe for concurrent use.
+// decided on, so what others wrote on that Machine is never overlooked. A Machine that the cache does
+// not show after keyed.CacheLag is forgotten, and the group is read live again. It is safe for concurrent
+// use.
 type members struct {
+	now func() time.Time
+
 	mu sync.Mutex
 	// groups are those that are looked at.
 	groups map[types.NamespacedName]*memberGroup
@@ -37,19 +44,35 @@ type memberGroup struct {
 	// isRead says that the group was read live.
 	isRead bool
 	// newer are Machines that the cache need not show.
-	newer map[types.UID]*clusterv1.Machine
+	newer map[types.UID]newerMachine
 }
 
-func newMembers() *members { return &members{groups: map[types.NamespacedName]*memberGroup{}} }
+// newerMachine is a Machine as it was read or written at a time.
+type newerMachine struct {
+	*clusterv1.Machine
+	at time.Time
+}
 
-// open has the writes of a group's Machines noted from now on. It reports whether the group was read live.
+func newMembers(now func() time.Time) *members {
+	return &members{now: now, groups: map[types.NamespacedName]*memberGroup{}}
+}
+
+// open has the writes of a group's Machines noted from now on. It reports whether the group was read
+// live, and the cache may show all that it does not show yet.
 func (s *members) open(group types.NamespacedName) (isRead bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.groups[group] == nil {
-		s.groups[group] = &memberGroup{newer: map[types.UID]*clusterv1.Machine{}}
+		s.groups[group] = &memberGroup{newer: map[types.UID]newerMachine{}}
 	}
-	return s.groups[group].isRead
+	g, now := s.groups[group], s.now()
+	for _, m := range g.newer {
+		if !keyed.Lags(m.at, now) {
+			g.newer, g.isRead = map[types.UID]newerMachine{}, false
+			break
+		}
+	}
+	return g.isRead
 }
 
 // addRead notes the Machines of a group as they were read from the API server.
@@ -62,7 +85,7 @@ func (s *members) addRead(group types.NamespacedName, machines []clusterv1.Machi
 	}
 	g.isRead = true
 	for i := range machines {
-		g.add(&machines[i])
+		g.add(newerMachine{&machines[i], s.now()})
 	}
 }
 
@@ -72,13 +95,13 @@ func (s *members) addWritten(m *clusterv1.Machine) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if g := s.groups[group]; g != nil {
-		g.add(m.DeepCopy())
+		g.add(newerMachine{m.DeepCopy(), s.now()})
 	}
 }
 
 // add notes a Machine, which must not be changed any more.
-func (g *memberGroup) add(m *clusterv1.Machine) {
-	if old := g.newer[m.UID]; old == nil || isOlder(old, m) {
+func (g *memberGroup) add(m newerMachine) {
+	if old, known := g.newer[m.UID]; !known || isOlder(old.Machine, m.Machine) {
 		g.newer[m.UID] = m
 	}
 }
@@ -98,13 +121,13 @@ func (s *members) merge(group types.NamespacedName, cached []clusterv1.Machine) 
 	if g == nil {
 		g = &memberGroup{} // It was removed meanwhile.
 	}
-	newer := map[types.UID]*clusterv1.Machine{}
+	newer := map[types.UID]newerMachine{}
 	merged := make([]*clusterv1.Machine, 0, len(cached))
 	for i := range cached {
 		m := &cached[i]
-		if n := g.newer[m.UID]; n != nil && isOlder(m, n) {
+		if n, known := g.newer[m.UID]; known && isOlder(m, n.Machine) {
 			newer[m.UID] = n
-			m = n
+			m = n.Machine
 		}
 		merged = append(merged, m)
 	}

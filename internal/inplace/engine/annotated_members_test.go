@@ -13,6 +13,7 @@ import (
 
 	"github.com/windlass-dev/windlass/internal/inplace"
 	"github.com/windlass-dev/windlass/internal/inplace/request"
+	"github.com/windlass-dev/windlass/internal/keyed"
 	"github.com/windlass-dev/windlass/internal/port"
 	"github.com/windlass-dev/windlass/internal/port/porttest"
 )
@@ -122,6 +123,48 @@ func TestCacheLags(t *testing.T) {
 	shown = nil
 	if reconcile(); marked() != 2 || w.marks("w-2").To == "" {
 		t.Errorf("%d machines are marked when the cache has caught up", marked())
+	}
+}
+
+// TestRestoredMembersAreRead restores the Machines of a group to older versions, as a restore of etcd does
+// while the process lives. What the process remembers must count until the cache cannot lag any longer,
+// and then the group is read live, once.
+func TestRestoredMembersAreRead(t *testing.T) {
+	t.Parallel()
+	w := newUpgradeWorld(t)
+	w.addGroup(deploymentKind, "md", "w-0")
+	before := w.machine("w-0")
+	w.annotate(w.machine("w-0"), map[string]any{keys.To: toVersion})
+	reads, live := 0, *w.machine("w-0")
+	list := func(counts *int, m *clusterv1.Machine) interceptor.Funcs {
+		return interceptor.Funcs{
+			List: func(_ context.Context, _ client.WithWatch, list client.ObjectList, _ ...client.ListOption) error {
+				machines, ok := list.(*clusterv1.MachineList)
+				if !ok {
+					return fmt.Errorf("unexpected list %T", list)
+				}
+				*counts++
+				machines.Items = []clusterv1.Machine{*m.DeepCopy()}
+				return nil
+			},
+		}
+	}
+	cached := 0
+	w.engine.Client = interceptor.NewClient(w.api, list(&cached, before))
+	w.engine.Live = interceptor.NewClient(w.client, list(&reads, &live))
+	for i, tt := range []struct {
+		marked bool
+		reads  int
+	}{{true, 1}, {true, 1}, {false, 2}, {false, 2}, {false, 2}} {
+		machines, err := w.engine.readMembersOf(t.Context(), inCluster, keyNamed("md"))
+		if err != nil || len(machines) != 1 {
+			t.Fatalf("%d machines, %v", len(machines), err)
+		}
+		if marked := machines[0].Annotations[keys.To] != ""; marked != tt.marked || reads != tt.reads {
+			t.Errorf("look %d: marked is %t after %d live reads, want %t and %d", i+1, marked, reads, tt.marked, tt.reads)
+		}
+		live = *before // The restore.
+		w.now = w.now.Add(keyed.CacheLag / 2)
 	}
 }
 

@@ -79,3 +79,50 @@ func TestTwoThatAreBlocked(t *testing.T) {
 		t.Errorf("condition %+v, want the words of %s", c, first.Name)
 	}
 }
+
+// TestLostConditionsAreShownAgain removes the conditions of a blocked Machine and of its owner, as a
+// restore of etcd does while the process lives. The Events are not repeated.
+func TestLostConditionsAreShownAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, external(nil), deployment(), machine("a", "new", to))
+	o := owner{object: capi.MetadataOf(clusterv1.GroupVersion.WithKind("MachineDeployment"))}
+	o.object.ObjectMeta = deployment().ObjectMeta
+	set := machineSet("set", from)
+	show := func() {
+		w.engine.reportBlocked(t.Context(), o, set, refused(v1alpha1.NotCoveredReason, "no"))
+		r := &run{Machine: w.engine.NewMachine(w.machine("a"), w.now)}
+		r.showBlocked(t.Context(), v1alpha1.NotCoveredReason, "no")
+	}
+	shown := func() (machine, owner bool) {
+		md := &clusterv1.MachineDeployment{}
+		w.must(w.client.Get(t.Context(), client.ObjectKeyFromObject(deployment()), md))
+		return w.condition("a") != nil,
+			meta.FindStatusCondition(md.Status.Conditions, v1alpha1.UpdateBlockedCondition) != nil
+	}
+	lose := func() {
+		md, m := &clusterv1.MachineDeployment{}, w.machine("a")
+		w.must(w.client.Get(t.Context(), client.ObjectKeyFromObject(deployment()), md))
+		md.Status.Conditions, m.Status.Conditions = nil, nil
+		w.must(w.client.Status().Update(t.Context(), md))
+		w.must(w.client.Status().Update(t.Context(), m))
+	}
+	show()
+	if machine, owner := shown(); !machine || !owner {
+		t.Fatalf("the Machine has its condition: %t, the owner: %t", machine, owner)
+	}
+	lose()
+	show()
+	if machine, _ := shown(); !machine {
+		t.Error("the Machine's condition is lost for good")
+	}
+	for range 3 {
+		w.now = w.now.Add(showAgainAfter / 2)
+		show()
+	}
+	if _, owner := shown(); !owner {
+		t.Error("the owner's condition is lost for good")
+	}
+	if n := len(w.events.Events); n != 2 {
+		t.Errorf("%d Events, want one of each object", n)
+	}
+}

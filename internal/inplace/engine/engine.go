@@ -82,7 +82,7 @@ func New(o Options) *Engine {
 		Options: o, slots: inplace.NewInFlight[types.UID](), blocked: newBlockedSet(),
 		said: keyed.NewOnce[saidOf](sayAgainAfter, 0), unasked: keyed.NewOnce[types.UID](sayAgainAfter, 0),
 		locks: newControlPlaneLocks(o.Client, o.Live), fence: fence{Client: o.Client, Live: o.Live},
-		keys: NewKeys(o.Prefix), members: newMembers(), tenants: newTenants(),
+		keys: NewKeys(o.Prefix), members: newMembers(o.Now), tenants: newTenants(),
 		clock: record.NewClock(),
 	}
 }

@@ -57,6 +57,10 @@ const statusEvery = time.Minute
 // Two MachineSets that are refused for different reasons would otherwise take turns.
 type saidOf struct{ object, source types.UID }
 
+// showAgainAfter is when a condition is applied again that did not change. Others may have removed it, or
+// the API server may have been restored to a state without it.
+const showAgainAfter = 10 * time.Minute
+
 // forgetSaid forgets what was said about an object, for each source.
 func (e *Engine) forgetSaid(object types.UID) {
 	e.said.ForgetFunc(func(about saidOf) bool { return about.object == object })
@@ -70,11 +74,15 @@ func (e *Engine) reportBlocked(ctx context.Context, o owner, subject client.Obje
 	defer cancel()
 	message := cut(r.Message)
 	about := saidOf{object: o.object.UID, source: subject.GetUID()}
-	if !e.said.Changed(about, r.Reason+message, e.Now()) {
+	switch {
+	case e.said.Changed(about, r.Reason+message, e.Now()):
+		logFor(ctx).Info("Neither updating nor replacing machines", "group", o.group.String(), "reason", r.Reason, "message", message)
+		e.Events.Eventf(o.object, subject, corev1.EventTypeWarning, r.Reason, action, "%s", message)
+	case e.said.Lasts(about, r.Reason+message, e.Now()) < showAgainAfter:
 		return
+	default:
+		e.said.Renew(about, e.Now())
 	}
-	logFor(ctx).Info("Neither updating nor replacing machines", "group", o.group.String(), "reason", r.Reason, "message", message)
-	e.Events.Eventf(o.object, subject, corev1.EventTypeWarning, r.Reason, action, "%s", message)
 	if !hasKeyedConditions(o.object.GroupVersionKind()) {
 		return
 	}

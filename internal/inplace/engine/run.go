@@ -292,13 +292,16 @@ func (r *run) reportRefused(ctx context.Context, a inplace.Refuse) {
 func (r *run) showBlocked(ctx context.Context, reason, message string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reportTimeout)
 	defer cancel()
-	if !r.said.Changed(saidOf{object: r.Object.UID}, reason+message, r.Now()) || r.conditionIs(reason, message) {
-		return
+	isNew := r.said.Changed(saidOf{object: r.Object.UID}, reason+message, r.Now())
+	if r.conditionIs(reason, message) {
+		return // The Machine was read from the API server.
 	}
-	if r.facts.Progress == nil {
+	if isNew && r.facts.Progress == nil {
 		r.Events.Eventf(r.Object, nil, corev1.EventTypeWarning, reason, action, "%s", message)
 	}
-	logFor(ctx).Info("The update of a machine is blocked", "machine", r.name(), "reason", reason, "message", message)
+	if isNew {
+		logFor(ctx).Info("The update of a machine is blocked", "machine", r.name(), "reason", reason, "message", message)
+	}
 	if err := r.ApplyConditions(ctx, r.Object, FieldOwner, r.blockedCondition(reason, message)); err != nil {
 		logFor(ctx).Error(err, "Writing the condition of a Machine", "machine", r.name())
 		r.said.Forget(saidOf{object: r.Object.UID})

@@ -41,6 +41,8 @@ type settled struct {
 	intent, object Digest
 	uid            types.UID
 	version        string
+	// at is when the intent was applied.
+	at time.Time
 }
 
 // NewApplier returns an Applier that remembers nothing. now is the clock by which it forgets.
@@ -66,8 +68,8 @@ func (a *Applier) Apply(ctx context.Context, manager string, desired client.Obje
 
 // ApplyIfChanged is [Applier.Apply] for an object that exists. original is the object as the
 // caller's cache has it. Where the intent would change nothing, because it was applied before and
-// the object's part in the answer is the same, or because original is older than the answer, it
-// sends no request, and desired becomes a copy of original. If desired has a resourceVersion, the
+// the object's part in the answer is the same, or because original is older than the answer and
+// the cache may lag, it sends no request, and desired becomes a copy of original. If desired has a resourceVersion, the
 // API server refuses the intent with a conflict unless the object has it still.
 func (a *Applier) ApplyIfChanged(
 	ctx context.Context, manager string, desired, original client.Object,
@@ -113,12 +115,15 @@ func (a *Applier) compare(manager string, desired, original client.Object) (comp
 	}
 	id, now := identify(manager, intent), a.now()
 	known, remembered := a.memory.Get(id, now)
-	same := ok && remembered && known.intent == wanted &&
-		(known.object == before || known.isNewerThan(original))
-	if same {
-		a.memory.Put(id, known, now, Lifetime)
+	if !ok || !remembered || known.intent != wanted {
+		return comparison{intent, wanted, false}, nil
 	}
-	return comparison{intent, wanted, same}, nil
+	if known.object == before {
+		a.memory.Put(id, known, now, Lifetime)
+		return comparison{intent, wanted, true}, nil
+	}
+	// Otherwise the API server compares: if the cache is right after all, the intent was lost.
+	return comparison{intent, wanted, keyed.Lags(known.at, now) && known.isNewerThan(original)}, nil
 }
 
 func identify(manager string, intent *unstructured.Unstructured) applied {
@@ -142,8 +147,9 @@ func (a *Applier) apply(
 	}
 	after, ok, err := fingerprint(scheme, desired, manager, intent)
 	if err == nil && ok {
-		known := settled{wanted, after, desired.GetUID(), desired.GetResourceVersion()}
-		a.memory.Put(id, known, a.now(), Lifetime)
+		now := a.now()
+		known := settled{wanted, after, desired.GetUID(), desired.GetResourceVersion(), now}
+		a.memory.Put(id, known, now, Lifetime)
 	}
 	return err
 }

@@ -74,10 +74,12 @@ type world struct {
 	// cordoned says that the host has the record of an upgrade that cordoned the node.
 	cordoned bool
 	// exit is how jobs of a step end; missing are those that end well.
-	exit    map[string]int
-	output  string
-	job     job
-	works   int
+	exit   map[string]int
+	output string
+	job    job
+	works  int
+	// starts are the steps whose jobs were started, in order.
+	starts  []string
 	node    inplace.Node
 	records []record
 }
@@ -256,6 +258,7 @@ func (w *world) Exec(_ context.Context, c port.HostCommand) (port.HostResult, er
 
 // start starts a job, whose ID has four words.
 func (w *world) start(id []string) {
+	w.starts = append(w.starts, id[1])
 	w.job = job{operation: id[0], step: id[1], attempt: id[2], manifest: id[3], state: "running"}
 	if w.free[w.job.operation] {
 		w.endJob()
