@@ -171,14 +171,16 @@ func (u *Updater) prepare(
 	}
 	a.node = target.Node
 	claim, wrong, err := u.prove(ctx, target, machine)
-	if refused := a.refuse(wrong, err); refused != nil {
-		return upgrade, refused
+	if wrong != nil {
+		return upgrade, a.refuse(wrong, nil) // The connection could lead to another machine.
 	}
-	host, err := u.options.Connect(ctx, target)
-	if err != nil {
-		return upgrade, new(a.answerError(err))
+	host, invalid := u.options.Connect(ctx, target)
+	switch {
+	case invalid != nil:
+		return upgrade, new(a.answerError(invalid))
+	case err == nil:
+		wrong, err = claim.check(ctx, goal, host)
 	}
-	wrong, err = claim.check(ctx, goal, host)
 	if refused := a.refuse(wrong, err); refused != nil {
 		return upgrade, new(u.leave(host, *refused))
 	}
