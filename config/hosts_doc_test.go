@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/updatepolicy"
 )
 
@@ -25,11 +26,11 @@ func TestHostsExample(t *testing.T) {
 	if err := updatepolicy.CheckUpdater(&updater); err != nil || !updater.Spec.InProcess.Kind.ForHosts() {
 		t.Errorf("the Updater %+v: %v", updater.Spec, err)
 	}
-	var policy v1alpha1.UpdatePolicy
-	if err := yaml.UnmarshalStrict([]byte(second), &policy); err != nil {
+	var object v1alpha1.UpdatePolicy
+	if err := yaml.UnmarshalStrict([]byte(second), &object); err != nil {
 		t.Fatal(err)
 	}
-	got, err := updatepolicy.Select([]v1alpha1.UpdatePolicy{policy}, updatepolicy.Group{Namespace: "clusters", Cluster: "prod", ControlPlane: true})
+	got, err := policy.CompileAll([]v1alpha1.UpdatePolicy{object}).Select(policy.Group{Namespace: "clusters", Cluster: "prod", ControlPlane: true})
 	if err != nil || !got.Guarded {
 		t.Errorf("the UpdatePolicy selects %+v: %v", got, err)
 	}

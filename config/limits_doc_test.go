@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/pool"
-	"github.com/windlass-dev/windlass/internal/updatepolicy"
 )
 
 // patchCommand finds the patches of a page: the object, the type, and the patch.
@@ -41,11 +41,11 @@ func TestLimitsExamples(t *testing.T) {
 			t.Fatalf("there is no %s %s in config/samples/dev", kind, name)
 		}
 		objects[kind] = patched(t, objects[kind], form, patch)
-		var policy v1alpha1.UpdatePolicy
-		if err := yaml.UnmarshalStrict(objects["updatepolicy"], &policy); err != nil {
+		var object v1alpha1.UpdatePolicy
+		if err := yaml.UnmarshalStrict(objects["updatepolicy"], &object); err != nil {
 			t.Errorf("after %s: %v", patch, err)
 		}
-		if err := updatepolicy.Check(&policy); err != nil {
+		if err := policy.Check(&object); err != nil {
 			t.Errorf("after %s: %v", patch, err)
 		}
 		var cluster clusterv1.Cluster
@@ -87,14 +87,14 @@ func TestLimitsManifest(t *testing.T) {
 	if len(blocks) != 2 {
 		t.Fatalf("the section has %d blocks of YAML, want a policy and a MachineDeployment", len(blocks))
 	}
-	var policy v1alpha1.UpdatePolicy
-	if err := yaml.UnmarshalStrict([]byte(blocks[0][1]), &policy); err != nil {
+	var object v1alpha1.UpdatePolicy
+	if err := yaml.UnmarshalStrict([]byte(blocks[0][1]), &object); err != nil {
 		t.Fatal(err)
 	}
-	if err := updatepolicy.Check(&policy); err != nil {
+	if err := policy.Check(&object); err != nil {
 		t.Error(err)
 	}
-	s := policy.Spec
+	s := object.Spec
 	if attempts := s.MaxAttempts * s.AttemptTimeoutSeconds; s.MachineDeadlineSeconds < attempts ||
 		s.GroupDeadlineSeconds < s.MachineDeadlineSeconds {
 		t.Errorf("attempts take %d s, a machine %d s, the group %d s",

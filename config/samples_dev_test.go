@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
-	"github.com/windlass-dev/windlass/internal/updatepolicy"
+	"github.com/windlass-dev/windlass/internal/policy"
 )
 
 // readOne decodes a file of one document strictly.
@@ -57,7 +57,7 @@ func TestDevSamples(t *testing.T) {
 		t.Errorf("the Cluster has the groups %q, and %v machines in its control plane", groups, topology.ControlPlane.Replicas)
 	}
 	for _, group := range groups {
-		got, err := updatepolicy.Select(policies, updatepolicy.Group{Namespace: cluster.Namespace, Cluster: cluster.Name, ControlPlane: group == "", Topology: group})
+		got, err := policy.CompileAll(policies).Select(policy.Group{Namespace: cluster.Namespace, Cluster: cluster.Name, ControlPlane: group == "", Topology: group})
 		if err != nil || got.Name != policies[0].Name || !got.Guarded {
 			t.Errorf("group %q: policy %q, guarded %t, %v", group, got.Name, got.Guarded, err)
 		}

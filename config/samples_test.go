@@ -11,6 +11,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/gate"
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/updatepolicy"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
@@ -38,16 +39,16 @@ func TestUpdatePolicySample(t *testing.T) {
 	t.Parallel()
 	policies := readSamples[v1alpha1.UpdatePolicy](t, "samples/updatepolicy.yaml")
 	for name, tt := range map[string]struct {
-		group   updatepolicy.Group
+		group   policy.Group
 		want    string
 		guarded bool
 	}{
-		"control plane":   {group: updatepolicy.Group{Namespace: "clusters", Cluster: "prod", ControlPlane: true}, want: "keep-machines", guarded: true},
-		"workers":         {group: updatepolicy.Group{Namespace: "clusters", Cluster: "prod", Topology: "db"}, want: "keep-machines", guarded: true},
-		"stateless":       {group: updatepolicy.Group{Namespace: "clusters", Cluster: "prod", Topology: "web"}, want: "stateless-workers"},
-		"another cluster": {group: updatepolicy.Group{Namespace: "clusters", Cluster: "test", Topology: "db"}},
+		"control plane":   {group: policy.Group{Namespace: "clusters", Cluster: "prod", ControlPlane: true}, want: "keep-machines", guarded: true},
+		"workers":         {group: policy.Group{Namespace: "clusters", Cluster: "prod", Topology: "db"}, want: "keep-machines", guarded: true},
+		"stateless":       {group: policy.Group{Namespace: "clusters", Cluster: "prod", Topology: "web"}, want: "stateless-workers"},
+		"another cluster": {group: policy.Group{Namespace: "clusters", Cluster: "test", Topology: "db"}},
 	} {
-		got, err := updatepolicy.Select(policies, tt.group)
+		got, err := policy.CompileAll(policies).Select(tt.group)
 		if err != nil || got.Name != tt.want || got.Guarded != tt.guarded {
 			t.Errorf("%s: selected %q, guarded %t, %v; want %q, %t", name, got.Name, got.Guarded, err, tt.want, tt.guarded)
 		}

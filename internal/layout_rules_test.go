@@ -8,14 +8,15 @@ var rules = []rule{
 	{pkg: "pkg/version", kind: pure, imports: ``},
 	{pkg: "internal/app", kind: effects, imports: `
 		api/updates/v1alpha1 api/v1alpha1 internal/capi internal/contract internal/controllers
-		internal/diagnostics internal/gate/gatehooks internal/guard/guardwebhook internal/hookclient
-		internal/hookserver internal/httplimit internal/inplace internal/inplace/engine
-		internal/inplace/request internal/keyed internal/lease internal/linuxhost internal/metrics internal/patches internal/pool
-		internal/pool/machinedeployment internal/pool/machineset internal/port internal/refusal
-		internal/snapshot internal/topology internal/transport/pod internal/transport/ssh
-		internal/updatepolicy internal/updaters internal/updaters/handover
-		internal/updaters/hosts internal/updaters/k8sd internal/updaters/remote
-		internal/workload pkg/plan
+		internal/diagnostics internal/gate/gatehooks internal/guard/guardwebhook
+		internal/hookclient internal/hookserver internal/httplimit internal/inplace
+		internal/inplace/engine internal/inplace/request internal/keyed internal/lease
+		internal/linuxhost internal/metrics internal/patches internal/policy
+		internal/policystore internal/pool internal/pool/machinedeployment
+		internal/pool/machineset internal/port internal/refusal internal/snapshot
+		internal/topology internal/transport/pod internal/transport/ssh internal/updatepolicy
+		internal/updaters internal/updaters/handover internal/updaters/hosts
+		internal/updaters/k8sd internal/updaters/remote internal/workload pkg/plan
 	`},
 	{pkg: "internal/bounds", kind: effects, imports: `api/v1alpha1 config/crd`},
 	{pkg: "internal/capi", kind: pure, imports: `api/v1alpha1 pkg/version`},
@@ -67,9 +68,9 @@ var rules = []rule{
 	`},
 	{pkg: "internal/cli/preflightcmd", kind: effects, imports: `
 		api/v1alpha1 internal/capi internal/cli internal/cli/management internal/clustercheck
-		internal/clustercheck/probe internal/gate internal/manifest internal/pool
-		internal/preflight internal/snapshot internal/untrusted internal/updatepolicy
-		internal/view internal/workload pkg/version
+		internal/clustercheck/probe internal/gate internal/manifest internal/policy
+		internal/pool internal/preflight internal/snapshot internal/untrusted internal/view
+		internal/workload pkg/version
 	`},
 	{pkg: "internal/cli/reportcmd", kind: effects, imports: `
 		internal/changereport internal/cli internal/cli/management internal/view
@@ -94,10 +95,10 @@ var rules = []rule{
 		pkg/version
 	`},
 	{pkg: "internal/cli/verifycmd", kind: effects, imports: `
-		api/v1alpha1 internal/chain internal/cli internal/cli/planinput
-		internal/inplace/cover internal/pool internal/simulate/explore
-		internal/simulate/rollouts internal/simulate/search internal/snapshot
-		internal/text internal/updatepolicy internal/view pkg/plan pkg/version
+		api/v1alpha1 internal/chain internal/cli internal/cli/planinput internal/inplace/cover
+		internal/policy internal/pool internal/simulate/explore internal/simulate/rollouts
+		internal/simulate/search internal/snapshot internal/text internal/updatepolicy
+		internal/view pkg/plan pkg/version
 	`},
 	{pkg: "internal/clustercheck", kind: pure, imports: `internal/capi internal/text pkg/version`},
 	{pkg: "internal/clustercheck/probe", kind: effects, imports: `
@@ -111,16 +112,17 @@ var rules = []rule{
 	{pkg: "internal/contract", kind: effects, imports: `internal/capi internal/keyed`},
 	{pkg: "internal/controllers", kind: effects, imports: `
 		api/v1alpha1 internal/capi internal/contract internal/gate internal/guard
-		internal/inplace/engine internal/readiness internal/refusal internal/snapshot internal/text
-		internal/updatepolicy internal/upgradegraph
+		internal/inplace/engine internal/policy internal/policystore internal/readiness
+		internal/refusal internal/snapshot internal/text internal/updatepolicy
+		internal/upgradegraph
 	`},
 	{pkg: "internal/diagnostics", kind: effects, imports: `internal/httplimit internal/loglimit`},
 	{pkg: "internal/doctor", kind: pure, imports: `
-		api/v1alpha1 internal/capi internal/pool internal/snapshot internal/status internal/text
-		internal/updatepolicy
+		api/v1alpha1 internal/capi internal/policy internal/pool internal/snapshot
+		internal/status internal/text internal/updatepolicy
 	`},
 	{pkg: "internal/gate", kind: pure, imports: `
-		api/v1alpha1 internal/readiness internal/text pkg/version
+		api/v1alpha1 internal/labelselector internal/readiness internal/text pkg/version
 	`},
 	{pkg: "internal/gate/gatehooks", kind: effects, imports: `
 		api/v1alpha1 internal/capi internal/gate internal/loglimit internal/shares internal/snapshot
@@ -129,8 +131,8 @@ var rules = []rule{
 	{pkg: "internal/guard", kind: pure, imports: `internal/capi`},
 	{pkg: "internal/guard/guardwebhook", kind: effects, imports: `
 		api/v1alpha1 internal/capi internal/chain internal/contract internal/guard
-		internal/loglimit internal/pool internal/record internal/shares internal/snapshot
-		internal/text internal/untrusted internal/updatepolicy pkg/version
+		internal/loglimit internal/policy internal/policystore internal/pool internal/record
+		internal/shares internal/snapshot internal/text internal/untrusted pkg/version
 	`},
 	{pkg: "internal/hookclient", kind: effects, imports: `
 		internal/keyed internal/peer internal/text internal/untrusted
@@ -151,13 +153,13 @@ var rules = []rule{
 	`},
 	{pkg: "internal/inplace/engine", kind: effects, imports: `
 		api/v1alpha1 internal/capi internal/contract internal/inplace internal/inplace/cover
-		internal/inplace/request internal/keyed internal/metrics internal/pool internal/port
-		internal/record internal/shares internal/snapshot internal/text internal/untrusted
-		internal/updatepolicy pkg/version
+		internal/inplace/request internal/keyed internal/metrics internal/policy
+		internal/policystore internal/pool internal/port internal/record internal/shares
+		internal/snapshot internal/text internal/untrusted internal/updatepolicy pkg/version
 	`},
 	{pkg: "internal/inplace/preview", kind: effects, imports: `
-		api/v1alpha1 internal/inplace/cover internal/inplace/engine internal/port
-		internal/snapshot internal/updatepolicy pkg/version
+		api/v1alpha1 internal/inplace/cover internal/inplace/engine internal/policy
+		internal/port internal/snapshot internal/updatepolicy pkg/version
 	`},
 	{pkg: "internal/inplace/request", kind: pure, imports: `
 		api/v1alpha1 internal/inplace internal/record internal/text pkg/version
@@ -168,6 +170,7 @@ var rules = []rule{
 		gopkg.in/evanphx/json-patch.v4 k8s.io/apimachinery/pkg/util/strategicpatch
 		k8s.io/apimachinery/pkg/util/yaml
 	`},
+	{pkg: "internal/labelselector", kind: pure, imports: `api/v1alpha1 internal/text`},
 	{pkg: "internal/lease", kind: effects, imports: ``},
 	{pkg: "internal/linuxhost", kind: pure, imports: `
 		internal/inplace internal/kubeadmpatch internal/port internal/text internal/untrusted
@@ -183,6 +186,10 @@ var rules = []rule{
 	`},
 	{pkg: "internal/patches", kind: effects, imports: `internal/keyed`},
 	{pkg: "internal/peer", kind: effects, imports: ``},
+	{pkg: "internal/policy", kind: pure, imports: `
+		api/v1alpha1 internal/keyed internal/labelselector internal/text
+	`},
+	{pkg: "internal/policystore", kind: effects, imports: `api/v1alpha1 internal/policy`},
 	{pkg: "internal/pool", kind: pure, imports: `
 		api/v1alpha1 internal/capi internal/record internal/text pkg/version
 	`},
@@ -221,8 +228,8 @@ var rules = []rule{
 	`},
 	{pkg: "internal/simulate/inventory", kind: pure, imports: `
 		api/v1alpha1 internal/capi internal/gate internal/inplace internal/inplace/cover
-		internal/record internal/simulate/fleet internal/simulate/scenario internal/snapshot
-		internal/text internal/updatepolicy pkg/plan pkg/version
+		internal/policy internal/record internal/simulate/fleet internal/simulate/scenario
+		internal/snapshot internal/text internal/updatepolicy pkg/plan pkg/version
 	`},
 	{pkg: "internal/simulate/page", kind: pure, imports: `
 		internal/htmlpage internal/simulate/whatif internal/text embed
@@ -231,21 +238,21 @@ var rules = []rule{
 		api/v1alpha1 internal/pool internal/simulate/search
 	`},
 	{pkg: "internal/simulate/scenario", kind: pure, imports: `
-		api/v1alpha1 internal/gate internal/inplace internal/pool internal/simulate/fleet
-		internal/updatepolicy pkg/plan pkg/version
+		api/v1alpha1 internal/gate internal/inplace internal/labelselector internal/policy
+		internal/pool internal/simulate/fleet internal/updatepolicy pkg/plan pkg/version
 	`},
 	{pkg: "internal/simulate/search", kind: pure, imports: ``},
 	{pkg: "internal/simulate/whatif", kind: pure, imports: `
 		internal/inplace internal/simulate/fleet pkg/version golang.org/x/sync/errgroup
 	`},
 	{pkg: "internal/snapshot", kind: pure, imports: `
-		api/v1alpha1 internal/capi internal/chain internal/recordjson internal/untrusted
-		internal/updatepolicy internal/upgradegraph pkg/plan pkg/version
+		api/v1alpha1 internal/capi internal/chain internal/policy internal/recordjson
+		internal/untrusted internal/upgradegraph pkg/plan pkg/version
 	`},
 	{pkg: "internal/status", kind: pure, imports: `
 		api/v1alpha1 internal/capi internal/chain internal/inplace internal/inplace/cover
-		internal/inplace/request internal/pool internal/record internal/snapshot internal/text
-		internal/untrusted internal/updatepolicy pkg/plan pkg/version
+		internal/inplace/request internal/policy internal/pool internal/record internal/snapshot
+		internal/text internal/untrusted internal/updatepolicy pkg/plan pkg/version
 	`},
 	{pkg: "internal/text", kind: pure, imports: ``},
 	{pkg: "internal/topology", kind: effects, imports: `
@@ -262,8 +269,9 @@ var rules = []rule{
 	`},
 	{pkg: "internal/untrusted", kind: pure, imports: ``},
 	{pkg: "internal/updatepolicy", kind: pure, imports: `
-		api/v1alpha1 internal/guard internal/inplace internal/inplace/cover internal/linuxhost
-		internal/pool internal/readiness internal/text
+		api/v1alpha1 internal/guard internal/inplace internal/inplace/cover
+		internal/labelselector internal/linuxhost internal/policy internal/pool
+		internal/readiness
 	`},
 	{pkg: "internal/updaters", kind: effects, imports: `
 		api/updates/v1alpha1 internal/inplace internal/inplace/cover internal/peer

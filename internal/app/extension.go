@@ -30,6 +30,8 @@ import (
 	"github.com/windlass-dev/windlass/internal/hookserver"
 	"github.com/windlass-dev/windlass/internal/inplace/engine"
 	"github.com/windlass-dev/windlass/internal/metrics"
+	"github.com/windlass-dev/windlass/internal/policy"
+	"github.com/windlass-dev/windlass/internal/policystore"
 	"github.com/windlass-dev/windlass/internal/workload"
 )
 
@@ -78,6 +80,9 @@ type ExtensionOptions struct {
 	// Deployments reports whether the manager's cache has whole MachineDeployments: metrics then show
 	// those that are blocked.
 	Deployments bool
+	// Compiled keeps the UpdatePolicies of the process, parsed. Nil means that nothing else in it reads
+	// them.
+	Compiled *policy.Store
 }
 
 // AddToScheme registers every type that the extension reads or writes.
@@ -98,7 +103,10 @@ func SetUpExtension(ctx context.Context, mgr manager.Manager, o ExtensionOptions
 	if err := watchOwnKinds(ctx, mgr, o); err != nil {
 		return nil, nil, err
 	}
-	clients, err := newClients(mgr)
+	if o.Compiled == nil {
+		o.Compiled = new(policy.Store)
+	}
+	clients, err := newClients(mgr, o.Compiled)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -154,11 +162,13 @@ type clients struct {
 	live client.Client
 	// kinds is asked before a kind that a tenant chose is watched.
 	kinds *contract.Watchable
+	// compiled keeps parsed UpdatePolicies.
+	compiled *policy.Store
 }
 
 // newClients makes clients that behave the same on every manager. The client of a manager may do otherwise: Cluster API's core manager
 // caches objects of all kinds.
-func newClients(mgr manager.Manager) (clients, error) {
+func newClients(mgr manager.Manager, compiled *policy.Store) (clients, error) {
 	options := client.Options{Scheme: mgr.GetScheme(), HTTPClient: mgr.GetHTTPClient(), Mapper: mgr.GetRESTMapper()}
 	live, err := client.New(mgr.GetConfig(), options)
 	if err != nil {
@@ -169,13 +179,13 @@ func newClients(mgr manager.Manager) (clients, error) {
 	if err != nil {
 		return clients{}, fmt.Errorf("connecting to the management cluster: %w", err)
 	}
-	return clients{cached: cached, live: live, kinds: contract.NewWatchable(live, time.Now)}, nil
+	return clients{cached: cached, live: live, kinds: contract.NewWatchable(live, time.Now), compiled: compiled}, nil
 }
 
 func newEngine(mgr manager.Manager, c clients, updaters *updaterPool, o InPlaceUpgrades, updates *metrics.Updates) *engine.Engine {
 	return engine.New(engine.Options{
-		Metrics: updates,
-		Client:  c.cached, Live: c.live, Nodes: updaters.nodes, Open: updaters.Open,
+		Metrics: updates, Compiled: c.compiled,
+		Client: c.cached, Live: c.live, Nodes: updaters.nodes, Open: updaters.Open,
 		Now: time.Now, NewID: func() string { return string(uuid.NewUUID()) }, Events: mgr.GetEventRecorder(eventSource),
 		Prefix: o.prefix(), WatchFilter: o.WatchFilter,
 	})
@@ -220,7 +230,7 @@ func newGuard(mgr manager.Manager, c clients) (http.Handler, error) {
 		return nil, fmt.Errorf("registering the guard's metrics: %w", err)
 	}
 	return guardwebhook.NewWebhook(guardwebhook.GuardOptions{
-		Policies: c.cached, Live: c.live, Recorder: mgr.GetEventRecorder(eventSource), Metrics: metrics, Now: time.Now, Sleep: guardwebhook.Sleep,
+		Policies: policystore.New(c.cached, c.compiled), Live: c.live, Recorder: mgr.GetEventRecorder(eventSource), Metrics: metrics, Now: time.Now, Sleep: guardwebhook.Sleep,
 		Parsed: hookserver.ReleaseParsed,
 	}), nil
 }
@@ -270,6 +280,7 @@ func addShared(mgr manager.Manager, c clients, updaters *updaterPool, noGates bo
 	policies := &controllers.UpdatePolicyReconciler{
 		Client: c.cached, Live: c.live, Mapper: mgr.GetRESTMapper(), Kinds: c.kinds, Now: time.Now, Process: string(uuid.NewUUID()), Propagation: scopePropagation,
 		NarrowEvery: scopeNarrowing,
+		Compiled:    c.compiled,
 	}
 	return policies.SetupWithManager(mgr)
 }

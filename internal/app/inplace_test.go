@@ -34,7 +34,7 @@ func TestSetUpUpdates(t *testing.T) {
 		"not installed":    {mapper: none},
 		"half of the CRDs": {mapper: half, err: "kubectl apply -k config/crd"},
 	} {
-		e, err := setUpUpdates(t.Context(), onlyMapper{mapper: tt.mapper}, tt.options, nil, nil)
+		e, err := setUpUpdates(t.Context(), onlyMapper{mapper: tt.mapper}, tt.options, nil, nil, nil)
 		if e != nil || (err != nil) != (tt.err != "") || err != nil && !strings.Contains(err.Error(), tt.err) {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -29,6 +29,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/hookserver"
 	"github.com/windlass-dev/windlass/internal/httplimit"
 	"github.com/windlass-dev/windlass/internal/lease"
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/topology"
 )
 
@@ -220,6 +221,7 @@ func checkLeads(elected <-chan struct{}, runs time.Duration) error {
 // addExtension serves the extension in this process, where it is asked for. Otherwise it adds only the engine of updates in place.
 func (b *builder) addExtension(ctx context.Context) error {
 	b.Extension.InPlaceUpgrades.WatchFilter, b.Extension.Deployments = b.WatchFilter, true
+	b.Extension.Compiled = new(policy.Store)
 	if b.Extension.Port == 0 {
 		return b.addUpdates(ctx)
 	}

@@ -10,8 +10,9 @@ import (
 	"sigs.k8s.io/cluster-api/feature"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/capi"
+	"github.com/windlass-dev/windlass/internal/policy"
+	"github.com/windlass-dev/windlass/internal/policystore"
 	"github.com/windlass-dev/windlass/internal/pool"
 	"github.com/windlass-dev/windlass/internal/pool/machinedeployment"
 	"github.com/windlass-dev/windlass/internal/pool/machineset"
@@ -43,8 +44,8 @@ func (b *builder) deploymentOptions() machinedeployment.Options {
 	return machinedeployment.Options{
 		Client: b.mgr.GetClient(), Runtime: b.runtimeClient, Now: time.Now,
 		InPlace: feature.Gates.Enabled(feature.InPlaceUpdates), WatchFilter: b.WatchFilter,
-		Keeps:          policyOf(b.mgr.GetClient(), crds.check),
-		KeepsNow:       policyNow(b.mgr.GetAPIReader(), crds.look),
+		Keeps:          policyOf(policystore.New(b.mgr.GetClient(), b.Extension.Compiled), crds.check),
+		KeepsNow:       policyNow(b.mgr.GetAPIReader(), b.Extension.Compiled, crds.look),
 		PoliciesExist:  crds.check,
 		StatusInterval: statusInterval,
 		//nolint:staticcheck // Events of the old API, as Cluster API's controller records them.
@@ -59,7 +60,7 @@ func (b *builder) handOvers() (machinedeployment.HandOvers, error) {
 	if limits, ok := b.limits.(*Limits); ok {
 		return limits.engine, nil
 	}
-	c, err := newClients(b.mgr)
+	c, err := newClients(b.mgr, b.Extension.Compiled)
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +74,7 @@ func (b *builder) addMachineSets(ctx context.Context) error {
 	options := machineset.Options{
 		Client: b.mgr.GetClient(), APIReader: b.mgr.GetAPIReader(), ClusterCache: b.clusterCache,
 		PreflightChecks: b.checked.preflightChecks, Now: time.Now, WatchFilter: b.WatchFilter,
-		Policies: setPolicies(b.mgr.GetClient(), crds.check), PoliciesExist: crds.check,
+		Policies: setPolicies(policystore.New(b.mgr.GetClient(), b.Extension.Compiled), crds.check), PoliciesExist: crds.check,
 		StatusInterval: statusInterval,
 	}
 	return machineset.SetUp(ctx, b.mgr, options, concurrency(b.Concurrency.MachineSet))
@@ -88,7 +89,7 @@ func (b *builder) policies() *installation {
 }
 
 // policyOf returns what finds out what an UpdatePolicy asks for a group.
-func policyOf(reader client.Reader, exist func() (bool, error)) machinedeployment.PolicyOf {
+func policyOf(reader policystore.Policies, exist func() (bool, error)) machinedeployment.PolicyOf {
 	return func(
 		ctx context.Context, cluster *clusterv1.Cluster, md *clusterv1.MachineDeployment,
 	) (machinedeployment.Policy, error) {
@@ -104,8 +105,8 @@ func policyOf(reader client.Reader, exist func() (bool, error)) machinedeploymen
 
 // policyNow is policyOf by what the API server has. A policy may select groups by the labels of
 // their Cluster, which the cache may show late, too.
-func policyNow(reader client.Reader, exist func() (bool, error)) machinedeployment.PolicyOf {
-	of := policyOf(reader, func() (bool, error) { return true, nil })
+func policyNow(reader client.Reader, store *policy.Store, exist func() (bool, error)) machinedeployment.PolicyOf {
+	of := policyOf(policystore.New(reader, store), func() (bool, error) { return true, nil })
 	return func(
 		ctx context.Context, cluster *clusterv1.Cluster, md *clusterv1.MachineDeployment,
 	) (machinedeployment.Policy, error) {
@@ -133,7 +134,7 @@ func limitsOf(selected updatepolicy.Selected, md *clusterv1.MachineDeployment) *
 
 // setPolicies returns what finds out which rules an UpdatePolicy changes for the MachineSets of a
 // group: Machines that must not be replaced are updated where stock deletes unhealthy ones.
-func setPolicies(reader client.Reader, exist func() (bool, error)) machineset.Policies {
+func setPolicies(reader policystore.Policies, exist func() (bool, error)) machineset.Policies {
 	return func(
 		ctx context.Context, cluster *clusterv1.Cluster, md *clusterv1.MachineDeployment,
 	) (pool.SetPolicy, error) {
@@ -151,24 +152,23 @@ func setPolicies(reader client.Reader, exist func() (bool, error)) machineset.Po
 // selectPolicy returns the UpdatePolicy of a group. While nobody can tell which policy was meant, the
 // limits hold rollouts, and no Machine is replaced if any policy of the namespace may forbid it.
 func selectPolicy(
-	ctx context.Context, reader client.Reader, exist func() (bool, error),
+	ctx context.Context, reader policystore.Policies, exist func() (bool, error),
 	cluster *clusterv1.Cluster, md *clusterv1.MachineDeployment,
 ) (updatepolicy.Selected, error) {
 	if installed, err := exist(); err != nil || !installed {
 		return updatepolicy.Selected{}, err
 	}
-	var policies v1alpha1.UpdatePolicyList
-	if err := reader.List(ctx, &policies, client.InNamespace(md.Namespace)); err != nil {
-		return updatepolicy.Selected{}, fmt.Errorf("listing UpdatePolicies in %s: %w", md.Namespace, err)
-	}
-	selected, err := updatepolicy.Select(policies.Items, snapshot.MachineDeploymentGroup(cluster, md))
+	policies, err := reader.In(ctx, md.Namespace)
 	if err != nil {
-		mayKeep := func(p v1alpha1.UpdatePolicy) bool {
-			return updatepolicy.MayGuard(&p) ||
-				p.Spec.OnDelete == v1alpha1.OnDeleteInPlace && pool.IsOnDelete(md)
+		return updatepolicy.Selected{}, err //nolint:wrapcheck // It says what could not be listed.
+	}
+	selected, err := updatepolicy.Select(policies, snapshot.MachineDeploymentGroup(cluster, md))
+	if err != nil {
+		mayKeep := func(p *policy.Compiled) bool {
+			return p.Policy.Guarded || p.Policy.UpdateOnDelete && pool.IsOnDelete(md)
 		}
 		selected = updatepolicy.Default()
-		selected.Guarded = slices.ContainsFunc(policies.Items, mayKeep)
+		selected.Guarded = slices.ContainsFunc(policies, mayKeep)
 		selected.Limits = pool.Limits{Unknown: err.Error()}
 	}
 	return selected, nil

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/policystore"
 	"github.com/windlass-dev/windlass/internal/pool"
 	"github.com/windlass-dev/windlass/internal/pool/machinedeployment"
 )
@@ -136,7 +137,7 @@ func TestKeptBy(t *testing.T) {
 			if tt.onDelete {
 				md.Spec.Rollout.Strategy.Type = clusterv1.OnDeleteMachineDeploymentStrategyType
 			}
-			got, err := policyOf(reader, withPolicies().check)(t.Context(), cluster, md)
+			got, err := policyOf(policystore.New(reader, nil), withPolicies().check)(t.Context(), cluster, md)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -150,7 +151,7 @@ func TestKeptBy(t *testing.T) {
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("MachineDeployment (-want +got):\n%s", diff)
 			}
-			sets, err := setPolicies(reader, withPolicies().check)(t.Context(), cluster, md)
+			sets, err := setPolicies(policystore.New(reader, nil), withPolicies().check)(t.Context(), cluster, md)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -170,10 +171,10 @@ func TestKeptByUnknown(t *testing.T) {
 	}).Build()
 	cluster, md := groupOfPolicies()
 	exist := withPolicies().check
-	if _, err := policyOf(reader, exist)(t.Context(), cluster, md); !errors.Is(err, broken) {
+	if _, err := policyOf(policystore.New(reader, nil), exist)(t.Context(), cluster, md); !errors.Is(err, broken) {
 		t.Errorf("MachineDeployment: error %v", err)
 	}
-	if _, err := setPolicies(reader, exist)(t.Context(), cluster, md); !errors.Is(err, broken) {
+	if _, err := setPolicies(policystore.New(reader, nil), exist)(t.Context(), cluster, md); !errors.Is(err, broken) {
 		t.Errorf("MachineSets: error %v", err)
 	}
 }
@@ -254,10 +255,10 @@ func TestNoReplacementWithoutCluster(t *testing.T) {
 	t.Parallel()
 	reader := fake.NewClientBuilder().WithScheme(policyScheme(t)).Build()
 	cluster, md := groupOfPolicies()
-	if _, err := policyNow(reader, withPolicies().check)(t.Context(), cluster, md); err == nil {
+	if _, err := policyNow(reader, nil, withPolicies().check)(t.Context(), cluster, md); err == nil {
 		t.Error("there is no error")
 	}
-	if _, err := policyNow(reader, noPolicies)(t.Context(), cluster, md); err != nil {
+	if _, err := policyNow(reader, nil, noPolicies)(t.Context(), cluster, md); err != nil {
 		t.Errorf("without policies the Cluster is read: %v", err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/inplace"
 	"github.com/windlass-dev/windlass/internal/inplace/engine"
 	"github.com/windlass-dev/windlass/internal/metrics"
+	"github.com/windlass-dev/windlass/internal/policy"
 )
 
 // addUpdates adds the engine of updates in place to a manager that does not serve the extension. It
@@ -19,7 +20,7 @@ import (
 // that annotations ask for, and tells how far updates move the machines of a group.
 func (b *builder) addUpdates(ctx context.Context) error {
 	updates := metrics.NewUpdates(metrics.MaxSets)
-	e, err := setUpUpdates(ctx, b.mgr, b.Extension.InPlaceUpgrades, updates, b.servesUpgrades)
+	e, err := setUpUpdates(ctx, b.mgr, b.Extension.InPlaceUpgrades, b.Extension.Compiled, updates, b.servesUpgrades)
 	if err != nil {
 		return err
 	}
@@ -35,7 +36,7 @@ func (b *builder) addUpdates(ctx context.Context) error {
 // first one has begun, and would count its own only. updates counts results. serves reports whether
 // no other process serves the extension.
 func setUpUpdates(
-	ctx context.Context, mgr manager.Manager, o InPlaceUpgrades, updates *metrics.Updates,
+	ctx context.Context, mgr manager.Manager, o InPlaceUpgrades, compiled *policy.Store, updates *metrics.Updates,
 	serves func(context.Context) bool,
 ) (*engine.Engine, error) {
 	installed, err := lookForPolicies(mgr.GetRESTMapper())
@@ -51,7 +52,7 @@ func setUpUpdates(
 	if err := watchMachines(ctx, mgr); err != nil {
 		return nil, err
 	}
-	c, err := newClients(mgr)
+	c, err := newClients(mgr, compiled)
 	if err != nil {
 		return nil, err
 	}

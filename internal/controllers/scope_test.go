@@ -22,6 +22,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/guard"
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/updatepolicy"
 )
 
@@ -323,7 +324,7 @@ func (w *world) checkExact(t require, namespaces []string) {
 		if err != nil {
 			t.Fatalf("%v", err)
 		}
-		want = append(want, updatepolicy.Kept(policies.Items, groups)...)
+		want = append(want, updatepolicy.Kept(policy.CompileAll(policies.Items), groups)...)
 	}
 	if got, _, _ := w.registered(context.Background(), t); !cmp.Equal(guard.NewScope(want...), got) {
 		t.Fatalf("at rest the scope is %v, policies keep %v", got, want)

@@ -18,6 +18,8 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/contract"
+	"github.com/windlass-dev/windlass/internal/policy"
+	"github.com/windlass-dev/windlass/internal/policystore"
 	"github.com/windlass-dev/windlass/internal/updatepolicy"
 )
 
@@ -44,6 +46,8 @@ type UpdatePolicyReconciler struct {
 	// NarrowEvery is how often the scope becomes narrower at most, on average and for all namespaces
 	// together. A wider scope is written at once. 0: at once as well.
 	NarrowEvery time.Duration
+	// Compiled keeps the UpdatePolicies of the process, parsed; nil keeps nothing.
+	Compiled *policy.Store
 
 	// watches are set by SetupWithManager; without them nothing is watched.
 	watches *watches
@@ -56,10 +60,12 @@ type UpdatePolicyReconciler struct {
 // namespace. See registration for the order of the writes.
 func (r *UpdatePolicyReconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	namespace := request.Namespace
-	var policies v1alpha1.UpdatePolicyList
+	var policies policies
 	if namespace != noNamespace {
-		if err := r.Client.List(ctx, &policies, client.InNamespace(namespace)); err != nil {
-			return reconcile.Result{}, fmt.Errorf("listing UpdatePolicies in %s: %w", namespace, err)
+		var err error
+		policies.objects, policies.compiled, err = policystore.New(r.Client, r.Compiled).Objects(ctx, namespace)
+		if err != nil {
+			return reconcile.Result{}, err //nolint:wrapcheck // It says what could not be listed.
 		}
 	}
 	config, err := r.readRegistration(ctx)
@@ -70,7 +76,7 @@ func (r *UpdatePolicyReconciler) Reconcile(ctx context.Context, request reconcil
 		// The event of the write that is missing reconciles all namespaces.
 		return reconcile.Result{RequeueAfter: retryDelay}, nil
 	}
-	if len(policies.Items) == 0 {
+	if len(policies.objects) == 0 {
 		wait, err := r.leaveNamespace(ctx, newRegistration(config), namespace)
 		return r.finish(reconcile.Result{RequeueAfter: wait}, err)
 	}
@@ -78,15 +84,21 @@ func (r *UpdatePolicyReconciler) Reconcile(ctx context.Context, request reconcil
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	return r.reconcilePolicies(ctx, namespace, policies.Items, groups, config)
+	return r.reconcilePolicies(ctx, namespace, policies, groups, config)
+}
+
+// policies are those of one namespace. Both are shared with the cache: nobody may change them.
+type policies struct {
+	objects  []v1alpha1.UpdatePolicy
+	compiled policy.Set
 }
 
 // reconcilePolicies writes the scope and the statuses of a namespace that has policies.
 func (r *UpdatePolicyReconciler) reconcilePolicies(
-	ctx context.Context, namespace string, policies []v1alpha1.UpdatePolicy, groups []updatepolicy.State,
+	ctx context.Context, namespace string, policies policies, groups []updatepolicy.State,
 	config *admissionregistrationv1.ValidatingWebhookConfiguration,
 ) (reconcile.Result, error) {
-	kept := updatepolicy.Kept(policies, groups)
+	kept := updatepolicy.Kept(policies.compiled, groups)
 	wide, err := r.widenScope(ctx, newRegistration(config), namespace, kept)
 	if apierrors.IsConflict(err) {
 		return r.finish(reconcile.Result{}, err)
@@ -155,7 +167,7 @@ func (r *UpdatePolicyReconciler) finish(result reconcile.Result, err error) (rec
 // applyStatuses writes the statuses that changed; with withdraw, only those that report no longer
 // that they guard. The result asks for a retry after retryDelay where the cache is behind.
 func (r *UpdatePolicyReconciler) applyStatuses(
-	ctx context.Context, namespace string, policies []v1alpha1.UpdatePolicy, groups []updatepolicy.State,
+	ctx context.Context, namespace string, policies policies, groups []updatepolicy.State,
 	config *admissionregistrationv1.ValidatingWebhookConfiguration, withdraw bool,
 ) (reconcile.Result, error) {
 	labels, err := r.readNamespaceLabels(ctx, namespace)
@@ -163,14 +175,15 @@ func (r *UpdatePolicyReconciler) applyStatuses(
 		return reconcile.Result{}, err
 	}
 	guard := updatepolicy.SelectGuard(config, namespace, labels)
-	statuses := updatepolicy.ComputeStatuses(policies, groups, guard, metav1.NewTime(r.Now()))
+	statuses := updatepolicy.ComputeStatuses(policies.objects, policies.compiled, groups, guard, metav1.NewTime(r.Now()))
 	after := resyncInterval
 	var problems []error
-	for i := range policies {
-		if withdraw && (!guards(policies[i].Status) || guards(statuses[i])) {
+	for i := range policies.objects {
+		policy := &policies.objects[i]
+		if withdraw && (!guards(policy.Status) || guards(statuses[i])) {
 			continue
 		}
-		err := r.applyStatus(ctx, &policies[i], statuses[i])
+		err := r.applyStatus(ctx, policy, statuses[i])
 		if apierrors.IsConflict(err) {
 			// The cache is behind. The write that came first may be one of metadata or status, which reconciles nothing.
 			after = retryDelay
@@ -194,6 +207,7 @@ func (r *UpdatePolicyReconciler) applyStatus(ctx context.Context, policy *v1alph
 	if equality.Semantic.DeepEqual(policy.Status, status) {
 		return nil
 	}
+	// The policy is the cache's own. The client writes into the copy.
 	changed := policy.DeepCopy()
 	changed.Status = status
 	if err := patchStatus(ctx, r.Client, policy, changed, client.MergeFromWithOptimisticLock{}); err != nil {

@@ -19,7 +19,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/guard"
-	"github.com/windlass-dev/windlass/internal/updatepolicy"
+	"github.com/windlass-dev/windlass/internal/policy"
 )
 
 // scopeOwner is the field manager of the guard's scope. It owns nothing else, and nobody else owns the scope.
@@ -196,13 +196,13 @@ func (r *UpdatePolicyReconciler) baseScope(ctx context.Context, reg registration
 // keepingNamespaces returns the namespaces of all policies that keep machines, or report so.
 func (r *UpdatePolicyReconciler) keepingNamespaces(ctx context.Context) (guard.Scope, error) {
 	var policies v1alpha1.UpdatePolicyList
-	if err := r.Client.List(ctx, &policies); err != nil {
+	if err := r.Client.List(ctx, &policies, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing UpdatePolicies: %w", err)
 	}
 	var entries []string
 	for i := range policies.Items {
 		p := &policies.Items[i]
-		if updatepolicy.MayGuard(p) || guards(p.Status) {
+		if policy.MayGuard(p) || guards(p.Status) {
 			entries = append(entries, guard.NamespaceEntry(p.Namespace))
 		}
 	}

@@ -80,7 +80,7 @@ func (r *UpdatePolicyReconciler) wholeScope(ctx context.Context, object client.O
 // allNamespaces are the namespaces that have policies, or are in the guard's scope.
 func (r *UpdatePolicyReconciler) allNamespaces(ctx context.Context, object client.Object) []reconcile.Request {
 	var policies v1alpha1.UpdatePolicyList
-	if err := r.Client.List(ctx, &policies); err != nil {
+	if err := r.Client.List(ctx, &policies, client.UnsafeDisableDeepCopy); err != nil {
 		// Only a cache that was stopped fails here, and then there is nothing left to do.
 		ctrl.LoggerFrom(ctx).Error(err, "Listing UpdatePolicies")
 		return nil

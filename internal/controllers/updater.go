@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/readiness"
 	"github.com/windlass-dev/windlass/internal/refusal"
 	"github.com/windlass-dev/windlass/internal/text"
@@ -104,7 +105,7 @@ func computeReady(invalid, unreachable error) metav1.Condition {
 	switch {
 	case invalid != nil:
 		ready.Reason, ready.Message = v1alpha1.UpdaterInvalidReason, invalid.Error()
-		if spec, ok := errors.AsType[*updatepolicy.InvalidError](invalid); ok {
+		if spec, ok := errors.AsType[*policy.InvalidError](invalid); ok {
 			ready.Message = spec.Detail()
 		}
 	case unreachable != nil:

@@ -181,14 +181,9 @@ func checkGuard(f Facts, groups []group, into *findings) {
 		reportNoGuard(f, guarded, guard, into)
 		return
 	}
-	var uncovered []string
-	for _, g := range guarded {
-		if !guard.Covers(g.Group) {
-			uncovered = append(uncovered, g.String())
-		}
-	}
+	uncovered := slices.DeleteFunc(guarded, func(g group) bool { return guard.Covers(g.Group) })
 	if len(uncovered) > 0 {
-		message, fix := cutFix(updatepolicy.DescribeUncovered(uncovered))
+		message, fix := cutFix(updatepolicy.DescribeUncovered(uncovered[0].String(), len(uncovered)))
 		into.add(Error, guardSubject, fix, "%s", message)
 		return
 	}

@@ -64,7 +64,7 @@ var testCA = sync.OnceValue(func() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 })
 
-func policy(name string, strategy v1alpha1.UpdateStrategy, fallback v1alpha1.UpdateFallback, targets ...v1alpha1.UpdateTarget) v1alpha1.UpdatePolicy {
+func newPolicy(name string, strategy v1alpha1.UpdateStrategy, fallback v1alpha1.UpdateFallback, targets ...v1alpha1.UpdateTarget) v1alpha1.UpdatePolicy {
 	return v1alpha1.UpdatePolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "team-a"},
 		Spec:       v1alpha1.UpdatePolicySpec{Strategy: strategy, Fallback: fallback, Targets: targets},
@@ -126,7 +126,7 @@ func healthy() Facts {
 			},
 		},
 		Policies: []v1alpha1.UpdatePolicy{
-			policy("all", v1alpha1.ExternalUpdate, v1alpha1.FallbackNone, v1alpha1.UpdateTarget{ClusterName: "prod"}),
+			newPolicy("all", v1alpha1.ExternalUpdate, v1alpha1.FallbackNone, v1alpha1.UpdateTarget{ClusterName: "prod"}),
 		},
 		Updaters: []v1alpha1.Updater{{
 			ObjectMeta: metav1.ObjectMeta{Name: "kubeadm"},
@@ -277,7 +277,7 @@ func TestExamine(t *testing.T) {
 			"Warning Policy " + controlPlane + ": no UpdatePolicy selects it", "Warning Policy " + workers,
 		}},
 		{"replaced on purpose", func(f *Facts) {
-			f.Policies[0] = policy("all", v1alpha1.RollingUpdate, "", v1alpha1.UpdateTarget{ClusterName: "prod"})
+			f.Policies[0] = newPolicy("all", v1alpha1.RollingUpdate, "", v1alpha1.UpdateTarget{ClusterName: "prod"})
 			f.Extensions, f.Managers, f.Updaters, f.Guard = nil, nil, nil, nil
 		}, nil},
 		{"conflict", func(f *Facts) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/capi"
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/snapshot"
 	"github.com/windlass-dev/windlass/internal/updatepolicy"
 )
@@ -124,9 +125,10 @@ func (g group) atRisk() Severity {
 
 func listGroups(f Facts) []group {
 	var groups []group
+	policies := policy.CompileAll(f.Policies)
 	for _, u := range snapshot.UpdateGroups(f.Objects, f.Class) {
 		g := group{UpdateGroup: u}
-		g.selected, g.err = updatepolicy.Select(f.Policies, u.Group)
+		g.selected, g.err = updatepolicy.Select(policies, u.Group)
 		for _, m := range f.Objects.Machines {
 			if capi.Belongs(m, u.Owner()) {
 				g.machines = append(g.machines, m)

@@ -65,7 +65,7 @@ func TestFixes(t *testing.T) {
 			`UpdatePolicy all: it selects nothing of this Cluster: is clusterName right? Its targets name ["prdo"]`,
 		}, nil},
 		{"a policy for nothing at all, beside one that counts", func(f *Facts) {
-			idle := policy("idle", v1alpha1.ExternalUpdate, "", v1alpha1.UpdateTarget{ControlPlane: true, ClusterName: "other"})
+			idle := newPolicy("idle", v1alpha1.ExternalUpdate, "", v1alpha1.UpdateTarget{ControlPlane: true, ClusterName: "other"})
 			idle.Status.GroupCount = new(int32(0))
 			other := idle
 			other.Name, other.Status.GroupCount = "other", new(int32(1))

@@ -7,17 +7,17 @@ import (
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/snapshot"
-	"github.com/windlass-dev/windlass/internal/updatepolicy"
 )
 
 // checkMachinePools names the MachinePools that an UpdatePolicy would have updated in place if they
 // were MachineDeployments. UpdatePolicies select no MachinePool. A target that names
 // MachineDeployments does not count. Nor do policies in conflict, which have findings of their own.
 func checkMachinePools(f Facts, into *findings) {
-	cluster := f.Objects.Cluster
+	cluster, policies := f.Objects.Cluster, policy.CompileAll(f.Policies)
 	for _, p := range listMachinePools(f.Objects) {
-		selected, err := updatepolicy.Select(f.Policies, updatepolicy.Group{
+		selected, err := policies.Select(policy.Group{
 			Namespace: cluster.Namespace, Cluster: cluster.Name, ClusterLabels: cluster.Labels,
 			Labels: p.labels,
 		})

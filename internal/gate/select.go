@@ -8,10 +8,8 @@ import (
 	"time"
 	_ "time/tzdata" // Time zones must be there in an image without a file system, too.
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
-
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/labelselector"
 )
 
 // Cluster is what counts of a Cluster.
@@ -54,14 +52,11 @@ func SelectsCluster(g *v1alpha1.UpgradeGate, c Cluster) (selected bool, problem 
 	if g.Spec.ClusterName != "" {
 		return g.Spec.ClusterName == c.Name, ""
 	}
-	if g.Spec.ClusterSelector == nil {
-		return true, ""
-	}
-	selector, err := metav1.LabelSelectorAsSelector(g.Spec.ClusterSelector)
-	if err != nil {
+	selector := labelselector.Parse(g.Spec.ClusterSelector)
+	if err := selector.Err(); err != nil {
 		return true, fmt.Sprintf("spec.clusterSelector: %v", err)
 	}
-	return selector.Matches(labels.Set(c.Labels)), ""
+	return selector.MayMatch(c.Labels), ""
 }
 
 func selectsStep(g *v1alpha1.UpgradeGate, step Step) (selected bool, problem string) {

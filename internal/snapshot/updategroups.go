@@ -12,13 +12,13 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/internal/capi"
-	"github.com/windlass-dev/windlass/internal/updatepolicy"
+	"github.com/windlass-dev/windlass/internal/policy"
 )
 
 // ControlPlaneGroup is a cluster's control plane as UpdatePolicies select it. Both may be metadata only: of the cluster, namespace,
 // name and labels count, of the control plane object name and labels. A control plane has no topology name.
-func ControlPlaneGroup(cluster, object metav1.Object) updatepolicy.Group {
-	return updatepolicy.Group{
+func ControlPlaneGroup(cluster, object metav1.Object) policy.Group {
+	return policy.Group{
 		Namespace: cluster.GetNamespace(), Cluster: cluster.GetName(), ClusterLabels: cluster.GetLabels(),
 		ControlPlane: true, Object: object.GetName(), Labels: object.GetLabels(),
 	}
@@ -26,14 +26,14 @@ func ControlPlaneGroup(cluster, object metav1.Object) updatepolicy.Group {
 
 // MissingControlPlaneGroup is ControlPlaneGroup while the control plane object does not exist: it has the name by which the cluster
 // refers to it, and no labels.
-func MissingControlPlaneGroup(cluster *clusterv1.Cluster) updatepolicy.Group {
+func MissingControlPlaneGroup(cluster *clusterv1.Cluster) policy.Group {
 	return ControlPlaneGroup(cluster, &metav1.ObjectMeta{Name: cluster.Spec.ControlPlaneRef.Name})
 }
 
 // MachineDeploymentGroup is a MachineDeployment of a cluster as UpdatePolicies select it. Both may be metadata only: namespace, name
 // and labels count.
-func MachineDeploymentGroup(cluster, md metav1.Object) updatepolicy.Group {
-	return updatepolicy.Group{
+func MachineDeploymentGroup(cluster, md metav1.Object) policy.Group {
+	return policy.Group{
 		Namespace: cluster.GetNamespace(), Cluster: cluster.GetName(), ClusterLabels: cluster.GetLabels(),
 		Topology: cmp.Or(md.GetLabels()[clusterv1.ClusterTopologyMachineDeploymentNameLabel], md.GetName()),
 		Object:   md.GetName(), Labels: md.GetLabels(),
@@ -41,7 +41,7 @@ func MachineDeploymentGroup(cluster, md metav1.Object) updatepolicy.Group {
 }
 
 // GroupOf is ControlPlaneGroup or MachineDeploymentGroup, whichever the object is.
-func GroupOf(cluster, object metav1.Object, isControlPlane bool) updatepolicy.Group {
+func GroupOf(cluster, object metav1.Object, isControlPlane bool) policy.Group {
 	if isControlPlane {
 		return ControlPlaneGroup(cluster, object)
 	}
@@ -50,7 +50,7 @@ func GroupOf(cluster, object metav1.Object, isControlPlane bool) updatepolicy.Gr
 
 // UpdateGroup is a control plane or MachineDeployment, and what its machines are asked for by.
 type UpdateGroup struct {
-	updatepolicy.Group
+	policy.Group
 	// Name is the group's name in a plan; empty for the control plane.
 	Name string
 	// Subject names the object to people; the topology where there is no object yet.
@@ -189,7 +189,7 @@ func deploymentGroup(
 		maps.Copy(labels, class.Metadata.Labels)
 	}
 	maps.Copy(labels, topology.Metadata.Labels)
-	g.Group = updatepolicy.Group{
+	g.Group = policy.Group{
 		Namespace: cluster.Namespace, Cluster: cluster.Name, ClusterLabels: cluster.Labels, Topology: topology.Name, Labels: labels,
 	}
 	g.MachineLabels = maps.Clone(labels)

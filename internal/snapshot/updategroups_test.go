@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/windlass-dev/windlass/internal/updatepolicy"
+	"github.com/windlass-dev/windlass/internal/policy"
 )
 
 // TestUpdateGroups checks order, names and the labels that UpdatePolicies and Updaters select by.
@@ -137,28 +137,28 @@ func TestGroupsOfMetadata(t *testing.T) {
 		clusterv1.ClusterTopologyMachineDeploymentNameLabel: "md-0",
 	}}}
 	bare := &clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Name: "bare", Namespace: "team-a"}}
-	of := func(g updatepolicy.Group) updatepolicy.Group {
+	of := func(g policy.Group) policy.Group {
 		g.Namespace, g.Cluster, g.ClusterLabels = "team-a", "prod", cluster.Labels
 		return g
 	}
 	for name, test := range map[string]struct {
-		got  []updatepolicy.Group
-		want updatepolicy.Group
+		got  []policy.Group
+		want policy.Group
 	}{
 		"control plane": {
-			[]updatepolicy.Group{ControlPlaneGroup(cluster, plane), ControlPlaneGroup(partial(cluster), partial(plane))},
-			of(updatepolicy.Group{ControlPlane: true, Object: "prod-cp", Labels: plane.GetLabels()}),
+			[]policy.Group{ControlPlaneGroup(cluster, plane), ControlPlaneGroup(partial(cluster), partial(plane))},
+			of(policy.Group{ControlPlane: true, Object: "prod-cp", Labels: plane.GetLabels()}),
 		},
 		"control plane that does not exist": {
-			[]updatepolicy.Group{MissingControlPlaneGroup(cluster)}, of(updatepolicy.Group{ControlPlane: true, Object: "prod-cp"}),
+			[]policy.Group{MissingControlPlaneGroup(cluster)}, of(policy.Group{ControlPlane: true, Object: "prod-cp"}),
 		},
 		"of a topology": {
-			[]updatepolicy.Group{MachineDeploymentGroup(cluster, md), MachineDeploymentGroup(partial(cluster), partial(md))},
-			of(updatepolicy.Group{Topology: "md-0", Object: "prod-md-0-x", Labels: md.Labels}),
+			[]policy.Group{MachineDeploymentGroup(cluster, md), MachineDeploymentGroup(partial(cluster), partial(md))},
+			of(policy.Group{Topology: "md-0", Object: "prod-md-0-x", Labels: md.Labels}),
 		},
 		"of none": {
-			[]updatepolicy.Group{MachineDeploymentGroup(cluster, bare), MachineDeploymentGroup(partial(cluster), partial(bare))},
-			of(updatepolicy.Group{Topology: "bare", Object: "bare"}),
+			[]policy.Group{MachineDeploymentGroup(cluster, bare), MachineDeploymentGroup(partial(cluster), partial(bare))},
+			of(policy.Group{Topology: "bare", Object: "bare"}),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/windlass-dev/windlass/internal/updatepolicy"
+	"github.com/windlass-dev/windlass/internal/policy"
 )
 
 func TestVersionPatch(t *testing.T) {
@@ -46,7 +46,7 @@ func TestVersionPatch(t *testing.T) {
 				g    UpdateGroup
 				want bool
 			}{
-				{"control plane", UpdateGroup{Group: updatepolicy.Group{ControlPlane: true}}, test.controlPlane},
+				{"control plane", UpdateGroup{Group: policy.Group{ControlPlane: true}}, test.controlPlane},
 				{"gpu", UpdateGroup{InTopology: &clusterv1.MachineDeploymentTopology{Class: "gpu"}}, test.pool},
 				{"worker", UpdateGroup{InTopology: &clusterv1.MachineDeploymentTopology{Class: "worker"}}, test.md},
 				{"not of the topology", UpdateGroup{}, test.patch.External != nil},

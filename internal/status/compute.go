@@ -14,6 +14,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/capi"
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/snapshot"
 	"github.com/windlass-dev/windlass/internal/updatepolicy"
 )
@@ -138,16 +139,16 @@ func (g groupsByKey) of(m *clusterv1.Machine) *groupFacts {
 }
 
 func listGroups(f Facts) groupsByKey {
-	groups := groupsByKey{}
+	groups, policies := groupsByKey{}, policy.CompileAll(f.Policies)
 	if f.ControlPlane != nil {
 		// What has another shape says nothing.
 		desired, _, _ := unstructured.NestedString(f.ControlPlane.Object, "spec", "version")
 		replicas, _, _ := unstructured.NestedInt64(f.ControlPlane.Object, "spec", "replicas")
-		policy, _ := selectPolicy(f.Policies, snapshot.ControlPlaneGroup(f.Cluster, f.ControlPlane))
+		report, _ := selectPolicy(policies, snapshot.ControlPlaneGroup(f.Cluster, f.ControlPlane))
 		groups[""] = &groupFacts{
 			Group: Group{
 				Name: ControlPlaneGroup, Kind: f.ControlPlane.GetKind(), Object: f.ControlPlane.GetName(),
-				Count: make(map[State]int), Policy: policy,
+				Count: make(map[State]int), Policy: report,
 			},
 			desired: desired, conditions: capi.Conditions(f.ControlPlane), owner: f.ControlPlane, replicas: int(replicas),
 		}
@@ -157,12 +158,12 @@ func listGroups(f Facts) groupsByKey {
 		if md.Spec.Replicas != nil {
 			replicas = int(*md.Spec.Replicas)
 		}
-		policy, selected := policyOf(f, md)
+		report, selected := policyOf(f, policies, md)
 		groups[groupKey(md.Name)] = &groupFacts{
 			Group: Group{
 				Name: cmp.Or(md.Labels[clusterv1.ClusterTopologyMachineDeploymentNameLabel], md.Name),
 				Kind: "MachineDeployment", Object: md.Name,
-				Count: make(map[State]int), Policy: policy,
+				Count: make(map[State]int), Policy: report,
 			},
 			selected: selected,
 			desired:  md.Spec.Template.Spec.Version, conditions: md.Status.Conditions,

@@ -4,6 +4,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/pool"
 	"github.com/windlass-dev/windlass/internal/snapshot"
 	"github.com/windlass-dev/windlass/internal/updatepolicy"
@@ -29,8 +30,8 @@ type Policy struct {
 }
 
 // policyOf is the policy of a MachineDeployment.
-func policyOf(f Facts, md *clusterv1.MachineDeployment) (Policy, updatepolicy.Selected) {
-	p, selected := selectPolicy(f.Policies, snapshot.MachineDeploymentGroup(f.Cluster, md))
+func policyOf(f Facts, policies policy.Set, md *clusterv1.MachineDeployment) (Policy, updatepolicy.Selected) {
+	p, selected := selectPolicy(policies, snapshot.MachineDeploymentGroup(f.Cluster, md))
 	if f.Rollouts.Engine == v1alpha1.EngineManager && selected.Limited(md) {
 		p.Limits = new(selected.Limits.Fields())
 	}
@@ -39,7 +40,7 @@ func policyOf(f Facts, md *clusterv1.MachineDeployment) (Policy, updatepolicy.Se
 
 // selectPolicy returns the policy of a group, as a report has it and as it was selected.
 func selectPolicy(
-	policies []v1alpha1.UpdatePolicy, g updatepolicy.Group,
+	policies policy.Set, g policy.Group,
 ) (Policy, updatepolicy.Selected) {
 	selected, err := updatepolicy.Select(policies, g)
 	if err != nil {

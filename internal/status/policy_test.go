@@ -7,6 +7,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/policy"
 )
 
 // TestPolicyNamesLimits: the limits of rollouts are named where windlass manager applies them.
@@ -34,6 +35,6 @@ func TestPolicyNamesLimits(t *testing.T) {
 }
 
 func describePolicy(f Facts, md *clusterv1.MachineDeployment) string {
-	p, _ := policyOf(f, md)
+	p, _ := policyOf(f, policy.CompileAll(f.Policies), md)
 	return p.Describe()
 }

@@ -11,6 +11,8 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/guard"
+	"github.com/windlass-dev/windlass/internal/labelselector"
+	"github.com/windlass-dev/windlass/internal/policy"
 )
 
 // Guard says whether the API server asks the guard before Machines of a namespace are created or deleted.
@@ -25,8 +27,8 @@ type Guard struct {
 }
 
 // Covers reports whether the API server asks the guard about a group's Machines, where the guard is active.
-func (g Guard) Covers(group Group) bool {
-	return !slices.ContainsFunc(g.Scopes, func(s guard.Scope) bool { return !s.Covers(group.entry()) })
+func (g Guard) Covers(group policy.Group) bool {
+	return !slices.ContainsFunc(g.Scopes, func(s guard.Scope) bool { return !s.Covers(entryOf(group)) })
 }
 
 // installGuard is the command that installs the guard alone, in the namespace of config/default.
@@ -111,7 +113,7 @@ func ScopeOf(w *admissionregistrationv1.ValidatingWebhook) (guard.Scope, bool) {
 
 // refusesAlways reports whether no objectSelector limits a webhook, and it refuses where it cannot be reached.
 func refusesAlways(w *admissionregistrationv1.ValidatingWebhook) bool {
-	return (w.FailurePolicy == nil || *w.FailurePolicy == admissionregistrationv1.Fail) && isEmpty(w.ObjectSelector)
+	return (w.FailurePolicy == nil || *w.FailurePolicy == admissionregistrationv1.Fail) && labelselector.IsEmpty(w.ObjectSelector)
 }
 
 // askedAbout returns the operations on Machines, whatever their version, that a webhook is asked about.
@@ -141,7 +143,7 @@ func holds(list []string, item string) bool {
 
 // selectsNamespace takes a selector that does not parse, which the API server does not store, for one that selects nothing.
 func selectsNamespace(w *admissionregistrationv1.ValidatingWebhook, namespaceLabels map[string]string) bool {
-	if isEmpty(w.NamespaceSelector) {
+	if labelselector.IsEmpty(w.NamespaceSelector) {
 		return true
 	}
 	selector, err := metav1.LabelSelectorAsSelector(w.NamespaceSelector)

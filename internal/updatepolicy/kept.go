@@ -3,15 +3,9 @@ package updatepolicy
 import (
 	"slices"
 
-	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/guard"
+	"github.com/windlass-dev/windlass/internal/policy"
 )
-
-// MayGuard reports whether a policy keeps the machines of the groups that it counts for. A fallback that is not set, or unknown,
-// counts as None.
-func MayGuard(p *v1alpha1.UpdatePolicy) bool {
-	return p.Spec.Strategy == v1alpha1.ExternalUpdate && p.Spec.Fallback != v1alpha1.FallbackRollingUpdate
-}
 
 // Kept returns the groups of one namespace whose Machines the guard may refuse to create or delete: those that a policy keeps, and
 // those for which it is not known which policy counts. policies are all of that namespace, groups all that exist.
@@ -20,22 +14,23 @@ func MayGuard(p *v1alpha1.UpdatePolicy) bool {
 // namespace, or of a Cluster. Then the Scope also includes the groups that do not exist yet, but no
 // Cluster without groups: a policy reports none of those either, and a tenant may name any number
 // of Clusters that do not exist.
-func Kept(policies []v1alpha1.UpdatePolicy, groups []State) guard.Scope {
-	mayGuard := func(p v1alpha1.UpdatePolicy) bool { return MayGuard(&p) }
-	if !slices.ContainsFunc(policies, mayGuard) {
+func Kept(policies policy.Set, groups []State) guard.Scope {
+	if !policies.MayGuard() {
 		return guard.Scope{}
 	}
 	var entries []string
-	if !slices.ContainsFunc(policies, func(p v1alpha1.UpdatePolicy) bool { return !mayGuard(p) }) {
+	if !slices.ContainsFunc(policies, func(p *policy.Compiled) bool { return !p.Policy.Guarded }) {
 		clusters := make(map[string]bool, len(groups))
 		for _, g := range groups {
 			clusters[g.Group.Cluster] = true
 		}
 		entries = keptWhole(policies, clusters)
 	}
+	var candidates []*policy.Compiled
 	for _, g := range groups {
-		if selected, err := Select(policies, g.Group); err != nil || selected.Guarded {
-			entries = append(entries, g.Group.entry())
+		candidates = policies.Candidates(g.Group, candidates[:0])
+		if selected, err := policy.Choose(candidates, g.Group); err != nil || selected.Guarded {
+			entries = append(entries, entryOf(g.Group))
 		}
 	}
 	return guard.NewScope(entries...)
@@ -43,24 +38,23 @@ func Kept(policies []v1alpha1.UpdatePolicy, groups []State) guard.Scope {
 
 // keptWhole returns entries for targets that select all groups of the namespace or of one of its
 // Clusters.
-func keptWhole(policies []v1alpha1.UpdatePolicy, clusters map[string]bool) []string {
+func keptWhole(policies policy.Set, clusters map[string]bool) []string {
 	var entries []string
 	for _, p := range policies {
-		for _, t := range p.Spec.Targets {
+		p.SelectsWhole(func(namespace, cluster string) {
 			switch {
-			case t.ControlPlane || len(t.MachineDeployments) > 0 || !isEmpty(t.Selector) || !isEmpty(t.ClusterSelector):
-			case t.ClusterName == "":
-				entries = append(entries, guard.NamespaceEntry(p.Namespace))
-			case clusters[t.ClusterName]:
-				entries = append(entries, guard.ClusterEntry(p.Namespace, t.ClusterName))
+			case cluster == "":
+				entries = append(entries, guard.NamespaceEntry(namespace))
+			case clusters[cluster]:
+				entries = append(entries, guard.ClusterEntry(namespace, cluster))
 			}
-		}
+		})
 	}
 	return entries
 }
 
-// entry returns how a guard.Scope names the group.
-func (g Group) entry() string {
+// entryOf returns how a guard.Scope names the group.
+func entryOf(g policy.Group) string {
 	if g.ControlPlane {
 		return guard.ControlPlaneEntry(g.Namespace, g.Cluster)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/guard"
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/updatepolicy"
 )
 
@@ -18,7 +19,7 @@ func TestKept(t *testing.T) {
 		p.Spec.Fallback = v1alpha1.FallbackRollingUpdate
 		return p
 	}
-	rolling := policy("rolling", target{})
+	rolling := newPolicy("rolling", target{})
 	rolling.Spec.Strategy = v1alpha1.RollingUpdate
 	byName := target{MachineDeployments: names("md-0")}
 	for name, tt := range map[string]struct {
@@ -27,39 +28,39 @@ func TestKept(t *testing.T) {
 	}{
 		"no policy":                {nil, guard.Scope{}},
 		"machines are replaced":    {[]v1alpha1.UpdatePolicy{rolling}, guard.Scope{}},
-		"machines may be replaced": {[]v1alpha1.UpdatePolicy{replacing(policy("a", target{}))}, guard.Scope{}},
-		"all groups":               {[]v1alpha1.UpdatePolicy{policy("a", target{})}, guard.Scope{namespace}},
+		"machines may be replaced": {[]v1alpha1.UpdatePolicy{replacing(newPolicy("a", target{}))}, guard.Scope{}},
+		"all groups":               {[]v1alpha1.UpdatePolicy{newPolicy("a", target{})}, guard.Scope{namespace}},
 		"all groups of a Cluster": {
-			[]v1alpha1.UpdatePolicy{policy("a", target{ClusterName: "prod"})}, guard.Scope{cluster},
+			[]v1alpha1.UpdatePolicy{newPolicy("a", target{ClusterName: "prod"})}, guard.Scope{cluster},
 		},
 		"all groups of a Cluster that has none": {
-			[]v1alpha1.UpdatePolicy{policy("a", target{ClusterName: "test"})}, guard.Scope{},
+			[]v1alpha1.UpdatePolicy{newPolicy("a", target{ClusterName: "test"})}, guard.Scope{},
 		},
 		"groups by label": {
-			[]v1alpha1.UpdatePolicy{policy("a", target{Selector: labelled("hardware", "gpu")})},
+			[]v1alpha1.UpdatePolicy{newPolicy("a", target{Selector: labelled("hardware", "gpu")})},
 			guard.Scope{md},
 		},
 		"Clusters by label": {
-			[]v1alpha1.UpdatePolicy{policy("a", target{ClusterSelector: labelled("tier", "gold")})},
+			[]v1alpha1.UpdatePolicy{newPolicy("a", target{ClusterSelector: labelled("tier", "gold")})},
 			guard.Scope{cp, md},
 		},
 		"the control plane": {
-			[]v1alpha1.UpdatePolicy{policy("a", target{ControlPlane: true})}, guard.Scope{cp},
+			[]v1alpha1.UpdatePolicy{newPolicy("a", target{ControlPlane: true})}, guard.Scope{cp},
 		},
-		"one MachineDeployment": {[]v1alpha1.UpdatePolicy{policy("a", byName)}, guard.Scope{md}},
+		"one MachineDeployment": {[]v1alpha1.UpdatePolicy{newPolicy("a", byName)}, guard.Scope{md}},
 		"all but one that may be replaced": {
-			[]v1alpha1.UpdatePolicy{policy("a", target{}), replacing(policy("b", byName))},
+			[]v1alpha1.UpdatePolicy{newPolicy("a", target{}), replacing(newPolicy("b", byName))},
 			guard.Scope{cp},
 		},
 		"one for which two policies are equally precise": {
-			[]v1alpha1.UpdatePolicy{policy("a", byName), replacing(policy("b", byName))},
+			[]v1alpha1.UpdatePolicy{newPolicy("a", byName), replacing(newPolicy("b", byName))},
 			guard.Scope{md},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			groups := []updatepolicy.State{{Group: workers}, {Group: controlPlane}}
-			if diff := cmp.Diff(tt.want, updatepolicy.Kept(tt.policies, groups)); diff != "" {
+			if diff := cmp.Diff(tt.want, updatepolicy.Kept(policy.CompileAll(tt.policies), groups)); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})

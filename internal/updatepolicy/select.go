@@ -1,29 +1,12 @@
 package updatepolicy
 
 import (
-	"cmp"
-	"fmt"
-	"slices"
-	"strings"
-	"time"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/inplace"
 	"github.com/windlass-dev/windlass/internal/inplace/cover"
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/pool"
-)
-
-// The values of fields that an UpdatePolicy leaves open. The API server fills in the same; policies that are read from
-// files have not passed it.
-const (
-	defaultMaxInFlight    = 1
-	defaultCanary         = 1
-	defaultMaxAttempts    = 3
-	defaultAttemptTimeout = 30 * time.Minute
 )
 
 // Selected is the policy that counts for a group.
@@ -49,16 +32,8 @@ type Selected struct {
 	Generation int64
 }
 
-// Default returns the policy of groups that no UpdatePolicy selects: machines are replaced, as Cluster API does by itself. Its
-// Policy is for updates that began under an UpdatePolicy which was deleted since.
-func Default() Selected {
-	return Selected{
-		FallbackReplace: true,
-		Policy: inplace.Policy{
-			MaxInFlight: defaultMaxInFlight, Canary: defaultCanary, MaxAttempts: defaultMaxAttempts, AttemptTimeout: defaultAttemptTimeout,
-		},
-	}
-}
+// Default returns the policy of groups that no UpdatePolicy selects; see [policy.Default].
+func Default() Selected { return Selected{FallbackReplace: true, Policy: inPlace(policy.Default())} }
 
 // Keeps reports whether no rollout of windlass manager may create or delete a Machine of a group: as the
 // policy says, and if it has a group with the strategy OnDelete updated in place.
@@ -72,212 +47,41 @@ func (s Selected) Limited(md *clusterv1.MachineDeployment) bool {
 	return s.Name != "" && (!pool.IsOnDelete(md) || s.UpdateOnDelete)
 }
 
-// ConflictError says that several UpdatePolicies select a group with the same precision.
-type ConflictError struct {
-	Group Group
-	// Policies are their names, at least two, sorted.
-	Policies []string
-	by       precision
+// Select is [policy.Set.Select].
+func Select(policies policy.Set, g policy.Group) (Selected, error) {
+	p, err := policies.Select(g)
+	if err != nil {
+		return Selected{}, err
+	}
+	return translate(p), nil
 }
 
-func (e *ConflictError) Error() string {
-	return fmt.Sprintf("UpdatePolicies %s select the %s with the same precision (%s); let only one of them select it, or let one name it more precisely",
-		quoteAll(e.Policies), e.Group, e.by)
-}
-
-// Select returns the policy that counts for a group, or Default where none selects it. Policies of other namespaces do not
-// count. The one that names the group most precisely counts: by its name, by its labels, or not at all; where that is equal,
-// the one that names the cluster most precisely, in the same steps. A selector that is empty names nothing.
-//
-// The error is a *ConflictError where two are equally precise: nobody can know which was meant, and the wrong one may have
-// machines replaced. It is an *InvalidError where a policy does not parse that might be the one that counts, whatever its
-// faulty selectors were meant to say.
-func Select(policies []v1alpha1.UpdatePolicy, g Group) (Selected, error) {
-	var best precision
-	var candidates []*v1alpha1.UpdatePolicy
-	for i := range policies {
-		p := &policies[i]
-		if p.Namespace != g.Namespace {
-			continue
-		}
-		by, ok := match(p.Spec.Targets, g)
-		if !ok {
-			continue
-		}
-		switch order := by.compare(best); {
-		case len(candidates) == 0 || order > 0:
-			best, candidates = by, []*v1alpha1.UpdatePolicy{p}
-		case order == 0:
-			candidates = append(candidates, p)
-		}
+// translate tells apart what updates in place and what rollouts read.
+func translate(p policy.Policy) Selected {
+	s := Selected{
+		Name: p.Name, Generation: p.Generation, InPlace: p.InPlace, FallbackReplace: p.FallbackReplace, Guarded: p.Guarded,
+		UpdateOnDelete: p.UpdateOnDelete, HandOver: p.HandOver, Policy: inPlace(p),
 	}
-	if len(candidates) == 0 {
-		return Default(), nil
+	if p.Name != "" {
+		s.Limits = Limits(p)
 	}
-	slices.SortFunc(candidates, func(a, b *v1alpha1.UpdatePolicy) int { return strings.Compare(a.Name, b.Name) })
-	for _, p := range candidates {
-		if err := Check(p); err != nil {
-			return Selected{}, err
-		}
-	}
-	if len(candidates) > 1 {
-		names := make([]string, 0, len(candidates))
-		for _, p := range candidates {
-			names = append(names, p.Name)
-		}
-		return Selected{}, &ConflictError{Group: g, Policies: names, by: best}
-	}
-	return translate(candidates[0]), nil
-}
-
-// translate fills in what a policy leaves open. The policy has been checked.
-func translate(p *v1alpha1.UpdatePolicy) Selected {
-	s := Default()
-	s.Name, s.Generation = p.Name, p.Generation
-	s.InPlace = p.Spec.Strategy == v1alpha1.ExternalUpdate
-	s.FallbackReplace = !s.InPlace || p.Spec.Fallback == v1alpha1.FallbackRollingUpdate
-	s.Guarded = MayGuard(p)
-	s.Policy = inplace.Policy{
-		MaxInFlight:    cmp.Or(int(p.Spec.MaxInFlight), s.Policy.MaxInFlight),
-		Canary:         s.Policy.Canary,
-		Drain:          p.Spec.Drain,
-		Soak:           time.Duration(p.Spec.SoakSeconds) * time.Second,
-		MaxAttempts:    cmp.Or(int(p.Spec.MaxAttempts), s.Policy.MaxAttempts),
-		AttemptTimeout: cmp.Or(time.Duration(p.Spec.AttemptTimeoutSeconds)*time.Second, s.Policy.AttemptTimeout),
-		Remediate:      p.Spec.OnFailure == v1alpha1.FailureRemediate,
-	}
-	s.Limits = Limits(p.Spec, s.Policy)
-	s.HandOver = s.InPlace && p.Spec.HandOver == v1alpha1.HandOverGroup
-	s.UpdateOnDelete = s.InPlace && p.Spec.OnDelete == v1alpha1.OnDeleteInPlace
-	s.Policy.Canary = min(defaultCanary, s.Limits.Canary.IntValue())
-	if s.Limits.Canary.Type == intstr.String && s.Limits.Canary.StrVal != "0%" {
-		s.Policy.Canary = defaultCanary
-	}
-	for _, i := range p.Spec.IgnorePaths {
+	for _, i := range p.Ignore {
 		s.Ignore = append(s.Ignore, cover.Ignore{Part: cover.Part(i.Object), Path: i.Path})
 	}
-	slices.SortFunc(s.Ignore, func(a, b cover.Ignore) int {
-		return cmp.Or(cmp.Compare(a.Part, b.Part), strings.Compare(a.Path, b.Path))
-	})
 	return s
 }
 
-// Limits returns what bounds the rollouts of a MachineDeployment. p has what spec leaves open. The
-// spec has been checked.
-func Limits(spec v1alpha1.UpdatePolicySpec, p inplace.Policy) pool.Limits {
-	seconds := func(n int32) time.Duration { return time.Duration(n) * time.Second }
-	l := pool.Limits{
-		MaxInFlight: int32(p.MaxInFlight), // #nosec G115 -- it was an int32
-		Canary:      intstr.FromInt32(defaultCanary), Batches: slices.Clone(spec.Batches), Soak: p.Soak,
-		MachineDeadline: seconds(spec.MachineDeadlineSeconds), GroupDeadline: seconds(spec.GroupDeadlineSeconds),
+func inPlace(p policy.Policy) inplace.Policy {
+	return inplace.Policy{
+		MaxInFlight: int(p.MaxInFlight), Canary: p.Alone, Drain: p.Drain, Soak: p.Soak,
+		MaxAttempts: p.MaxAttempts, AttemptTimeout: p.AttemptTimeout, Remediate: p.Remediate,
 	}
-	if spec.Canary != nil {
-		l.Canary = *spec.Canary
-	}
-	if spec.Partition != nil {
-		l.Partition = *spec.Partition
-	}
-	l.Order = pool.Order{
-		Labels: slices.Clone(spec.Order.Labels), OneAtATime: spec.Order.OneAtATime,
-	}
-	if spec.Order.Last != nil {
-		// The policy has been checked: the selector parses.
-		l.Order.Last, _ = metav1.LabelSelectorAsSelector(spec.Order.Last)
-	}
-	if spec.OnFailure == v1alpha1.FailurePause {
-		l.MaxFailures = max(spec.MaxFailures, 1)
-	}
-	return l
 }
 
-// precision is how precisely a target names a group, first by itself, then by its cluster.
-type precision struct {
-	group, cluster level
-}
-
-type level int
-
-const (
-	anyOne level = iota
-	byLabels
-	byName
-)
-
-func (p precision) compare(q precision) int {
-	return cmp.Or(cmp.Compare(p.group, q.group), cmp.Compare(p.cluster, q.cluster))
-}
-
-func (p precision) String() string {
-	var parts []string
-	for _, part := range []struct {
-		what string
-		by   level
-	}{{"group", p.group}, {"cluster", p.cluster}} {
-		switch part.by {
-		case byName:
-			parts = append(parts, "by name of the "+part.what)
-		case byLabels:
-			parts = append(parts, "by labels of the "+part.what)
-		case anyOne:
-		}
+// Limits returns what bounds the rollouts of a MachineDeployment.
+func Limits(p policy.Policy) pool.Limits {
+	return pool.Limits{
+		MaxInFlight: p.MaxInFlight, Canary: p.Canary, Batches: p.Batches, Partition: p.Partition, Soak: p.Soak,
+		MaxFailures: p.MaxFailures, MachineDeadline: p.MachineDeadline, GroupDeadline: p.GroupDeadline, Order: pool.Order(p.Order),
 	}
-	if len(parts) == 0 {
-		return "any group of the namespace"
-	}
-	return strings.Join(parts, " and ")
-}
-
-// match returns the precision of the most precise target that selects the group, and whether one does. A selector that does
-// not parse counts as one that matches: what was meant is not known.
-func match(targets []v1alpha1.UpdateTarget, g Group) (best precision, ok bool) {
-	for _, t := range targets {
-		by, matches := matchTarget(t, g)
-		if matches && (!ok || by.compare(best) > 0) {
-			best, ok = by, true
-		}
-	}
-	return best, ok
-}
-
-func matchTarget(t v1alpha1.UpdateTarget, g Group) (by precision, ok bool) {
-	if t.ControlPlane || len(t.MachineDeployments) > 0 {
-		if !named(t, g) {
-			return precision{}, false
-		}
-		by.group = byName
-	}
-	if !isEmpty(t.Selector) {
-		if !mayMatch(t.Selector, g.Labels) {
-			return precision{}, false
-		}
-		by.group = max(by.group, byLabels)
-	}
-	if t.ClusterName != "" {
-		if t.ClusterName != g.Cluster {
-			return precision{}, false
-		}
-		by.cluster = byName
-	}
-	if !isEmpty(t.ClusterSelector) {
-		if !mayMatch(t.ClusterSelector, g.ClusterLabels) {
-			return precision{}, false
-		}
-		by.cluster = max(by.cluster, byLabels)
-	}
-	return by, true
-}
-
-func named(t v1alpha1.UpdateTarget, g Group) bool {
-	if g.ControlPlane {
-		return t.ControlPlane
-	}
-	return slices.Contains(t.MachineDeployments, v1alpha1.MachineDeploymentName(g.Topology))
-}
-
-func quoteAll(names []string) string {
-	quoted := make([]string, 0, len(names))
-	for _, n := range names {
-		quoted = append(quoted, fmt.Sprintf("%q", n))
-	}
-	return strings.Join(quoted, ", ")
 }

@@ -4,13 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/readiness"
-	"github.com/windlass-dev/windlass/internal/text"
 )
 
 // The bounds of the lists in the status; the CRD has the same.
@@ -22,30 +23,41 @@ const (
 // minSurgelessReplicas is how many replicas a KubeadmControlPlane must have before its webhook accepts maxSurge 0.
 const minSurgelessReplicas = 3
 
+// maxConflicts bounds how many groups in conflict a message describes. With the bounds of names a
+// message is below 6 KiB; the API server takes 32 KiB.
+const maxConflicts = 3
+
 // State is a group as it is.
 type State struct {
-	Group Group
+	Group policy.Group
 	// Kubeadm says that the control plane is a KubeadmControlPlane.
 	Kubeadm bool
 	// Replicas are the control plane's desired ones; nil where they are not known, and for MachineDeployments.
 	Replicas *int64
 }
 
-// findings are what is known about one policy.
+// findings are what is known about one policy. Its lists are bounded, however many groups there are.
 type findings struct {
-	invalid *InvalidError
-	groups  []string
-	guarded bool
-	// uncovered are the guarded groups that the guard is not asked about.
-	uncovered []string
-	warnings  []string
-	conflicts []string
+	invalid *policy.InvalidError
+	// groups are the first maxGroups of groupCount.
+	groups     []string
+	groupCount int
+	guarded    bool
+	// uncovered is the first of uncoveredCount guarded groups that the guard is not asked about.
+	uncovered      string
+	uncoveredCount int
+	// warnings are at most maxWarnings.
+	warnings []string
+	// conflicts are the first maxConflicts of conflictCount.
+	conflicts     []string
+	conflictCount int
 }
 
-// ComputeStatuses returns the status that each policy of one namespace should have, in their order. groups are all groups of
-// that namespace. now becomes the time of a condition that changes; one that does not keeps its own.
-func ComputeStatuses(policies []v1alpha1.UpdatePolicy, groups []State, guard Guard, now metav1.Time) []v1alpha1.UpdatePolicyStatus {
-	found := collect(policies, groups, guard)
+// ComputeStatuses returns the status that each policy of one namespace should have, in their order. compiled are the same
+// policies, and groups all groups of that namespace. now becomes the time of a condition that changes; one that does not
+// keeps its own.
+func ComputeStatuses(policies []v1alpha1.UpdatePolicy, compiled policy.Set, groups []State, guard Guard, now metav1.Time) []v1alpha1.UpdatePolicyStatus {
+	found := collect(compiled, groups, guard)
 	statuses := make([]v1alpha1.UpdatePolicyStatus, 0, len(policies))
 	for i := range policies {
 		statuses = append(statuses, computeStatus(&policies[i], found[policies[i].Name], guard, now))
@@ -53,49 +65,58 @@ func ComputeStatuses(policies []v1alpha1.UpdatePolicy, groups []State, guard Gua
 	return statuses
 }
 
-// collect finds out which policy counts for which group.
-func collect(policies []v1alpha1.UpdatePolicy, groups []State, guard Guard) map[string]*findings {
+// collect finds out which policy counts for which group. What it keeps grows with the number of policies and with that of
+// groups, and not with their product, which a tenant can make as large as memory.
+func collect(policies policy.Set, groups []State, guard Guard) map[string]*findings {
 	found := make(map[string]*findings, len(policies))
-	for i := range policies {
-		f := &findings{}
-		if invalid, ok := errors.AsType[*InvalidError](Check(&policies[i])); ok {
-			f.invalid = invalid
-		}
-		found[policies[i].Name] = f
+	for _, p := range policies {
+		found[p.Policy.Name] = &findings{invalid: p.Invalid}
 	}
 	sorted := slices.Clone(groups)
-	slices.SortFunc(sorted, func(a, b State) int { return Compare(a.Group, b.Group) })
+	slices.SortFunc(sorted, func(a, b State) int { return policy.Compare(a.Group, b.Group) })
+	var candidates []*policy.Compiled
 	for _, g := range sorted {
-		selected, err := Select(policies, g.Group)
-		if conflict, ok := errors.AsType[*ConflictError](err); ok {
-			for _, name := range conflict.Policies {
-				found[name].conflicts = append(found[name].conflicts, describeConflict(conflict, name))
+		candidates = policies.Candidates(g.Group, candidates[:0])
+		selected, err := policy.Choose(candidates, g.Group)
+		if conflict, ok := errors.AsType[*policy.ConflictError](err); ok {
+			for _, p := range candidates {
+				found[p.Policy.Name].addConflict(conflict, p.Policy.Name)
 			}
 		}
-		if err != nil || selected.Name == "" {
-			continue
-		}
-		f := found[selected.Name]
-		f.groups = append(f.groups, g.Group.String())
-		f.guarded = f.guarded || selected.Guarded
-		if selected.Guarded && !guard.Covers(g.Group) {
-			f.uncovered = append(f.uncovered, g.Group.String())
-		}
-		if warning := computeWarning(g, selected); warning != "" {
-			f.warnings = append(f.warnings, warning)
+		if err == nil && selected.Name != "" {
+			found[selected.Name].add(g, &selected, guard)
 		}
 	}
 	return found
 }
 
-func describeConflict(e *ConflictError, name string) string {
-	others := slices.DeleteFunc(slices.Clone(e.Policies), func(other string) bool { return other == name })
-	return fmt.Sprintf("the %s is also selected by %s with the same precision (%s)", e.Group, quoteAll(others), e.by)
+func (f *findings) addConflict(e *policy.ConflictError, name string) {
+	if f.conflictCount++; f.conflictCount <= maxConflicts {
+		f.conflicts = append(f.conflicts, e.Others(name))
+	}
+}
+
+// add adds a group for which the policy counts.
+func (f *findings) add(g State, selected *policy.Policy, guard Guard) {
+	if f.groupCount++; f.groupCount <= maxGroups {
+		f.groups = append(f.groups, g.Group.String())
+	}
+	f.guarded = f.guarded || selected.Guarded
+	if selected.Guarded && !guard.Covers(g.Group) {
+		if f.uncoveredCount++; f.uncoveredCount == 1 {
+			f.uncovered = g.Group.String()
+		}
+	}
+	if len(f.warnings) < maxWarnings {
+		if warning := computeWarning(g, selected); warning != "" {
+			f.warnings = append(f.warnings, warning)
+		}
+	}
 }
 
 // computeWarning says why a group cannot be updated as its policy asks; empty where nothing is known to prevent it. Before it
 // asks whether a machine can be updated in place, KubeadmControlPlane creates another one, unless its maxSurge is 0.
-func computeWarning(s State, selected Selected) string {
+func computeWarning(s State, selected *policy.Policy) string {
 	if !selected.InPlace || !s.Group.ControlPlane || !s.Kubeadm || s.Replicas == nil || *s.Replicas < 1 || *s.Replicas >= minSurgelessReplicas {
 		return ""
 	}
@@ -112,10 +133,8 @@ func computeStatus(p *v1alpha1.UpdatePolicy, f *findings, guard Guard, now metav
 	status.ObservedGeneration = p.Generation
 	status.GroupCount, status.Groups, status.Warnings = nil, nil, nil
 	if f.invalid == nil {
-		count := int32(min(len(f.groups), 1<<31-1))
-		status.GroupCount = &count
-		status.Groups = f.groups[:min(len(f.groups), maxGroups)]
-		status.Warnings = f.warnings[:min(len(f.warnings), maxWarnings)]
+		count := int32(min(f.groupCount, 1<<31-1))
+		status.GroupCount, status.Groups, status.Warnings = &count, f.groups, f.warnings
 	}
 	ready, guarding := computeReady(f), computeGuarding(f, guard)
 	for _, c := range []*metav1.Condition{&ready, &guarding} {
@@ -132,9 +151,12 @@ func computeReady(f *findings) metav1.Condition {
 	switch {
 	case f.invalid != nil:
 		ready.Reason, ready.Message = v1alpha1.UpdatePolicyInvalidReason, f.invalid.Detail()
-	case len(f.conflicts) > 0:
+	case f.conflictCount > 0:
 		ready.Reason = v1alpha1.UpdatePolicyConflictReason
-		ready.Message = text.JoinSome(f.conflicts, maxProblems, "; ") +
+		if more := f.conflictCount - len(f.conflicts); more > 0 {
+			f.conflicts = append(f.conflicts, fmt.Sprintf("and %d more", more))
+		}
+		ready.Message = strings.Join(f.conflicts, "; ") +
 			"; these groups are not updated until one policy names each more precisely than the others"
 	default:
 		ready.Status, ready.Reason = metav1.ConditionTrue, v1alpha1.UpdatePolicyValidReason
@@ -153,21 +175,21 @@ func computeGuarding(f *findings, guard Guard) metav1.Condition {
 		guarding.Message = "the policy has no group whose machines must not be replaced"
 	case !guard.Active:
 		guarding.Reason, guarding.Message = guard.Reason, guard.Message
-	case len(f.uncovered) > 0:
-		guarding.Reason, guarding.Message = v1alpha1.GuardNotCoveringReason, DescribeUncovered(f.uncovered)
+	case f.uncoveredCount > 0:
+		guarding.Reason, guarding.Message = v1alpha1.GuardNotCoveringReason, DescribeUncovered(f.uncovered, f.uncoveredCount)
 	default:
 		guarding.Status, guarding.Reason = metav1.ConditionTrue, guard.Reason
 	}
 	return guarding
 }
 
-// DescribeUncovered says that the API server does not ask the guard about the Machines of these groups, of which there is at least one.
-func DescribeUncovered(groups []string) string {
+// DescribeUncovered says that the API server does not ask the guard about the Machines of count groups, at least one. first names one of them.
+func DescribeUncovered(first string, count int) string {
 	more := ""
-	if len(groups) > 1 {
-		more = fmt.Sprintf(" and %d more groups", len(groups)-1)
+	if count > 1 {
+		more = fmt.Sprintf(" and %d more groups", count-1)
 	}
 	return fmt.Sprintf("the match condition %q of ValidatingWebhookConfiguration %q does not include the %s%s yet, so nothing keeps Cluster API from "+
 		"replacing their machines. Fix: see that `windlass extension` runs, and in its log why it cannot patch the configuration",
-		v1alpha1.GuardScopeCondition, v1alpha1.GuardConfigurationName, groups[0], more)
+		v1alpha1.GuardScopeCondition, v1alpha1.GuardConfigurationName, first, more)
 }

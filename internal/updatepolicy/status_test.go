@@ -12,6 +12,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/guard"
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/updatepolicy"
 )
 
@@ -133,12 +134,12 @@ func TestComputeStatuses(t *testing.T) {
 			`the match condition "kept-by-policies" of ValidatingWebhookConfiguration "windlass-guard" does not include the `+groups+
 				" yet, so nothing keeps Cluster API from replacing their machines. Fix: see that `windlass extension` runs, and in its log why it cannot patch the configuration", now)
 	}
-	another := updatepolicy.Group{Namespace: "ns", Cluster: "prod", Topology: "md-1", Object: "prod-md-1"}
+	another := policy.Group{Namespace: "ns", Cluster: "prod", Topology: "md-1", Object: "prod-md-1"}
 	replicas := func(n int64) []updatepolicy.State {
 		return []updatepolicy.State{{Group: workers}, {Group: controlPlane, Kubeadm: true, Replicas: &n}}
 	}
 	both := []string{"control plane of ns/prod", "MachineDeployment ns/prod-md-0-x7k2p (topology md-0)"}
-	keep, replace, rolling, faulty := policy("keep", target{}), policy("replace", target{}), policy("rolling", target{}), policy("faulty", target{Selector: broken()})
+	keep, replace, rolling, faulty := newPolicy("keep", target{}), newPolicy("replace", target{}), newPolicy("rolling", target{}), newPolicy("faulty", target{Selector: broken()})
 	replace.Spec.Fallback, rolling.Spec.Strategy = v1alpha1.FallbackRollingUpdate, v1alpha1.RollingUpdate
 	old := *keep.DeepCopy()
 	old.Status.Conditions = []metav1.Condition{condition("Ready", "True", "Valid", "", earlier), condition("Guarding", "False", "GuardMissing", "gone", earlier), condition("Other", "True", "X", "", earlier)}
@@ -222,7 +223,7 @@ func TestComputeStatuses(t *testing.T) {
 			reversed := slices.Clone(tt.groups)
 			slices.Reverse(reversed)
 			for _, groups := range [][]updatepolicy.State{tt.groups, reversed} {
-				if diff := cmp.Diff(tt.want, updatepolicy.ComputeStatuses(tt.policies, groups, tt.guard, now)); diff != "" {
+				if diff := cmp.Diff(tt.want, updatepolicy.ComputeStatuses(tt.policies, policy.CompileAll(tt.policies), groups, tt.guard, now)); diff != "" {
 					t.Errorf("ComputeStatuses (-want +got):\n%s", diff)
 				}
 			}
@@ -239,15 +240,18 @@ func TestStatusBounds(t *testing.T) {
 	var groups []updatepolicy.State
 	for i := range 300 {
 		groups = append(groups, updatepolicy.State{
-			Group: updatepolicy.Group{Namespace: "ns", Cluster: fmt.Sprintf("c%03d", i), ControlPlane: true}, Kubeadm: true, Replicas: new(int64(1)),
+			Group: policy.Group{Namespace: "ns", Cluster: fmt.Sprintf("c%03d", i), ControlPlane: true}, Kubeadm: true, Replicas: new(int64(1)),
 		})
 	}
-	got := updatepolicy.ComputeStatuses([]v1alpha1.UpdatePolicy{policy("keep", target{})}, groups, updatepolicy.Guard{}, metav1.Unix(0, 0))[0]
+	compute := func(policies ...v1alpha1.UpdatePolicy) v1alpha1.UpdatePolicyStatus {
+		return updatepolicy.ComputeStatuses(policies, policy.CompileAll(policies), groups, updatepolicy.Guard{}, metav1.Unix(0, 0))[0]
+	}
+	got := compute(newPolicy("keep", target{}))
 	if *got.GroupCount != 300 || len(got.Groups) != 256 || got.Groups[255] != "control plane of ns/c255" || len(got.Warnings) != 16 {
 		t.Errorf("%d groups, %d listed, %d warnings; want 300, 256, 16", *got.GroupCount, len(got.Groups), len(got.Warnings))
 	}
-	got = updatepolicy.ComputeStatuses([]v1alpha1.UpdatePolicy{policy("a", target{}), policy("b", target{})}, groups, updatepolicy.Guard{}, metav1.Unix(0, 0))[0]
-	if message := got.Conditions[0].Message; !strings.Contains(message, "; and 295 more; these groups") {
+	got = compute(newPolicy("a", target{}), newPolicy("b", target{}))
+	if message := got.Conditions[0].Message; !strings.Contains(message, "; and 297 more; these groups") {
 		t.Errorf("message is %q", message)
 	}
 }

@@ -9,9 +9,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/labelselector"
+	"github.com/windlass-dev/windlass/internal/policy"
 )
 
-// CheckUpdater returns nil or an *InvalidError. It looks at what the API server does not: selectors that do not parse, and, for
+// CheckUpdater returns nil or an *policy.InvalidError. It looks at what the API server does not: selectors that do not parse, and, for
 // Updaters that are read from files, that exactly one kind is set.
 func CheckUpdater(u *v1alpha1.Updater) error {
 	var problems field.ErrorList
@@ -29,23 +31,23 @@ func CheckUpdater(u *v1alpha1.Updater) error {
 	if u.Spec.InProcess != nil && u.Spec.InProcess.Host != nil {
 		problems = append(problems, checkHost(root.Child("inProcess", "host"), u.Spec.InProcess.Host)...)
 	}
-	problems = append(problems, checkSelector(root.Child("namespaceSelector"), u.Spec.NamespaceSelector)...)
-	problems = append(problems, checkSelector(root.Child("selector"), u.Spec.Selector)...)
+	problems = append(problems, policy.CheckSelector(root.Child("namespaceSelector"), u.Spec.NamespaceSelector)...)
+	problems = append(problems, policy.CheckSelector(root.Child("selector"), u.Spec.Selector)...)
 	if len(problems) == 0 {
 		return nil
 	}
-	return &InvalidError{Kind: "Updater", Name: u.Name, Problems: problems}
+	return &policy.InvalidError{Kind: "Updater", Name: u.Name, Problems: problems}
 }
 
 // SelectUpdaters returns the updaters for machines with these labels, in a namespace with these, in the order in which they are
 // asked and run: by spec.order, then by name. What it returns is shared with the list.
 //
-// The error is an *InvalidError where an Updater cannot be used that may be meant for the machines: without it a change would
+// The error is an *policy.InvalidError where an Updater cannot be used that may be meant for the machines: without it a change would
 // count as not covered, and the machines might be replaced.
 func SelectUpdaters(updaters []v1alpha1.Updater, namespaceLabels, machineLabels map[string]string) ([]v1alpha1.Updater, error) {
 	var selected []v1alpha1.Updater
 	for _, u := range updaters {
-		if mayMatch(u.Spec.NamespaceSelector, namespaceLabels) && mayMatch(u.Spec.Selector, machineLabels) {
+		if labelselector.Parse(u.Spec.NamespaceSelector).MayMatch(namespaceLabels) && labelselector.Parse(u.Spec.Selector).MayMatch(machineLabels) {
 			selected = append(selected, u)
 		}
 	}
@@ -101,24 +103,24 @@ func (e *NotServedError) Error() string {
 	return fmt.Sprintf("Updater %q may not change this Machine: %s. Fix: have an Updater of this name that selects the Machine, or give the update up", e.Updater, e.Reason)
 }
 
-// MayServe returns nil if an Updater may change a Machine with machineLabels in a namespace with namespaceLabels. policy is the UpdatePolicy that counts
+// MayServe returns nil if an Updater may change a Machine with machineLabels in a namespace with namespaceLabels. selected is the UpdatePolicy that counts
 // for the Machine's group; the zero value and Default stand for none, which excludes no Updater.
 //
 // Records on a Machine name Updaters, and its owner can write them. Call MayServe before each request to an Updater whose name was read from a record.
 //
-// The error is an *InvalidError if the Updater cannot be used, and a *NotServedError if a selector or the policy excludes the Machine. Unlike
+// The error is an *policy.InvalidError if the Updater cannot be used, and a *NotServedError if a selector or the policy excludes the Machine. Unlike
 // SelectUpdaters, MayServe takes a selector that does not parse for one that matches nothing.
-func MayServe(u *v1alpha1.Updater, policy Selected, namespaceLabels, machineLabels map[string]string) error {
+func MayServe(u *v1alpha1.Updater, selected Selected, namespaceLabels, machineLabels map[string]string) error {
 	if err := CheckUpdater(u); err != nil {
 		return err
 	}
 	switch {
-	case !mayMatch(u.Spec.NamespaceSelector, namespaceLabels):
+	case !labelselector.Parse(u.Spec.NamespaceSelector).MayMatch(namespaceLabels):
 		return &NotServedError{Updater: u.Name, Reason: "its spec.namespaceSelector does not select the namespace"}
-	case !mayMatch(u.Spec.Selector, machineLabels):
+	case !labelselector.Parse(u.Spec.Selector).MayMatch(machineLabels):
 		return &NotServedError{Updater: u.Name, Reason: "its spec.selector does not select the Machine"}
-	case policy.Name != "" && !policy.InPlace:
-		return &NotServedError{Updater: u.Name, Reason: fmt.Sprintf("UpdatePolicy %q has the strategy RollingUpdate", policy.Name)}
+	case selected.Name != "" && !selected.InPlace:
+		return &NotServedError{Updater: u.Name, Reason: fmt.Sprintf("UpdatePolicy %q has the strategy RollingUpdate", selected.Name)}
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/updatepolicy"
 )
 
@@ -98,7 +99,7 @@ func TestSelectUpdatersErrors(t *testing.T) {
 			if errorText(err) != tt.want || len(got) != 0 {
 				t.Errorf("SelectUpdaters = %v, %v, want error %s", got, err, tt.want)
 			}
-			if invalid := (*updatepolicy.InvalidError)(nil); err != nil && !errors.As(err, &invalid) {
+			if invalid := (*policy.InvalidError)(nil); err != nil && !errors.As(err, &invalid) {
 				t.Errorf("error is a %T", err)
 			}
 		})

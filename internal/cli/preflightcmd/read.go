@@ -21,11 +21,11 @@ import (
 	"github.com/windlass-dev/windlass/internal/cli/management"
 	"github.com/windlass-dev/windlass/internal/gate"
 	"github.com/windlass-dev/windlass/internal/manifest"
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/pool"
 	"github.com/windlass-dev/windlass/internal/preflight"
 	"github.com/windlass-dev/windlass/internal/snapshot"
 	"github.com/windlass-dev/windlass/internal/untrusted"
-	"github.com/windlass-dev/windlass/internal/updatepolicy"
 	"github.com/windlass-dev/windlass/internal/workload"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
@@ -120,10 +120,10 @@ func storedCertificates(
 // MachineDeployment are a pool of their own without surge. One that is updated in place has no
 // surge either: no machine is added to it.
 func poolsOf(objects snapshot.Objects, policies []v1alpha1.UpdatePolicy) []preflight.Pool {
-	surge := map[string]bool{}
+	surge, compiled := map[string]bool{}, policy.CompileAll(policies)
 	for _, md := range objects.MachineDeployments {
 		group := snapshot.MachineDeploymentGroup(objects.Cluster, md)
-		selected, err := updatepolicy.Select(policies, group)
+		selected, err := compiled.Select(group)
 		surge[md.Name] = err == nil && !selected.InPlace && surges(md)
 	}
 	pools := map[string]*preflight.Pool{}

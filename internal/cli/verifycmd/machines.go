@@ -15,6 +15,7 @@ import (
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/cli/planinput"
 	"github.com/windlass-dev/windlass/internal/inplace/cover"
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/pool"
 	"github.com/windlass-dev/windlass/internal/simulate/rollouts"
 	"github.com/windlass-dev/windlass/internal/snapshot"
@@ -83,9 +84,10 @@ func machinesOf(ctx context.Context, r planinput.Request, p plan.Plan) machines 
 		asked := *u
 		asked.Facts.Engine = v1alpha1.EngineManager
 		updates := asked.Answer(ctx, p)
+		policies := policy.CompileAll(u.Facts.Policies)
 		for i, g := range snapshot.UpdateGroups(u.Facts.Objects, u.Facts.Class) {
 			if !g.ControlPlane && g.Name != "" {
-				m.addGroup(g, u.Facts.Policies, updates[i])
+				m.addGroup(g, policies, updates[i])
 			}
 		}
 	}
@@ -108,7 +110,7 @@ func (m *machines) addDefaults(groups []plan.Group) {
 
 // addGroup adds a group by its objects.
 func (m *machines) addGroup(
-	g snapshot.UpdateGroup, policies []v1alpha1.UpdatePolicy, update cover.Update,
+	g snapshot.UpdateGroup, policies policy.Set, update cover.Update,
 ) {
 	selected, err := updatepolicy.Select(policies, g.Group)
 	md := g.Deployment()

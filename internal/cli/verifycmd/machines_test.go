@@ -12,10 +12,10 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/inplace/cover"
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/pool"
 	"github.com/windlass-dev/windlass/internal/simulate/rollouts"
 	"github.com/windlass-dev/windlass/internal/snapshot"
-	"github.com/windlass-dev/windlass/internal/updatepolicy"
 	"github.com/windlass-dev/windlass/pkg/plan"
 )
 
@@ -57,13 +57,13 @@ func TestMachinesOfGroups(t *testing.T) {
 	t.Parallel()
 	group := func(name string) snapshot.UpdateGroup {
 		return snapshot.UpdateGroup{
-			Group: updatepolicy.Group{Namespace: "ns", Cluster: "prod", Topology: name, Object: name},
+			Group: policy.Group{Namespace: "ns", Cluster: "prod", Topology: name, Object: name},
 			Name:  name, MachineDeployment: &clusterv1.MachineDeployment{},
 		}
 	}
 	bad := group("bad")
 	bad.MachineDeployment.Spec.Rollout.Strategy.RollingUpdate.MaxSurge = new(intstr.FromString("x"))
-	policy := func(name string, spec v1alpha1.UpdatePolicySpec) v1alpha1.UpdatePolicy {
+	newPolicy := func(name string, spec v1alpha1.UpdatePolicySpec) v1alpha1.UpdatePolicy {
 		p := v1alpha1.UpdatePolicy{Spec: spec}
 		p.Namespace, p.Name = "ns", name
 		p.Spec.Strategy = v1alpha1.ExternalUpdate
@@ -72,10 +72,10 @@ func TestMachinesOfGroups(t *testing.T) {
 		}}
 		return p
 	}
-	policies := []v1alpha1.UpdatePolicy{
-		policy("kept", v1alpha1.UpdatePolicySpec{}),
-		policy("handed", v1alpha1.UpdatePolicySpec{HandOver: v1alpha1.HandOverGroup}),
-	}
+	policies := policy.CompileAll([]v1alpha1.UpdatePolicy{
+		newPolicy("kept", v1alpha1.UpdatePolicySpec{}),
+		newPolicy("handed", v1alpha1.UpdatePolicySpec{HandOver: v1alpha1.HandOverGroup}),
+	})
 	var m machines
 	m.addGroup(group("plain"), policies, cover.Update{Outcome: cover.Replace})
 	m.addGroup(group("alike"), policies, cover.Update{Outcome: cover.Replace})

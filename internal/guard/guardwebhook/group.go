@@ -16,14 +16,14 @@ import (
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/contract"
 	"github.com/windlass-dev/windlass/internal/guard"
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/snapshot"
-	"github.com/windlass-dev/windlass/internal/updatepolicy"
 )
 
 // group is the control plane or MachineDeployment of a Machine.
 type group struct {
 	reference corev1.ObjectReference
-	selection updatepolicy.Group
+	selection policy.Group
 	// facts lack the numbers: they are read only for a group that is guarded.
 	facts guard.Group
 	// replicas is spec.replicas.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -22,8 +21,9 @@ import (
 	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/guard"
 	"github.com/windlass-dev/windlass/internal/loglimit"
+	"github.com/windlass-dev/windlass/internal/policy"
+	"github.com/windlass-dev/windlass/internal/policystore"
 	"github.com/windlass-dev/windlass/internal/text"
-	"github.com/windlass-dev/windlass/internal/updatepolicy"
 )
 
 // GuardPath is where the guard is served.
@@ -58,7 +58,7 @@ type Guard struct {
 // GuardOptions is what a Guard needs.
 type GuardOptions struct {
 	// Policies reads UpdatePolicies, from a cache: a namespace where none keeps machines costs no request.
-	Policies client.Reader
+	Policies policystore.Policies
 	// Live reads Clusters, MachineDeployments, MachineSets, control plane objects and the metadata of Machines, not from a cache:
 	// two requests in a row must not be decided by the same count.
 	Live client.Reader
@@ -111,11 +111,11 @@ func (g *Guard) Handle(ctx context.Context, request admission.Request) admission
 	if !ok {
 		return admission.Allowed("neither creates nor deletes a Machine")
 	}
-	var policies v1alpha1.UpdatePolicyList
-	if err := g.options.Policies.List(ctx, &policies, client.InNamespace(request.Namespace)); err != nil {
-		return g.refuseError(ctx, operation, request, ReadFailedReason, fmt.Errorf("reading UpdatePolicies: %w", err))
+	policies, err := g.options.Policies.In(ctx, request.Namespace)
+	if err != nil {
+		return g.refuseError(ctx, operation, request, ReadFailedReason, err)
 	}
-	if !slices.ContainsFunc(policies.Items, func(p v1alpha1.UpdatePolicy) bool { return updatepolicy.MayGuard(&p) }) {
+	if !policies.MayGuard() {
 		return admission.Allowed(string(guard.NotGuarded))
 	}
 	m, err := parseMachine(operation, request)
@@ -129,7 +129,7 @@ func (g *Guard) Handle(ctx context.Context, request admission.Request) admission
 		}
 		return admission.Allowed(string(verdict.Reason))
 	}
-	verdict, found, err := g.decide(ctx, operation, m, policies.Items, isDryRun(request))
+	verdict, found, err := g.decide(ctx, operation, m, policies, isDryRun(request))
 	if err != nil {
 		reason := ReadFailedReason
 		if errors.Is(err, errBusy) {
@@ -164,7 +164,7 @@ func isDryRun(request admission.Request) bool { return request.DryRun != nil && 
 // decide reads what a request depends on, and answers it. The first thing that allows it ends the reading, so that what is
 // gone or broken besides does not matter.
 func (g *Guard) decide(
-	ctx context.Context, operation guard.Operation, m machine, policies []v1alpha1.UpdatePolicy, dryRun bool,
+	ctx context.Context, operation guard.Operation, m machine, policies policy.Set, dryRun bool,
 ) (guard.Verdict, *group, error) {
 	request := guard.Request{Operation: operation, Guarded: true, Machine: m.facts}
 	var cluster clusterv1.Cluster
@@ -184,7 +184,7 @@ func (g *Guard) decide(
 	if request.Group.Deleting {
 		return guard.Decide(request), found, nil
 	}
-	selected, err := updatepolicy.Select(policies, found.selection)
+	selected, err := policies.Select(found.selection)
 	if err != nil {
 		return refusePolicy(err), found, nil
 	}
@@ -268,7 +268,7 @@ func (g *Guard) exists(ctx context.Context, m machine) bool {
 // refusePolicy is the verdict where nobody can know which policy was meant.
 func refusePolicy(err error) guard.Verdict {
 	reason := InvalidPolicyReason
-	if _, ok := errors.AsType[*updatepolicy.ConflictError](err); ok {
+	if _, ok := errors.AsType[*policy.ConflictError](err); ok {
 		reason = v1alpha1.PolicyConflictReason
 	}
 	return guard.Verdict{Reason: reason, Message: fmt.Sprintf("no Machine may be created or deleted while the UpdatePolicy that applies is unknown: %v", err)}

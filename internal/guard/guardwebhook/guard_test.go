@@ -146,28 +146,28 @@ func pooled(m *clusterv1.Machine) *clusterv1.Machine {
 
 func TestPolicies(t *testing.T) {
 	t.Run("none keeps machines", func(t *testing.T) {
-		w := newWorld(t, policy("replace", func(s *v1alpha1.UpdatePolicySpec) { s.Strategy, s.Fallback = v1alpha1.RollingUpdate, "" }))
-		w.remove(policy("keep", nil))
+		w := newWorld(t, newPolicy("replace", func(s *v1alpha1.UpdatePolicySpec) { s.Strategy, s.Fallback = v1alpha1.RollingUpdate, "" }))
+		w.remove(newPolicy("keep", nil))
 		expect(t, w.ask(admissionv1.Delete, w.machine("w-0")), true, "NotGuarded")
 		if w.reads != 0 {
 			t.Errorf("%d live reads for a namespace where no policy keeps machines", w.reads)
 		}
 	})
 	t.Run("one for the control plane only", func(t *testing.T) {
-		w := newWorld(t, policy("plane", func(s *v1alpha1.UpdatePolicySpec) { s.Targets[0].ControlPlane = true }))
-		w.remove(policy("keep", nil))
+		w := newWorld(t, newPolicy("plane", func(s *v1alpha1.UpdatePolicySpec) { s.Targets[0].ControlPlane = true }))
+		w.remove(newPolicy("keep", nil))
 		expect(t, w.ask(admissionv1.Delete, w.machine("w-0")), true, "NotGuarded")
 		expect(t, w.ask(admissionv1.Delete, w.machine("p-0")), false, "UpdatePolicy plane keeps machines")
 	})
 	t.Run("a more precise one replaces", func(t *testing.T) {
-		w := newWorld(t, policy("workers", func(s *v1alpha1.UpdatePolicySpec) {
+		w := newWorld(t, newPolicy("workers", func(s *v1alpha1.UpdatePolicySpec) {
 			s.Targets[0].MachineDeployments, s.Strategy, s.Fallback = []v1alpha1.MachineDeploymentName{"md"}, v1alpha1.RollingUpdate, ""
 		}))
 		expect(t, w.ask(admissionv1.Delete, w.machine("w-0")), true, "NotGuarded")
 		expect(t, w.ask(admissionv1.Delete, w.machine("p-0")), false, "UpdatePolicy keep keeps machines")
 	})
 	t.Run("a conflict", func(t *testing.T) {
-		w := newWorld(t, policy("second", nil))
+		w := newWorld(t, newPolicy("second", nil))
 		expect(t, w.ask(admissionv1.Delete, w.machine("w-0")), false, `UpdatePolicies "keep", "second"`)
 		want := []string{"MachineDeployment c-md, Machine w-0, Warning, PolicyConflict, GuardMachine"}
 		if diff := cmp.Diff(want, w.recorder.events); diff != "" {
@@ -175,7 +175,7 @@ func TestPolicies(t *testing.T) {
 		}
 	})
 	t.Run("one that cannot be used", func(t *testing.T) {
-		w := newWorld(t, policy("broken", func(s *v1alpha1.UpdatePolicySpec) {
+		w := newWorld(t, newPolicy("broken", func(s *v1alpha1.UpdatePolicySpec) {
 			s.Targets[0].Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Odd"}}}
 		}))
 		expect(t, w.ask(admissionv1.Delete, w.machine("w-0")), false, "broken")

@@ -253,7 +253,7 @@ func TestWaitingRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const groups, each, most = 20, 8, 32
 		extra := []client.Object{
-			&clusterv1.Cluster{ObjectMeta: meta("c", nil, nil)}, deployment(), policy("keep", nil),
+			&clusterv1.Cluster{ObjectMeta: meta("c", nil, nil)}, deployment(), newPolicy("keep", nil),
 		}
 		for _, object := range extra {
 			object.SetNamespace("elsewhere")

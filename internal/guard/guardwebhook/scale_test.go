@@ -99,12 +99,12 @@ func TestScaleThatHappenedElsewhere(t *testing.T) {
 
 // A request that was allowed while no policy kept machines counts once one does.
 func TestPolicyThatComesBetween(t *testing.T) {
-	w := newWorld(t, policy("other", func(s *v1alpha1.UpdatePolicySpec) { s.Targets[0].ControlPlane = true }))
-	keep := policy("keep", nil)
+	w := newWorld(t, newPolicy("other", func(s *v1alpha1.UpdatePolicySpec) { s.Targets[0].ControlPlane = true }))
+	keep := newPolicy("keep", nil)
 	w.remove(keep)
 	w.scale(4)
 	expect(t, w.ask(admissionv1.Create, newWorker()), true, "NotGuarded")
-	w.create(policy("keep", nil))
+	w.create(newPolicy("keep", nil))
 	w.pause = func() { w.pause = nil; w.create(newWorker()) }
 	second := newWorker()
 	second.Name, second.UID = "w-newer", "uid-newer"

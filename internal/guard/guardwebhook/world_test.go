@@ -27,6 +27,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/guard/guardwebhook"
+	"github.com/windlass-dev/windlass/internal/policystore"
 )
 
 const namespace = "default"
@@ -115,7 +116,7 @@ func newWorld(t *testing.T, objects ...client.Object) *world {
 		t.Fatal(err)
 	}
 	w.options = guardwebhook.GuardOptions{
-		Policies: inner, Live: live, Recorder: &w.recorder, Metrics: metrics,
+		Policies: policystore.New(inner, nil), Live: live, Recorder: &w.recorder, Metrics: metrics,
 		Now:   func() time.Time { w.mu.Lock(); defer w.mu.Unlock(); return w.now },
 		Sleep: w.sleep, Parsed: func(context.Context) {},
 	}
@@ -188,7 +189,7 @@ func controlPlane() *controlplanev1.KubeadmControlPlane {
 	}
 }
 
-func policy(name string, edit func(*v1alpha1.UpdatePolicySpec)) *v1alpha1.UpdatePolicy {
+func newPolicy(name string, edit func(*v1alpha1.UpdatePolicySpec)) *v1alpha1.UpdatePolicy {
 	p := &v1alpha1.UpdatePolicy{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec:       v1alpha1.UpdatePolicySpec{Targets: []v1alpha1.UpdateTarget{{}}, Strategy: v1alpha1.ExternalUpdate, Fallback: v1alpha1.FallbackNone},
@@ -203,7 +204,7 @@ func defaultObjects() []client.Object {
 	older, newer := machineSet("ms-old", deployment()), machineSet("ms-new", deployment())
 	objects := []client.Object{
 		&clusterv1.Cluster{TypeMeta: typeMeta("Cluster"), ObjectMeta: meta("c", nil, nil)},
-		deployment(), older, newer, controlPlane(), machineSet("alone", nil), policy("keep", nil),
+		deployment(), older, newer, controlPlane(), machineSet("alone", nil), newPolicy("keep", nil),
 		machine("w-0", deploymentLabels, older), machine("w-1", deploymentLabels, older), machine("w-2", deploymentLabels, newer),
 		machine("s-0", nil, machineSet("alone", nil)), machine("pool-0", poolLabels, nil),
 		// Of another cluster, and another control plane.

@@ -17,6 +17,7 @@ import (
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/inplace/request"
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/snapshot"
 	"github.com/windlass-dev/windlass/internal/updatepolicy"
 	"github.com/windlass-dev/windlass/pkg/version"
@@ -207,7 +208,7 @@ func (r *machineRun) readPolicy(ctx context.Context) error {
 }
 
 // groupOf returns the group that a Machine belongs to, and its object; nil where it has none.
-func (e *Engine) groupOf(ctx context.Context, cluster *clusterv1.Cluster, m metav1.Object) (*updatepolicy.Group, *metav1.PartialObjectMetadata, error) {
+func (e *Engine) groupOf(ctx context.Context, cluster *clusterv1.Cluster, m metav1.Object) (*policy.Group, *metav1.PartialObjectMetadata, error) {
 	if _, _, ok := OwnerOf(m); !ok {
 		return nil, nil, nil
 	}
@@ -231,7 +232,7 @@ func OwnerOf(m metav1.Object) (schema.GroupVersionKind, types.NamespacedName, bo
 
 // upgradePolicy returns the UpdatePolicy that counts for a group; see SelectPolicy. Without one, nodes are
 // drained and must soak.
-func (e *Engine) upgradePolicy(ctx context.Context, group *updatepolicy.Group, named string) (selected updatepolicy.Selected, conflict string, err error) {
+func (e *Engine) upgradePolicy(ctx context.Context, group *policy.Group, named string) (selected updatepolicy.Selected, conflict string, err error) {
 	if group != nil {
 		var problem error
 		selected, problem, err = e.SelectPolicy(ctx, *group, named)

@@ -107,7 +107,7 @@ func showMachineSet(from cover.Objects, to *runtimehooksv1.CanUpdateMachineSetRe
 	return stripParts(&to.InfrastructureMachineTemplate, &to.BootstrapConfigTemplate, reserved)
 }
 
-// selectUpdaters returns the updaters for machines with these labels, in order. The error is an *updatepolicy.InvalidError where one cannot be used.
+// selectUpdaters returns the updaters for machines with these labels, in order. The error is an *policy.InvalidError where one cannot be used.
 func selectUpdaters(ctx context.Context, reader client.Reader, namespace string, labels map[string]string) ([]v1alpha1.Updater, error) {
 	var updaters v1alpha1.UpdaterList
 	if err := reader.List(ctx, &updaters); err != nil {
@@ -121,7 +121,7 @@ func selectUpdaters(ctx context.Context, reader client.Reader, namespace string,
 }
 
 // servingUpdater returns the Updater with this name if it may change the Machine. policy is the one that counts for the Machine's group. The error is an
-// *updatepolicy.NotServedError or *updatepolicy.InvalidError if the Updater may not; see updatepolicy.MayServe.
+// *updatepolicy.NotServedError or *policy.InvalidError if the Updater may not; see updatepolicy.MayServe.
 func servingUpdater(ctx context.Context, reader client.Reader, name string, policy updatepolicy.Selected, machine metav1.Object) (*v1alpha1.Updater, error) {
 	u := &v1alpha1.Updater{}
 	err := reader.Get(ctx, types.NamespacedName{Name: name}, u)

@@ -15,6 +15,8 @@ import (
 	"github.com/windlass-dev/windlass/internal/inplace/cover"
 	"github.com/windlass-dev/windlass/internal/keyed"
 	"github.com/windlass-dev/windlass/internal/metrics"
+	"github.com/windlass-dev/windlass/internal/policy"
+	"github.com/windlass-dev/windlass/internal/policystore"
 	"github.com/windlass-dev/windlass/internal/port"
 	"github.com/windlass-dev/windlass/internal/record"
 )
@@ -22,7 +24,7 @@ import (
 // FieldOwner owns the conditions that the engine applies.
 const FieldOwner = client.FieldOwner("windlass-update")
 
-// Options are what an Engine works with. All but Metrics are needed.
+// Options are what an Engine works with. All but Compiled and Metrics are needed.
 type Options struct {
 	// Client reads Updaters, UpdatePolicies, Namespaces, Machines of groups that annotations upgrade, and the metadata of Machines, their groups and
 	// Clusters from a cache, which has InFlightIndex, and writes.
@@ -40,6 +42,8 @@ type Options struct {
 	Events events.EventRecorder
 	// Prefix begins the keys of annotations that ask for upgrades in place; empty means the default.
 	Prefix string
+	// Compiled keeps the UpdatePolicies of the process, parsed; nil keeps nothing.
+	Compiled *policy.Store
 	// Metrics counts results; nil counts nothing.
 	Metrics *metrics.Updates
 	// WatchFilter is the value of the label clusterv1.WatchLabel of objects that the Engine looks for by itself; empty
@@ -51,7 +55,8 @@ type Options struct {
 // safe for concurrent use.
 type Engine struct {
 	Options
-	slots *inplace.InFlight[types.UID]
+	slots    *inplace.InFlight[types.UID]
+	policies policystore.Policies
 	// reported are the Updaters whose status was just written.
 	reported keyed.Memory[string, struct{}]
 	// said is what was said last about an object, so that it is logged and written once per change.
@@ -79,7 +84,7 @@ type Engine struct {
 func New(o Options) *Engine {
 	o.Prefix = cmp.Or(o.Prefix, v1alpha1.DefaultInPlaceUpgradePrefix)
 	return &Engine{
-		Options: o, slots: inplace.NewInFlight[types.UID](), blocked: newBlockedSet(),
+		Options: o, slots: inplace.NewInFlight[types.UID](), policies: policystore.New(o.Client, o.Compiled), blocked: newBlockedSet(),
 		said: keyed.NewOnce[saidOf](sayAgainAfter, 0), unasked: keyed.NewOnce[types.UID](sayAgainAfter, 0),
 		locks: newControlPlaneLocks(o.Client, o.Live), fence: fence{Client: o.Client, Live: o.Live},
 		keys: NewKeys(o.Prefix), members: newMembers(o.Now), tenants: newTenants(),

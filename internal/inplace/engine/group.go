@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/capi"
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/snapshot"
 	"github.com/windlass-dev/windlass/internal/updatepolicy"
 )
@@ -25,7 +25,7 @@ var (
 // owner is the object that holds a group of machines: a MachineDeployment, a MachineSet without one, or a control plane.
 type owner struct {
 	object *metav1.PartialObjectMetadata
-	group  updatepolicy.Group
+	group  policy.Group
 	// cluster is the metadata of the Cluster.
 	cluster *metav1.PartialObjectMetadata
 }
@@ -78,25 +78,24 @@ func (e *Engine) ReadController(ctx context.Context, meta metav1.Object) (*metav
 // SelectPolicy returns the policy that counts for a group; the default, whose name is empty, if none does. If that
 // cannot be told, problem says why, and the policy is the one that is named, if it selects the group.
 func (e *Engine) SelectPolicy(
-	ctx context.Context, g updatepolicy.Group, named string,
+	ctx context.Context, g policy.Group, named string,
 ) (selected updatepolicy.Selected, problem, err error) {
-	var policies v1alpha1.UpdatePolicyList
-	if err := e.Client.List(ctx, &policies, client.InNamespace(g.Namespace)); err != nil {
-		return updatepolicy.Selected{}, nil, fmt.Errorf("listing UpdatePolicies in %s: %w", g.Namespace, err)
+	policies, err := e.policies.In(ctx, g.Namespace)
+	if err != nil {
+		return updatepolicy.Selected{}, nil, err //nolint:wrapcheck // It says what could not be listed.
 	}
-	selected, problem = updatepolicy.Select(policies.Items, g)
+	selected, problem = updatepolicy.Select(policies, g)
 	if problem == nil || named == "" {
 		return selected, problem, nil
 	}
-	policies.Items = slices.DeleteFunc(policies.Items, func(p v1alpha1.UpdatePolicy) bool { return p.Name != named })
-	if found, err := updatepolicy.Select(policies.Items, g); err == nil {
+	if found, err := updatepolicy.Select(policies.Named(named), g); err == nil {
 		selected = found
 	}
 	return selected, problem, nil
 }
 
 // selectPolicy is SelectPolicy for an update that has not begun.
-func (e *Engine) selectPolicy(ctx context.Context, g updatepolicy.Group) (updatepolicy.Selected, error) {
+func (e *Engine) selectPolicy(ctx context.Context, g policy.Group) (updatepolicy.Selected, error) {
 	selected, problem, err := e.SelectPolicy(ctx, g, "")
 	if problem != nil {
 		return selected, refused(v1alpha1.PolicyConflictReason, "%v", problem)
@@ -107,7 +106,7 @@ func (e *Engine) selectPolicy(ctx context.Context, g updatepolicy.Group) (update
 // selectUpdaters returns the updaters for machines with these labels, in order.
 func (e *Engine) selectUpdaters(ctx context.Context, namespace string, labels map[string]string) ([]v1alpha1.Updater, error) {
 	found, err := selectUpdaters(ctx, e.Client, namespace, labels)
-	if invalid, ok := errors.AsType[*updatepolicy.InvalidError](err); ok {
+	if invalid, ok := errors.AsType[*policy.InvalidError](err); ok {
 		return nil, refused(v1alpha1.UpdaterErrorReason, "%v", invalid)
 	}
 	return found, err

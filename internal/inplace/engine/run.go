@@ -13,6 +13,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/inplace"
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/updatepolicy"
 )
 
@@ -204,7 +205,7 @@ func (r *run) Call(ctx context.Context, a inplace.Call) (inplace.Answer, error) 
 // with its time.
 func (r *run) notServed(err error) (inplace.Answer, error) {
 	_, excluded := errors.AsType[*updatepolicy.NotServedError](err)
-	_, invalid := errors.AsType[*updatepolicy.InvalidError](err)
+	_, invalid := errors.AsType[*policy.InvalidError](err)
 	switch {
 	case !excluded && !invalid:
 		return inplace.Answer{}, err

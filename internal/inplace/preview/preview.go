@@ -12,6 +12,7 @@ import (
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/inplace/cover"
 	"github.com/windlass-dev/windlass/internal/inplace/engine"
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/port"
 	"github.com/windlass-dev/windlass/internal/snapshot"
 	"github.com/windlass-dev/windlass/internal/updatepolicy"
@@ -68,7 +69,7 @@ func (e *ElsewhereError) Unwrap() error { return e.Err }
 
 // Preview returns the update of each group, in order. It ends early, with Unknown for the rest, when ctx does.
 func Preview(ctx context.Context, r Request) []cover.Update {
-	p := &preview{Request: r, opened: map[string]opened{}}
+	p := &preview{Request: r, policies: policy.CompileAll(r.Policies), opened: map[string]opened{}}
 	updates := make([]cover.Update, 0, len(r.Groups))
 	for _, g := range r.Groups {
 		updates = append(updates, p.group(ctx, g))
@@ -79,10 +80,10 @@ func Preview(ctx context.Context, r Request) []cover.Update {
 // MinorLimits returns for each group how many minors its machines can be moved at once; 0 means any number. A group whose
 // policy or updaters cannot be told has no limit here: its preview says what is wrong.
 func MinorLimits(r Request) []int {
-	limits := make([]int, 0, len(r.Groups))
+	limits, policies := make([]int, 0, len(r.Groups)), policy.CompileAll(r.Policies)
 	for _, g := range r.Groups {
 		limit := 0
-		if policy, err := updatepolicy.Select(r.Policies, g.Group); err == nil && policy.InPlace {
+		if selected, err := policies.Select(g.Group); err == nil && selected.InPlace {
 			if updaters, err := r.selectUpdaters(g); err == nil {
 				limit = updatepolicy.MinorLimit(updaters)
 			}
@@ -106,7 +107,8 @@ func (r Request) selectUpdaters(g Group) ([]v1alpha1.Updater, error) {
 // preview remembers the updaters, and which of them did not answer in time, so that a timeout is waited for once.
 type preview struct {
 	Request
-	opened map[string]opened
+	policies policy.Set
+	opened   map[string]opened
 }
 
 type opened struct {
@@ -115,23 +117,23 @@ type opened struct {
 }
 
 func (p *preview) group(ctx context.Context, g Group) cover.Update {
-	policy, err := updatepolicy.Select(p.Policies, g.Group)
+	selected, err := updatepolicy.Select(p.policies, g.Group)
 	if err != nil {
 		return cover.Update{Outcome: cover.Blocked, Message: "blocked: " + err.Error()}
 	}
-	u := cover.Update{Policy: policy.Name}
+	u := cover.Update{Policy: selected.Name}
 	switch {
-	case policy.Name == "":
+	case selected.Name == "":
 		u.Outcome, u.Message = cover.Replace, "replaced: no UpdatePolicy selects it"
-	case !policy.InPlace:
-		u.Outcome, u.Message = cover.Replace, fmt.Sprintf("replaced: as UpdatePolicy %q says", policy.Name)
+	case !selected.InPlace:
+		u.Outcome, u.Message = cover.Replace, fmt.Sprintf("replaced: as UpdatePolicy %q says", selected.Name)
 	case g.Obstacle != "":
 		u.Outcome, u.Message = cover.Replace, "replaced: "+g.Obstacle
-		if policy.Guarded {
+		if selected.Guarded {
 			u.Outcome, u.Message = cover.Blocked, "blocked: "+g.Obstacle
 		}
 	default:
-		p.inPlace(ctx, g, policy, &u)
+		p.inPlace(ctx, g, selected, &u)
 		switch {
 		case u.Outcome != cover.InPlace:
 		case g.Doubt != "":
@@ -140,15 +142,15 @@ func (p *preview) group(ctx context.Context, g Group) cover.Update {
 			u.Outcome, u.Message = cover.Unknown, fmt.Sprintf("version: %s; other changes not known: %s", u.Message, g.More)
 		}
 	}
-	return p.addLimits(u, g, policy)
+	return p.addLimits(u, g, selected)
 }
 
 // addLimits adds what windlass manager bounds the rollout by, if it does.
-func (p *preview) addLimits(u cover.Update, g Group, policy updatepolicy.Selected) cover.Update {
-	if policy.Name == "" || p.Engine != v1alpha1.EngineManager || g.ControlPlane {
+func (p *preview) addLimits(u cover.Update, g Group, selected updatepolicy.Selected) cover.Update {
+	if selected.Name == "" || p.Engine != v1alpha1.EngineManager || g.ControlPlane {
 		return u
 	}
-	u.Limits = new(policy.Limits.Fields())
+	u.Limits = new(selected.Limits.Fields())
 	if limits := u.Limits.Describe(); limits != "" {
 		u.Message += " (" + limits + ")"
 	}
@@ -156,11 +158,11 @@ func (p *preview) addLimits(u cover.Update, g Group, policy updatepolicy.Selecte
 }
 
 // inPlace asks about each step of a group; the first that is not covered decides.
-func (p *preview) inPlace(ctx context.Context, g Group, policy updatepolicy.Selected, u *cover.Update) {
+func (p *preview) inPlace(ctx context.Context, g Group, selected updatepolicy.Selected, u *cover.Update) {
 	updaters, err := p.selectUpdaters(g)
 	if err != nil {
 		u.Outcome, u.Message = cover.Unknown, "unknown: "+err.Error()
-		if _, invalid := errors.AsType[*updatepolicy.InvalidError](err); invalid {
+		if _, invalid := errors.AsType[*policy.InvalidError](err); invalid {
 			u.Outcome, u.Message = cover.Blocked, "blocked: "+err.Error()
 		}
 		return
@@ -171,7 +173,7 @@ func (p *preview) inPlace(ctx context.Context, g Group, policy updatepolicy.Sele
 	}
 	var ways []string
 	for _, step := range g.Steps {
-		result, err := p.step(ctx, g, policy, updaters, step)
+		result, err := p.step(ctx, g, selected, updaters, step)
 		if err != nil {
 			u.Outcome, u.Updaters, u.Message = cover.Unknown, nil, fmt.Sprintf("unknown: %v", err)
 			return
@@ -179,7 +181,7 @@ func (p *preview) inPlace(ctx context.Context, g Group, policy updatepolicy.Sele
 		if len(result.Uncovered) > 0 {
 			u.Outcome, u.Updaters, u.Uncovered = cover.Replace, nil, result.Uncovered
 			verb := "replace"
-			if policy.Guarded {
+			if selected.Guarded {
 				u.Outcome, verb = cover.Blocked, "blocked"
 			}
 			u.Message = verb + ": " + p.whyUncovered(g, updaters, result, step)
@@ -225,12 +227,12 @@ func at(g Group, step Step) string {
 
 // step asks all updaters in turn about one step; each sees what those before it cover. The error says which one cannot be
 // asked.
-func (p *preview) step(ctx context.Context, g Group, policy updatepolicy.Selected, updaters []v1alpha1.Updater, step Step) (cover.Result, error) {
+func (p *preview) step(ctx context.Context, g Group, selected updatepolicy.Selected, updaters []v1alpha1.Updater, step Step) (cover.Result, error) {
 	q, err := p.question(ctx, g, step)
 	if err != nil {
 		return cover.Result{}, err
 	}
-	coverage, err := cover.New(q.scope, q.current, q.desired, policy.Ignore)
+	coverage, err := cover.New(q.scope, q.current, q.desired, selected.Ignore)
 	if err != nil {
 		return cover.Result{}, fmt.Errorf("comparing the machines before and after: %w", err)
 	}

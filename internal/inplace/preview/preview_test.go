@@ -17,10 +17,10 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/inplace/cover"
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/pool"
 	"github.com/windlass-dev/windlass/internal/port"
 	"github.com/windlass-dev/windlass/internal/snapshot"
-	"github.com/windlass-dev/windlass/internal/updatepolicy"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
@@ -69,7 +69,7 @@ func updater(name string, maxMinors int32) v1alpha1.Updater {
 	}
 }
 
-func policy(name string, strategy v1alpha1.UpdateStrategy, fallback v1alpha1.UpdateFallback) v1alpha1.UpdatePolicy {
+func newPolicy(name string, strategy v1alpha1.UpdateStrategy, fallback v1alpha1.UpdateFallback) v1alpha1.UpdatePolicy {
 	return v1alpha1.UpdatePolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "team-a"},
 		Spec:       v1alpha1.UpdatePolicySpec{Strategy: strategy, Fallback: fallback, Targets: []v1alpha1.UpdateTarget{{ClusterName: "prod"}}},
@@ -87,7 +87,7 @@ func steps(texts ...string) []Step {
 func workers(versions ...string) Group {
 	return Group{
 		UpdateGroup: snapshot.UpdateGroup{
-			Group: updatepolicy.Group{Namespace: "team-a", Cluster: "prod", Topology: "md-0", Object: "prod-md-0"}, Name: "md-0",
+			Group: policy.Group{Namespace: "team-a", Cluster: "prod", Topology: "md-0", Object: "prod-md-0"}, Name: "md-0",
 			MachineLabels: map[string]string{"pool": "md-0"},
 		},
 		Steps: steps(versions...),
@@ -96,13 +96,13 @@ func workers(versions ...string) Group {
 
 func controlPlane(versions ...string) Group {
 	return Group{
-		UpdateGroup: snapshot.UpdateGroup{Group: updatepolicy.Group{Namespace: "team-a", Cluster: "prod", ControlPlane: true, Object: "prod-cp"}},
+		UpdateGroup: snapshot.UpdateGroup{Group: policy.Group{Namespace: "team-a", Cluster: "prod", ControlPlane: true, Object: "prod-cp"}},
 		Steps:       steps(versions...),
 	}
 }
 
 func TestPreview(t *testing.T) {
-	inPlace, fallback := policy("all", v1alpha1.ExternalUpdate, v1alpha1.FallbackNone), policy("all", v1alpha1.ExternalUpdate, v1alpha1.FallbackRollingUpdate)
+	inPlace, fallback := newPolicy("all", v1alpha1.ExternalUpdate, v1alpha1.FallbackNone), newPolicy("all", v1alpha1.ExternalUpdate, v1alpha1.FallbackRollingUpdate)
 	field := cover.Pointer{Part: cover.PartMachine, Path: "/spec/template/spec/version"}
 	for _, test := range []struct {
 		name     string
@@ -114,9 +114,9 @@ func TestPreview(t *testing.T) {
 		want     cover.Update
 	}{
 		{name: "no policy", group: workers("v1.31.2", "v1.32.1"), want: cover.Update{Outcome: cover.Replace, Message: "replaced: no UpdatePolicy selects it"}},
-		{name: "replaced on purpose", group: workers("v1.31.2", "v1.32.1"), policies: []v1alpha1.UpdatePolicy{policy("all", v1alpha1.RollingUpdate, "")},
+		{name: "replaced on purpose", group: workers("v1.31.2", "v1.32.1"), policies: []v1alpha1.UpdatePolicy{newPolicy("all", v1alpha1.RollingUpdate, "")},
 			want: cover.Update{Outcome: cover.Replace, Policy: "all", Message: `replaced: as UpdatePolicy "all" says`}},
-		{name: "conflict", group: controlPlane("v1.31.2", "v1.32.1"), policies: []v1alpha1.UpdatePolicy{inPlace, policy("too", v1alpha1.RollingUpdate, "")},
+		{name: "conflict", group: controlPlane("v1.31.2", "v1.32.1"), policies: []v1alpha1.UpdatePolicy{inPlace, newPolicy("too", v1alpha1.RollingUpdate, "")},
 			want: cover.Update{Outcome: cover.Blocked, Message: `blocked: UpdatePolicies "all", "too" select the control plane of team-a/prod with the same precision (by name of the cluster); let only one of them select it, or let one name it more precisely`}},
 		{name: "in place", group: workers("v1.31.2", "v1.32.1"), policies: []v1alpha1.UpdatePolicy{inPlace},
 			specs: []v1alpha1.Updater{updater("kubeadm", 1)}, updaters: map[string]*fakeUpdater{"kubeadm": {covers: true}},
@@ -210,7 +210,7 @@ func TestQuestions(t *testing.T) {
 	cp := controlPlane("v1.30.0", "v1.31.2")
 	cp.Machine = &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "cp-1", Namespace: "team-a"}}
 	r := Request{
-		Groups: []Group{cp, workers("v1.30.0", "v1.31.2"), live}, Policies: []v1alpha1.UpdatePolicy{policy("all", v1alpha1.ExternalUpdate, "")},
+		Groups: []Group{cp, workers("v1.30.0", "v1.31.2"), live}, Policies: []v1alpha1.UpdatePolicy{newPolicy("all", v1alpha1.ExternalUpdate, "")},
 		Updaters: []v1alpha1.Updater{updater("kubeadm", 0)},
 		Ask:      func(context.Context, v1alpha1.Updater) (port.Updater, error) { return fake, nil },
 		Fetch: func(_ context.Context, ref clusterv1.ContractVersionedObjectReference) (map[string]any, error) {
@@ -277,7 +277,7 @@ func TestLocalMode(t *testing.T) {
 func TestTimeoutIsWaitedForOnce(t *testing.T) {
 	fake := &fakeUpdater{err: context.DeadlineExceeded}
 	got := Preview(t.Context(), Request{
-		Groups: []Group{workers("v1.30.0", "v1.31.2"), workers("v1.30.0", "v1.31.2")}, Policies: []v1alpha1.UpdatePolicy{policy("all", v1alpha1.ExternalUpdate, "")},
+		Groups: []Group{workers("v1.30.0", "v1.31.2"), workers("v1.30.0", "v1.31.2")}, Policies: []v1alpha1.UpdatePolicy{newPolicy("all", v1alpha1.ExternalUpdate, "")},
 		Updaters: []v1alpha1.Updater{updater("kubeadm", 0)},
 		Ask:      func(context.Context, v1alpha1.Updater) (port.Updater, error) { return fake, nil },
 	})
@@ -291,7 +291,7 @@ func TestMinorLimits(t *testing.T) {
 	selective.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "md-0"}}
 	byNamespace := updater("namespaced", 1)
 	byNamespace.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}
-	inPlace := policy("all", v1alpha1.ExternalUpdate, "")
+	inPlace := newPolicy("all", v1alpha1.ExternalUpdate, "")
 	for _, test := range []struct {
 		name    string
 		request Request
@@ -315,7 +315,7 @@ func TestMinorLimits(t *testing.T) {
 // TestLimitsAreNamed: a plan names the limits of MachineDeployments' rollouts where windlass manager
 // applies them.
 func TestLimitsAreNamed(t *testing.T) {
-	p := policy("all", v1alpha1.RollingUpdate, "")
+	p := newPolicy("all", v1alpha1.RollingUpdate, "")
 	p.Spec.MaxFailures, p.Spec.OnFailure = 2, v1alpha1.FailurePause
 	for engine, suffix := range map[string]string{"": "", v1alpha1.EngineManager: " (maxFailures 2)"} {
 		var limits *pool.LimitFields

@@ -15,6 +15,7 @@ import (
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/inplace"
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/record"
 	"github.com/windlass-dev/windlass/internal/simulate/fleet"
 	"github.com/windlass-dev/windlass/internal/simulate/scenario"
@@ -244,12 +245,12 @@ func fitGroupOf(machine *clusterv1.Machine) string {
 
 // policiesOf are the policies of groups by their names in the topology; the control plane's is empty. One that cannot be told is left out.
 func policiesOf(o FitObjects) map[string]updatepolicy.Selected {
-	policies := map[string]updatepolicy.Selected{}
+	policies, compiled := map[string]updatepolicy.Selected{}, policy.CompileAll(o.Policies)
 	for _, g := range snapshot.UpdateGroups(o.Objects, o.Class) {
 		if !g.ControlPlane && g.Name == "" {
 			continue
 		}
-		if selected, err := updatepolicy.Select(o.Policies, g.Group); err == nil {
+		if selected, err := updatepolicy.Select(compiled, g.Group); err == nil {
 			policies[g.Name] = selected
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/gate"
 	"github.com/windlass-dev/windlass/internal/inplace/cover"
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/simulate/fleet"
 	"github.com/windlass-dev/windlass/internal/simulate/scenario"
 	"github.com/windlass-dev/windlass/internal/snapshot"
@@ -42,7 +43,9 @@ type Cluster struct {
 	// Updates say how the machines of each of snapshot.UpdateGroups are updated, in that order.
 	Updates []cover.Update
 	// Policies are those of the cluster's namespace.
-	Policies        []v1alpha1.UpdatePolicy
+	Policies []v1alpha1.UpdatePolicy
+	// compiled are Policies; FromObjects sets them.
+	compiled        policy.Set
 	Updaters        []v1alpha1.Updater
 	NamespaceLabels map[string]string
 	// Gates are those of the cluster's namespace.
@@ -71,7 +74,7 @@ func (e *BlockedError) Error() string {
 // FromObjects reads clusters into a scenario. The error is a *BlockedError, or about a field that cannot be understood.
 func FromObjects(clusters []Cluster) (Read, error) {
 	r := &reader{
-		sources: map[string]plan.Source{}, policies: map[string]*policy{}, managed: sets.New[string](),
+		sources: map[string]plan.Source{}, policies: map[string]*usedPolicy{}, managed: sets.New[string](),
 	}
 	namespaces := sets.New[string]()
 	for _, c := range clusters {
@@ -83,6 +86,7 @@ func FromObjects(clusters []Cluster) (Read, error) {
 	r.qualify = namespaces.Len() > 1
 	var failed []error
 	for _, c := range clusters {
+		c.compiled = policy.CompileAll(c.Policies)
 		failed = append(failed, r.cluster(c))
 	}
 	if err := errors.Join(failed...); err != nil {
@@ -101,7 +105,7 @@ type reader struct {
 	file    scenario.File
 	sources map[string]plan.Source
 	// policies are those that count for groups, by their names in the scenario.
-	policies map[string]*policy
+	policies map[string]*usedPolicy
 	// managed are the namespaces of Clusters that windlass manager drives.
 	managed        sets.Set[string]
 	notes, blocked []string
@@ -109,8 +113,8 @@ type reader struct {
 	qualify bool
 }
 
-// policy is an UpdatePolicy that counts for groups, and the updaters of these.
-type policy struct {
+// usedPolicy is an UpdatePolicy that counts for groups, and the updaters of these.
+type usedPolicy struct {
 	selected updatepolicy.Selected
 	updaters map[string]v1alpha1.Updater
 	// manager says that windlass manager drives the Clusters, and replaced that the machines of the
@@ -207,7 +211,7 @@ func groupOf(inventory plan.Inventory, name string) plan.Group {
 
 // update says by which policy and which of its updaters a group's machines are updated; no policy means that they are replaced.
 func (r *reader) update(c Cluster, g snapshot.UpdateGroup, u cover.Update) (name string, updaters []string) {
-	selected, err := updatepolicy.Select(c.Policies, g.Group)
+	selected, err := updatepolicy.Select(c.compiled, g.Group)
 	if err != nil || u.Outcome == cover.Blocked {
 		r.blocked = append(r.blocked, fmt.Sprintf("%s: %s", subject(c, g), cmp.Or(u.Message, fmt.Sprint(err))))
 		return "", nil
@@ -263,7 +267,7 @@ func (r *reader) replaced(
 // name of an object contains a slash.
 func (r *reader) use(
 	c Cluster, selected updatepolicy.Selected, replaced bool,
-) (name string, p *policy) {
+) (name string, p *usedPolicy) {
 	namespace := c.Objects.Cluster.Namespace
 	name = r.name(namespace, selected.Name)
 	if replaced && selected.InPlace {
@@ -275,7 +279,7 @@ func (r *reader) use(
 	}
 	p = r.policies[name]
 	if p == nil {
-		p = &policy{
+		p = &usedPolicy{
 			selected: selected, updaters: map[string]v1alpha1.Updater{},
 			manager: manager, replaced: replaced,
 		}
@@ -285,7 +289,7 @@ func (r *reader) use(
 }
 
 // rollout are the limits that windlass manager applies; nil if it does not drive the clusters.
-func (p *policy) rollout() *scenario.Rollout {
+func (p *usedPolicy) rollout() *scenario.Rollout {
 	if !p.manager {
 		return nil
 	}

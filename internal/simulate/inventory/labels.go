@@ -52,7 +52,7 @@ type orderKeys struct {
 
 // readKeys returns the labels that the order of a policy reads. The failure domain does not count for
 // the Machines that go last.
-func (p *policy) readKeys() orderKeys {
+func (p *usedPolicy) readKeys() orderKeys {
 	order := &p.selected.Limits.Order
 	keys := orderKeys{labels: slices.Clone(order.Labels)}
 	keys.byZone = slices.Contains(keys.labels, corev1.LabelTopologyZone)

@@ -12,7 +12,7 @@ func updatesOnDelete(c Cluster, g snapshot.UpdateGroup) bool {
 	if c.Engine != v1alpha1.EngineManager || !g.IsOnDelete() {
 		return false
 	}
-	selected, err := updatepolicy.Select(c.Policies, g.Group)
+	selected, err := c.compiled.Select(g.Group)
 	return err == nil && selected.UpdateOnDelete
 }
 

@@ -9,6 +9,8 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/inplace"
+	"github.com/windlass-dev/windlass/internal/labelselector"
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/pool"
 	"github.com/windlass-dev/windlass/internal/simulate/fleet"
 	"github.com/windlass-dev/windlass/internal/updatepolicy"
@@ -200,13 +202,13 @@ func (t *translation) checkRollout(path *field.Path, r *Rollout) {
 		return
 	}
 	t.count(path.Child("maxFailures"), r.MaxFailures)
-	problems := updatepolicy.CheckShare(path.Child("canary"), r.Canary, 0)
+	problems := policy.CheckShare(path.Child("canary"), r.Canary, 0)
 	for i := range r.Batches {
 		batch := path.Child("batches").Index(i)
-		problems = append(problems, updatepolicy.CheckShare(batch, &r.Batches[i], 1)...)
+		problems = append(problems, policy.CheckShare(batch, &r.Batches[i], 1)...)
 	}
-	problems = append(problems, updatepolicy.CheckShare(path.Child("partition"), r.Partition, 0)...)
-	problems = append(problems, updatepolicy.CheckOrder(path.Child("order"), r.Order)...)
+	problems = append(problems, policy.CheckShare(path.Child("partition"), r.Partition, 0)...)
+	problems = append(problems, policy.CheckOrder(path.Child("order"), r.Order)...)
 	for _, p := range problems {
 		t.problem(p)
 	}
@@ -228,7 +230,8 @@ func (p Policy) limits(u inplace.Policy) *pool.Limits {
 		spec.OnFailure = v1alpha1.FailurePause
 		spec.MaxFailures = int32(r.MaxFailures) // #nosec G115 -- a number of machines
 	}
-	l := updatepolicy.Limits(spec, u)
+	l := updatepolicy.Limits(policy.FromSpec(&spec, labelselector.Parse(r.Order.Last)))
+	l.MaxInFlight, l.Soak = int32(u.MaxInFlight), u.Soak // #nosec G115 -- a number of machines
 	l.MachineDeadline, l.GroupDeadline = parsed(r.MachineDeadline), parsed(r.GroupDeadline)
 	return &l
 }

@@ -1,4 +1,4 @@
-package updatepolicy
+package policy
 
 import (
 	"fmt"
@@ -6,17 +6,20 @@ import (
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/labelselector"
 	"github.com/windlass-dev/windlass/internal/text"
 )
 
 // maxProblems bounds how many problems an InvalidError names: enough to fix an object in one go, few enough to read.
 const maxProblems = 5
+
+// maxProblemBytes bounds each of them.
+const maxProblemBytes = 1024
 
 // maxOrderLabels is that of the API server's rule for order.labels.
 const maxOrderLabels = 4
@@ -37,7 +40,7 @@ func (e *InvalidError) Error() string {
 func (e *InvalidError) Detail() string {
 	texts := make([]string, 0, len(e.Problems))
 	for _, p := range e.Problems {
-		texts = append(texts, p.Error())
+		texts = append(texts, text.Bound(p.Error(), maxProblemBytes))
 	}
 	return text.JoinSome(texts, maxProblems, "; ")
 }
@@ -45,18 +48,30 @@ func (e *InvalidError) Detail() string {
 // pointerPattern is that of the API server's rule for ignorePaths.
 var pointerPattern = regexp.MustCompile(`^/spec(/([^~/]|~[01])+)+$`)
 
-// Check returns nil or an *InvalidError. The API server refuses most of what is refused here, except selectors that do not
-// parse; policies that are read from files have not passed its rules.
+// Check returns nil or an *InvalidError; see [Compile].
 func Check(p *v1alpha1.UpdatePolicy) error {
+	if c := Compile(p); c.Invalid != nil {
+		return c.Invalid
+	}
+	return nil
+}
+
+// check returns what is wrong with the policy that was compiled. The API server refuses most of what is refused here, except
+// selectors that do not parse; policies that are read from files have not passed its rules.
+func (c *Compiled) check(p *v1alpha1.UpdatePolicy, last labelselector.Selector) *InvalidError {
 	var problems field.ErrorList
 	root := field.NewPath("spec")
 	if len(p.Spec.Targets) == 0 {
 		problems = append(problems, field.Required(root.Child("targets"), "say which groups of machines the policy is for"))
 	}
-	for i, t := range p.Spec.Targets {
-		problems = append(problems, checkTarget(root.Child("targets").Index(i), t)...)
+	for i := range c.targets {
+		problems = append(problems, checkTarget(root.Child("targets").Index(i), p.Spec.Targets[i], c.targets[i])...)
 	}
 	problems = append(problems, checkChoices(root, p.Spec)...)
+	problems = append(problems, checkOrder(root.Child("order"), p.Spec.Order, last)...)
+	if p.Spec.MaxFailures > 0 && p.Spec.OnFailure != v1alpha1.FailurePause {
+		problems = append(problems, field.Forbidden(root.Child("maxFailures"), "maxFailures goes with onFailure Pause only"))
+	}
 	problems = append(problems, checkNumbers(root, p.Spec)...)
 	for i, ignore := range p.Spec.IgnorePaths {
 		problems = append(problems, checkIgnore(root.Child("ignorePaths").Index(i), ignore)...)
@@ -67,13 +82,13 @@ func Check(p *v1alpha1.UpdatePolicy) error {
 	return &InvalidError{Kind: "UpdatePolicy", Name: join(p.Namespace, p.Name), Problems: problems}
 }
 
-func checkTarget(path *field.Path, t v1alpha1.UpdateTarget) field.ErrorList {
+func checkTarget(path *field.Path, t v1alpha1.UpdateTarget, compiled target) field.ErrorList {
 	var problems field.ErrorList
 	if t.ClusterName != "" && t.ClusterSelector != nil {
 		problems = append(problems, field.Forbidden(path.Child("clusterSelector"), "set clusterName or clusterSelector, not both"))
 	}
-	problems = append(problems, checkSelector(path.Child("clusterSelector"), t.ClusterSelector)...)
-	return append(problems, checkSelector(path.Child("selector"), t.Selector)...)
+	problems = append(problems, checkSelector(path.Child("clusterSelector"), compiled.clusterSelector)...)
+	return append(problems, checkSelector(path.Child("selector"), compiled.selector)...)
 }
 
 func checkChoices(path *field.Path, spec v1alpha1.UpdatePolicySpec) field.ErrorList {
@@ -101,12 +116,7 @@ func checkChoices(path *field.Path, spec v1alpha1.UpdatePolicySpec) field.ErrorL
 	case spec.Strategy != v1alpha1.ExternalUpdate:
 		problems = append(problems, field.Forbidden(path.Child("onDelete"), "onDelete goes with strategy ExternalUpdate only"))
 	}
-	problems = append(problems, checkHandOver(path.Child("handOver"), spec)...)
-	problems = append(problems, CheckOrder(path.Child("order"), spec.Order)...)
-	if spec.MaxFailures > 0 && spec.OnFailure != v1alpha1.FailurePause {
-		problems = append(problems, field.Forbidden(path.Child("maxFailures"), "maxFailures goes with onFailure Pause only"))
-	}
-	return problems
+	return append(problems, checkHandOver(path.Child("handOver"), spec)...)
 }
 
 // checkHandOver checks that nothing is asked of Windlass that an updater does which has a whole group.
@@ -143,11 +153,15 @@ func checkHandOver(path *field.Path, spec v1alpha1.UpdatePolicySpec) field.Error
 
 // CheckOrder returns what is wrong with the order of a policy.
 func CheckOrder(path *field.Path, order v1alpha1.UpdateOrder) field.ErrorList {
+	return checkOrder(path, order, labelselector.Parse(order.Last))
+}
+
+func checkOrder(path *field.Path, order v1alpha1.UpdateOrder, last labelselector.Selector) field.ErrorList {
 	var problems field.ErrorList
 	if len(order.Labels) > maxOrderLabels {
 		problems = append(problems, field.TooMany(path.Child("labels"), len(order.Labels), maxOrderLabels))
 	}
-	for i, key := range order.Labels {
+	for i, key := range order.Labels[:min(len(order.Labels), maxOrderLabels)] {
 		for _, fault := range validation.IsQualifiedName(key) {
 			problems = append(problems, field.Invalid(path.Child("labels").Index(i), key, fault))
 		}
@@ -155,7 +169,7 @@ func CheckOrder(path *field.Path, order v1alpha1.UpdateOrder) field.ErrorList {
 	if order.OneAtATime && len(order.Labels) == 0 {
 		problems = append(problems, field.Forbidden(path.Child("oneAtATime"), "oneAtATime needs labels"))
 	}
-	return append(problems, checkSelector(path.Child("last"), order.Last)...)
+	return append(problems, checkSelector(path.Child("last"), last)...)
 }
 
 func checkNumbers(path *field.Path, spec v1alpha1.UpdatePolicySpec) field.ErrorList {
@@ -210,23 +224,14 @@ func checkIgnore(path *field.Path, ignore v1alpha1.IgnorePath) field.ErrorList {
 	return problems
 }
 
-func checkSelector(path *field.Path, s *metav1.LabelSelector) field.ErrorList {
-	if _, err := metav1.LabelSelectorAsSelector(s); err != nil {
+// CheckSelector returns why a selector cannot be used.
+func CheckSelector(path *field.Path, s *metav1.LabelSelector) field.ErrorList {
+	return checkSelector(path, labelselector.Parse(s))
+}
+
+func checkSelector(path *field.Path, s labelselector.Selector) field.ErrorList {
+	if err := s.Err(); err != nil {
 		return field.ErrorList{field.Invalid(path, field.OmitValueType{}, err.Error())}
 	}
 	return nil
-}
-
-// isEmpty reports whether a selector leaves nothing out.
-func isEmpty(s *metav1.LabelSelector) bool {
-	return s == nil || len(s.MatchLabels) == 0 && len(s.MatchExpressions) == 0
-}
-
-// mayMatch reports whether a selector matches; one that does not parse might. An unset one matches everything.
-func mayMatch(s *metav1.LabelSelector, set map[string]string) bool {
-	if isEmpty(s) {
-		return true
-	}
-	selector, err := metav1.LabelSelectorAsSelector(s)
-	return err != nil || selector.Matches(labels.Set(set))
 }

@@ -1,4 +1,4 @@
-package updatepolicy
+package policy
 
 import (
 	"cmp"

@@ -1,0 +1,64 @@
+package keyed
+
+import "sync"
+
+// Version tells one content of an object from all others. An etcd that is restored from a snapshot may
+// repeat a generation or a resource version, but hardly both.
+type Version struct {
+	UID, ResourceVersion string
+	Generation           int64
+}
+
+// Versions keeps what was computed from the objects of a scope, such as a namespace, one value for each
+// object and only for its last version. It is safe for concurrent use, and its zero value is ready. A
+// nil one keeps nothing.
+type Versions[V any] struct {
+	mu     sync.Mutex
+	scopes map[string]map[string]versioned[V]
+}
+
+type versioned[V any] struct {
+	version Version
+	value   V
+}
+
+// Compute returns the values of all n objects of a scope, in their order. describe names an object and
+// its version; compute is called only for a version that is new, and once for it, however many callers
+// ask at once. What was kept of other objects of the scope is dropped. A version without UID or
+// ResourceVersion, such as one from a file, is never kept.
+func (v *Versions[V]) Compute(scope string, n int, describe func(i int) (name string, version Version), compute func(i int) V) []V {
+	values := make([]V, 0, n)
+	if v == nil {
+		for i := range n {
+			values = append(values, compute(i))
+		}
+		return values
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	before, kept := v.scopes[scope], make(map[string]versioned[V], n)
+	for i := range n {
+		name, version := describe(i)
+		found, ok := before[name]
+		if !ok || found.version != version {
+			found = versioned[V]{version: version, value: compute(i)}
+		}
+		if version.UID != "" && version.ResourceVersion != "" {
+			kept[name] = found
+		}
+		values = append(values, found.value)
+	}
+	v.keep(scope, kept)
+	return values
+}
+
+func (v *Versions[V]) keep(scope string, kept map[string]versioned[V]) {
+	switch {
+	case len(kept) == 0:
+		delete(v.scopes, scope)
+	case v.scopes == nil:
+		v.scopes = map[string]map[string]versioned[V]{scope: kept}
+	default:
+		v.scopes[scope] = kept
+	}
+}

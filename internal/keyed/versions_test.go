@@ -1,0 +1,77 @@
+package keyed_test
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/windlass-dev/windlass/internal/keyed"
+)
+
+func TestVersions(t *testing.T) {
+	t.Parallel()
+	var kept keyed.Versions[string]
+	var computed []string
+	ask := func(v *keyed.Versions[string], scope string, versions ...keyed.Version) []string {
+		computed = nil
+		return v.Compute(scope, len(versions), func(i int) (string, keyed.Version) {
+			return "object-" + versions[i].UID, versions[i]
+		}, func(i int) string {
+			computed = append(computed, versions[i].UID)
+			return versions[i].UID + "@" + versions[i].ResourceVersion
+		})
+	}
+	a1, a2 := keyed.Version{UID: "a", ResourceVersion: "1", Generation: 1}, keyed.Version{UID: "a", ResourceVersion: "2", Generation: 2}
+	b, file := keyed.Version{UID: "b", ResourceVersion: "1"}, keyed.Version{UID: "f"}
+	// An etcd that was restored repeats a resource version for another content.
+	restored := keyed.Version{UID: "a", ResourceVersion: "1", Generation: 3}
+	for _, step := range []struct {
+		name     string
+		v        *keyed.Versions[string]
+		scope    string
+		versions []keyed.Version
+		computed []string
+	}{
+		{"at first", &kept, "ns", []keyed.Version{a1, b}, []string{"a", "b"}},
+		{"unchanged", &kept, "ns", []keyed.Version{b, a1}, nil},
+		{"another scope", &kept, "other", []keyed.Version{b}, []string{"b"}},
+		{"one changed", &kept, "ns", []keyed.Version{a2, b}, []string{"a"}},
+		{"one is gone", &kept, "ns", []keyed.Version{a2}, nil},
+		{"it is back", &kept, "ns", []keyed.Version{a2, b}, []string{"b"}},
+		{"all are gone", &kept, "ns", nil, nil},
+		{"and back", &kept, "ns", []keyed.Version{a1}, []string{"a"}},
+		{"restored", &kept, "ns", []keyed.Version{restored}, []string{"a"}},
+		{"from a file", &kept, "ns", []keyed.Version{file}, []string{"f"}},
+		{"from the file again", &kept, "ns", []keyed.Version{file}, []string{"f"}},
+		{"nothing is kept", nil, "ns", []keyed.Version{a1, b}, []string{"a", "b"}},
+	} {
+		got := ask(step.v, step.scope, step.versions...)
+		var want []string
+		for _, v := range step.versions {
+			want = append(want, v.UID+"@"+v.ResourceVersion)
+		}
+		if !slices.Equal(got, want) || !slices.Equal(computed, step.computed) {
+			t.Errorf("%s: got %q, computed %q, want %q, computed %q", step.name, got, computed, want, step.computed)
+		}
+	}
+}
+
+func TestVersionsAtOnce(t *testing.T) {
+	t.Parallel()
+	var kept keyed.Versions[int]
+	var computed atomic.Int32
+	var all sync.WaitGroup
+	for range 16 {
+		all.Go(func() {
+			kept.Compute("ns", 10, func(i int) (string, keyed.Version) {
+				name := string(rune('a' + i))
+				return name, keyed.Version{UID: name, ResourceVersion: "1"}
+			}, func(i int) int { computed.Add(1); return i })
+		})
+	}
+	all.Wait()
+	if n := computed.Load(); n != 10 {
+		t.Errorf("16 callers at once computed %d values, want each of 10 once", n)
+	}
+}
