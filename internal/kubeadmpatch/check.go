@@ -17,15 +17,24 @@ func fix(target string) string {
 	return "Fix: patch only annotations, labels and the container's resources"
 }
 
-// Check returns nil for a file that kubeadm does not take for a patch of the host, and for a safe
-// patch. Otherwise the error says why not, and Fix. It has no values of the patch.
+// errCoreDNS refuses every patch of CoreDNS. kubeadm applies it with the rights of an admin, and
+// CoreDNS tolerates the taint of control planes.
+var errCoreDNS = errors.New("the patch for kubeadm changes the Deployment of CoreDNS, which can run " +
+	"anything as root on the hosts of the cluster. Fix: remove it")
+
+// Check returns nil for a file that kubeadm does not take for a patch, and for a safe
+// patch. No patch of CoreDNS is safe. Otherwise the error says why not, and Fix. It has no values of
+// the patch.
 //
 // Time and memory are linear in the length of content, which MaxBytes bounds. Once ctx is done, Check
 // soon returns an error that wraps the one of ctx.
 func Check(ctx context.Context, name string, content []byte) error {
 	target, k := parseName(name)
-	if target == "" || target == CoreDNS {
+	switch target {
+	case "":
 		return nil
+	case CoreDNS:
+		return errCoreDNS
 	}
 	if k == "" {
 		return fmt.Errorf("kubeadm does not know the type of the patch. Fix: name it %s+json.yaml, "+

@@ -25,6 +25,7 @@ func TestCheck(t *testing.T) {
 	t.Parallel()
 	const fixPod = "Fix: patch only annotations, labels and the container's resources"
 	const root = ", which can run anything as root on the host"
+	const coreDNS = "changes the Deployment of CoreDNS, which can run anything as root on the hosts of the cluster. Fix: remove it"
 	for _, tt := range []struct {
 		name, file, content string
 		// want is in the error; empty for none.
@@ -32,7 +33,6 @@ func TestCheck(t *testing.T) {
 	}{
 		{"no patch", "README.md", "spec: {hostPID: true}", ""},
 		{"another extension", "etcd.yml", "spec: {hostPID: true}", ""},
-		{"an object of the cluster", "corednsdeployment.yaml", "spec: {hostPID: true}", ""},
 		{"empty", "etcd.json", "", ""},
 		{"empty documents", "etcd.yaml", "---\n---\n# nothing\n", ""},
 		{"resources", "etcd.yaml", "spec: {containers: [{name: etcd, resources: {limits: {memory: 1Gi}, requests: {cpu: 1}}}]}", ""},
@@ -45,6 +45,9 @@ func TestCheck(t *testing.T) {
 		{"the kubelet's numbers", "kubeletconfiguration.yaml", "maxPods: 50\n---\nsystemReserved: {cpu: 1}", ""},
 		{"the kubelet by operations", "kubeletconfiguration+json.yaml", add("/featureGates", `{"A": true}`), ""},
 
+		{"CoreDNS", "corednsdeployment.yaml", "spec: {template: {spec: {hostPID: true}}}", coreDNS},
+		{"replicas of CoreDNS", "corednsdeployment0+merge.json", `{"spec": {"replicas": 3}}`, coreDNS},
+		{"CoreDNS, empty", "corednsdeployment+json.yaml", "", coreDNS},
 		{"copy", "kube-apiserver0+json.json", copied, "the patch for kubeadm has operation 1, which sets metadata.annotations.a to something other than text. " + fixPod},
 		{"copy of text", "etcd+json.json", `[{"op": "copy", "from": "/metadata/annotations/a", "path": "/metadata/labels/a"}]`, "operation 1, which is none of add, replace and remove"},
 		{"move", "etcd+json.json", `[{"op": "move", "from": "/spec", "path": "/metadata/annotations"}]`, "is none of add, replace and remove"},

@@ -1,7 +1,7 @@
 // Package kubeadmpatch checks patches for kubeadm: the files that kubeadm applies to the manifests of
 // its static pods and to the kubelet's configuration. A tenant writes them, and what they patch runs
 // as root on a host. Safe patches set resources, labels and annotations of static pods, and numbers,
-// durations, sizes and policies of the kubelet.
+// durations, sizes and policies of the kubelet. No patch of the Deployment of CoreDNS is safe.
 //
 // kubeadm renders new manifests for a new version and patches those, so nobody has the patched
 // document before kubeadm runs. Two checks make up for that.

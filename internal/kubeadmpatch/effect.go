@@ -20,7 +20,7 @@ import (
 
 // CheckEffect applies the patches of one target to the document that a host has, in the order and with
 // the libraries of kubeadm. It returns nil if only safe fields of the result differ. Otherwise the
-// error says why not, and Fix. It has no values of the patches or the document.
+// error says why not, and Fix. It has no values of the patches or the document. It refuses CoreDNS.
 //
 // Check must have accepted each of the files. Those of other targets are ignored. The document may
 // have these patches already, so an operation that removes something may find nothing; any other
@@ -29,6 +29,9 @@ import (
 // Time is linear in the length of the patches, plus that of the document for each of at most 256
 // operations. Once ctx is done, CheckEffect soon returns an error that wraps the one of ctx.
 func CheckEffect(ctx context.Context, target string, present []byte, files []File) error {
+	if target == CoreDNS {
+		return errCoreDNS
+	}
 	before, err := limits.Until(ctx).YAMLToJSON(present)
 	if err != nil {
 		return fmt.Errorf("the effect of patches is unknown: the %s of the host %w", describe(target),

@@ -11,7 +11,7 @@ import (
 const (
 	// Kubelet is the kubelet's configuration.
 	Kubelet = "kubeletconfiguration"
-	// CoreDNS is a Deployment of the workload cluster. No patch of it changes a host.
+	// CoreDNS is a Deployment of the workload cluster. Its Pods may run on any host.
 	CoreDNS = "corednsdeployment"
 )
 

@@ -87,10 +87,10 @@ func refusePatches(g Goal, f Facts) *Failure {
 }
 
 // checkedPatches are the goal's patches for kubeadm by target. Those of a target that a Prefix allows
-// any content for are not among them, and neither are those of other objects than the host's.
+// any content for are not among them.
 func (g Goal) checkedPatches() map[string][]kubeadmpatch.File {
 	checked := map[string][]kubeadmpatch.File{}
-	unchecked := []string{kubeadmpatch.CoreDNS}
+	var unchecked []string
 	for _, file := range g.sortedFiles() {
 		if !IsPatch(g.PatchesFolder, file.Path) {
 			continue
@@ -121,7 +121,7 @@ func checkEffects(ctx context.Context, g Goal, f Facts) (*Failure, error) {
 			continue
 		}
 		present, found := f.Patched[target]
-		if !found {
+		if !found && target != kubeadmpatch.CoreDNS {
 			return newFailure(FileRefused, KubeadmUpgrade, "the host does not have the file that patches of "+
 				"%s for kubeadm change, so their effect is unknown. Fix: restore %s", target, fileOf(target)), nil
 		}

@@ -293,12 +293,19 @@ func TestOrderOfFiles(t *testing.T) {
 	}
 }
 
-// TestTargets: each target of kubeadm is known.
+// TestTargets: each target of kubeadm is known, and no patch of it adds a container.
 func TestTargets(t *testing.T) {
 	t.Parallel()
 	for _, target := range patches.KnownTargets() {
 		if got := kubeadmpatch.Target(target + ".yaml"); got != target {
 			t.Errorf("the target of %s.yaml is %q", target, got)
+		}
+		for _, patch := range []string{
+			"spec: {containers: [{name: x}]}", "spec: {template: {spec: {containers: [{name: x}]}}}",
+		} {
+			if kubeadmpatch.Check(t.Context(), target+".yaml", []byte(patch)) == nil {
+				t.Errorf("a patch of %s is accepted: %s", target, patch)
+			}
 		}
 	}
 }

@@ -24,6 +24,9 @@ import (
 const copied = `[{"op": "add", "path": "/metadata/annotations", "value": {"a": {"hostPID": true}}},
 	{"op": "copy", "from": "/metadata/annotations/a", "path": "/spec"}, {"op": "remove", "path": "/metadata/annotations/a"}]`
 
+// coreDNS is a patch that has a Pod of the cluster run as root on a host.
+const coreDNS = `spec: {template: {spec: {hostPID: true, containers: [{name: coredns, securityContext: {privileged: true}}]}}}`
+
 // TestPatchesThatAreRefused: a host gets all patches of a config, or no update. A file without its
 // name in the answer would be one that kubeadm takes as it finds it.
 func TestPatchesThatAreRefused(t *testing.T) {
@@ -37,11 +40,17 @@ func TestPatchesThatAreRefused(t *testing.T) {
 		// want is in the answer; empty for an update that begins.
 		want string
 	}{
-		"numbers":                  {files: []any{fields{"path": folder + "/kubeletconfiguration.yaml", "content": "maxPods: 50"}}},
-		"a static pod's host":      {files: []any{fields{"path": patch, "content": "spec: {hostPID: true}"}}, want: patch + ": the patch for kubeadm sets spec.hostPID"},
-		"a copied Pod":             {files: []any{fields{"path": folder + "/kube-apiserver0+json.json", "content": copied}}, want: "kube-apiserver0+json.json: the patch for kubeadm has operation 1, which sets metadata.annotations.a"},
-		"copied text":              {files: []any{fields{"path": folder + "/etcd+json.json", "content": `[{"op": "copy", "from": "/metadata/annotations/a", "path": "/metadata/labels/a"}]`}}, want: "is none of add, replace and remove. Fix: "},
-		"deep":                     {files: []any{fields{"path": patch, "content": "metadata: {annotations: " + strings.Repeat(`{"a":`, 1_800) + "1" + strings.Repeat("}", 1_801)}}, want: "more than 16 levels of objects and lists. Fix: "},
+		"numbers":             {files: []any{fields{"path": folder + "/kubeletconfiguration.yaml", "content": "maxPods: 50"}}},
+		"a static pod's host": {files: []any{fields{"path": patch, "content": "spec: {hostPID: true}"}}, want: patch + ": the patch for kubeadm sets spec.hostPID"},
+		"a copied Pod":        {files: []any{fields{"path": folder + "/kube-apiserver0+json.json", "content": copied}}, want: "kube-apiserver0+json.json: the patch for kubeadm has operation 1, which sets metadata.annotations.a"},
+		"copied text":         {files: []any{fields{"path": folder + "/etcd+json.json", "content": `[{"op": "copy", "from": "/metadata/annotations/a", "path": "/metadata/labels/a"}]`}}, want: "is none of add, replace and remove. Fix: "},
+		"deep":                {files: []any{fields{"path": patch, "content": "metadata: {annotations: " + strings.Repeat(`{"a":`, 1_800) + "1" + strings.Repeat("}", 1_801)}}, want: "nests deeper than 16 levels. Fix: "},
+		"CoreDNS":             {files: []any{fields{"path": folder + "/corednsdeployment.yaml", "content": coreDNS}}, want: "/corednsdeployment.yaml: the patch for kubeadm changes the Deployment of CoreDNS"},
+		"CoreDNS is allowed":  {files: []any{fields{"path": folder + "/corednsdeployment.yaml", "content": coreDNS}}, allowed: []string{"/etc/kubernetes", folder + "/corednsdeployment.yaml"}},
+		"another of CoreDNS": {files: []any{
+			fields{"path": folder + "/corednsdeployment.yaml", "content": coreDNS},
+			fields{"path": folder + "/corednsdeployment1.yaml", "content": coreDNS},
+		}, allowed: []string{"/etc/kubernetes", folder + "/corednsdeployment.yaml"}, want: "/corednsdeployment1.yaml: the patch"},
 		"any content is allowed":   {files: []any{fields{"path": patch, "content": "spec: {hostPID: true}"}}, allowed: []string{"/etc/kubernetes", patch}},
 		"a Secret":                 {files: []any{fields{"path": folder + "/a/etcd.yaml", "contentFrom": inSecret}}, want: folder + "/a/etcd.yaml: its content is in a Secret"},
 		"a Secret, and no patch":   {files: []any{fields{"path": folder + "/README", "contentFrom": inSecret}}},
