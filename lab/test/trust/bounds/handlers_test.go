@@ -22,7 +22,9 @@ import (
 var requests = map[string]func(*testing.T, *world) any{
 	"/guard-machine": review,
 	"/hooks.runtime.cluster.x-k8s.io/v1alpha1/discovery": func(*testing.T, *world) any {
-		return request("DiscoveryRequest", map[string]any{"settings": leaves()})
+		return request("DiscoveryRequest", map[string]any{
+			"settings": map[string]string{"filler": filler(3 << 20)},
+		})
 	},
 	wire.BeforeClusterUpgrade.Path():      aboutCluster(wire.BeforeClusterUpgrade),
 	wire.BeforeControlPlaneUpgrade.Path(): aboutCluster(wire.BeforeControlPlaneUpgrade),
@@ -99,7 +101,10 @@ func leaves() map[string]any {
 func aboutCluster(hook wire.Hook) func(*testing.T, *world) any {
 	return func(_ *testing.T, w *world) any {
 		cluster := w.object("Cluster", "c")
-		cluster["metadata"].(map[string]any)["annotations"] = map[string]string{"filler": filler(3 << 20)} //nolint:forcetypeassert // It is one.
+		cluster["metadata"] = map[string]any{
+			"name": "c", "namespace": w.namespace,
+			"annotations": map[string]string{"filler": filler(3 << 20)},
+		}
 		return request(hook.Hook+"Request", map[string]any{
 			"cluster": cluster, "settings": map[string]string{"graph": w.graph.Name},
 			"fromKubernetesVersion": "v1.20.0", "toKubernetesVersion": "v1.35.15",
