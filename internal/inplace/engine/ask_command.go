@@ -2,6 +2,7 @@ package engine
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"strings"
@@ -98,7 +99,10 @@ func stripObject(raw []byte, reserved []string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	object, _ := tree.(map[string]any)
+	object, ok := tree.(map[string]any)
+	if !ok {
+		return nil, errors.New("it is no object")
+	}
 	metadata, ok := object["metadata"].(map[string]any)
 	if !ok {
 		return raw, nil
