@@ -10,11 +10,17 @@ type Version struct {
 }
 
 // Versions keeps what was computed from the objects of a scope, such as a namespace, one value for each
-// object and only for its last version. It is safe for concurrent use, and its zero value is ready. A
-// nil one keeps nothing.
+// object and only for its last version. It is safe for concurrent use: callers about one scope wait for
+// each other, those about different scopes do not. Its zero value is ready. A nil one keeps nothing.
 type Versions[V any] struct {
+	// mu protects scopes, and is never held while something is computed.
 	mu     sync.Mutex
-	scopes map[string]map[string]versioned[V]
+	scopes map[string]*scope[V]
+}
+
+type scope[V any] struct {
+	mu     sync.Mutex
+	values map[string]versioned[V]
 }
 
 type versioned[V any] struct {
@@ -26,7 +32,9 @@ type versioned[V any] struct {
 // its version; compute is called only for a version that is new, and once for it, however many callers
 // ask at once. What was kept of other objects of the scope is dropped. A version without UID or
 // ResourceVersion, such as one from a file, is never kept.
-func (v *Versions[V]) Compute(scope string, n int, describe func(i int) (name string, version Version), compute func(i int) V) []V {
+func (v *Versions[V]) Compute(
+	scopeName string, n int, describe func(i int) (name string, version Version), compute func(i int) V,
+) []V {
 	values := make([]V, 0, n)
 	if v == nil {
 		for i := range n {
@@ -34,9 +42,14 @@ func (v *Versions[V]) Compute(scope string, n int, describe func(i int) (name st
 		}
 		return values
 	}
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	before, kept := v.scopes[scope], make(map[string]versioned[V], n)
+	if n == 0 {
+		v.drop(scopeName)
+		return values
+	}
+	s := v.scope(scopeName)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before, kept := s.values, make(map[string]versioned[V], n)
 	for i := range n {
 		name, version := describe(i)
 		found, ok := before[name]
@@ -48,17 +61,27 @@ func (v *Versions[V]) Compute(scope string, n int, describe func(i int) (name st
 		}
 		values = append(values, found.value)
 	}
-	v.keep(scope, kept)
+	s.values = kept
 	return values
 }
 
-func (v *Versions[V]) keep(scope string, kept map[string]versioned[V]) {
-	switch {
-	case len(kept) == 0:
-		delete(v.scopes, scope)
-	case v.scopes == nil:
-		v.scopes = map[string]map[string]versioned[V]{scope: kept}
-	default:
-		v.scopes[scope] = kept
+func (v *Versions[V]) scope(name string) *scope[V] {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	s, ok := v.scopes[name]
+	if !ok {
+		s = &scope[V]{}
+		if v.scopes == nil {
+			v.scopes = map[string]*scope[V]{}
+		}
+		v.scopes[name] = s
 	}
+	return s
+}
+
+// drop forgets a scope without objects. A caller that still computes for it keeps nothing.
+func (v *Versions[V]) drop(name string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	delete(v.scopes, name)
 }

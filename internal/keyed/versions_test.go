@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/windlass-dev/windlass/internal/keyed"
 )
@@ -73,5 +74,27 @@ func TestVersionsAtOnce(t *testing.T) {
 	all.Wait()
 	if n := computed.Load(); n != 10 {
 		t.Errorf("16 callers at once computed %d values, want each of 10 once", n)
+	}
+}
+
+// TestScopesDoNotWait holds that values of one scope are computed while another scope still computes.
+// With one lock for all scopes the inner call never returns.
+func TestScopesDoNotWait(t *testing.T) {
+	t.Parallel()
+	var kept keyed.Versions[int]
+	describe := func(int) (string, keyed.Version) { return "p", keyed.Version{UID: "u", ResourceVersion: "1"} }
+	done := make(chan []int, 1)
+	go func() {
+		done <- kept.Compute("slow", 1, describe, func(int) int {
+			return 1 + kept.Compute("other", 1, describe, func(int) int { return 1 })[0]
+		})
+	}()
+	select {
+	case got := <-done:
+		if got[0] != 2 {
+			t.Errorf("computed %d, want 2", got[0])
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("a scope waits for another one")
 	}
 }

@@ -23,10 +23,12 @@ type cache struct {
 	client.Reader
 	items  []v1alpha1.UpdatePolicy
 	copies atomic.Int32
+	lists  atomic.Int32
 	err    error
 }
 
 func (c *cache) List(_ context.Context, into client.ObjectList, options ...client.ListOption) error {
+	c.lists.Add(1)
 	list, ok := into.(*v1alpha1.UpdatePolicyList)
 	if !ok || c.err != nil {
 		return c.err
@@ -111,5 +113,16 @@ func TestReadFails(t *testing.T) {
 	_, err := policystore.New(&cache{err: broken}, nil).In(t.Context(), "tenant")
 	if !errors.Is(err, broken) || err.Error() != "listing UpdatePolicies in tenant: broken" {
 		t.Errorf("error is %v", err)
+	}
+}
+
+// TestNoNamespace holds that a read without a namespace, which would list those of all tenants, reads
+// nothing.
+func TestNoNamespace(t *testing.T) {
+	t.Parallel()
+	reader := &cache{}
+	_, err := policystore.New(reader, nil).In(t.Context(), "")
+	if n := reader.lists.Load(); !errors.Is(err, policystore.ErrNoNamespace) || n != 0 {
+		t.Errorf("after %d lists, error is %v", n, err)
 	}
 }

@@ -41,6 +41,10 @@ const (
 	BusyReason guard.Reason = "Busy"
 )
 
+// errNoNamespace is the error of a review without a namespace, which no API server sends.
+var errNoNamespace = errors.New("cannot decide about a Machine without a namespace: the AdmissionReview names none. " +
+	"Fix: have only the API server call the guard")
+
 // errBusy is the error of a request that must be tried again.
 var errBusy = errors.New("the list of Machines does not show yet what was admitted moments ago. " +
 	"Fix: try again")
@@ -110,6 +114,9 @@ func (g *Guard) Handle(ctx context.Context, request admission.Request) admission
 	operation, ok := operationOf(request.Operation)
 	if !ok {
 		return admission.Allowed("neither creates nor deletes a Machine")
+	}
+	if request.Namespace == "" {
+		return g.refuseError(ctx, operation, request, BadRequestReason, errNoNamespace)
 	}
 	policies, err := g.options.Policies.In(ctx, request.Namespace)
 	if err != nil {

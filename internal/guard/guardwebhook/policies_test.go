@@ -2,12 +2,14 @@ package guardwebhook_test
 
 import (
 	"context"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"testing"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/guard/guardwebhook"
@@ -46,5 +48,26 @@ func TestReviewsCopyNoPolicies(t *testing.T) {
 	reviews.Wait()
 	if reader.lists.Load() != 16 || reader.copies.Load() != 0 {
 		t.Errorf("of %d lists of UpdatePolicies, want 16, %d copied them", reader.lists.Load(), reader.copies.Load())
+	}
+}
+
+// TestReviewWithoutNamespace holds that a forged review without a namespace is refused before anything
+// is read. A list without a namespace returns the policies of all tenants.
+func TestReviewWithoutNamespace(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	reader := &copying{Reader: w.client}
+	w.options.Policies = policystore.New(reader, new(policy.Store))
+	w.guard = guardwebhook.NewGuard(w.options)
+	for _, operation := range []admissionv1.Operation{admissionv1.Create, admissionv1.Delete} {
+		response := w.guard.Handle(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
+			Operation: operation, Name: "m",
+		}})
+		if response.Allowed || response.Result.Code != http.StatusBadRequest {
+			t.Errorf("%s: allowed %t, result %v", operation, response.Allowed, response.Result)
+		}
+	}
+	if n := reader.lists.Load() + int32(w.reads); n != 0 {
+		t.Errorf("%d reads before the refusal, want none", n)
 	}
 }
