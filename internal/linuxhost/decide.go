@@ -202,36 +202,8 @@ func disrupts(steps []Step, s Seen) bool {
 	return false
 }
 
-// leftToBring counts the binaries that are to be brought to a host: all of them, those that are not there, and those not in their places.
-type leftToBring struct {
-	all, fetch, install      int64
-	firstFetch, firstInstall Name
-}
-
-func computeLeft(steps []Step, checks Checks) leftToBring {
-	var left leftToBring
-	for _, step := range steps {
-		isFetch := strings.HasPrefix(string(step.Name), FetchPrefix)
-		if isFetch {
-			left.all++
-		}
-		switch {
-		case checks[step.Name].Done:
-		case isFetch:
-			left.fetch++
-			left.firstFetch = cmp.Or(left.firstFetch, step.Name)
-		case step.Installs != "":
-			left.install++
-			left.firstInstall = cmp.Or(left.firstInstall, step.Name)
-		}
-	}
-	return left
-}
-
 // lacks tells what a host lacks for the steps that are left, before anything is done on it: so that its node is not drained for nothing.
 func lacks(g Goal, steps []Step, s Seen) *Failure {
-	left := computeLeft(steps, s.Checks)
-	f := s.Facts
 	if lacksKubectl(steps, s) {
 		return &Failure{Reason: ToolMissing, Step: KubeadmUpgrade, Message: "the host has no kubectl in " + g.folder() +
 			" to read the version in the ConfigMap kubeadm-config with; add kubectl to the manifest of digests, and it is brought along"}
@@ -248,24 +220,7 @@ func lacks(g Goal, steps []Step, s Seen) *Failure {
 	if missing := lacksFiles(steps, s); missing != nil {
 		return missing
 	}
-	// A binary of the next version is somewhat larger than the installed one, and the installed ones are about of one size.
-	room := f.NeedKB * 6 / 5 / max(left.all, 1)
-	switch {
-	case left.install > 0 && !f.Writable:
-		changed := ". Nothing was changed"
-		if f.Begun {
-			changed = ""
-		}
-		return newFailure(FolderReadOnly, left.firstInstall, "no file can be made in %s: %s%s",
-			g.folder(), cmp.Or(f.Why, "unknown why"), changed)
-	case left.install > 0 && f.FreeKB < room:
-		return newFailure(DiskFull, left.firstInstall, "%s has %d MiB left, but a binary needs %d MiB beside the old one",
-			g.folder(), f.FreeKB>>10, room>>10)
-	case left.fetch > 0 && f.FreeStateKB < room*left.fetch:
-		return newFailure(DiskFull, left.firstFetch, "%s has %d MiB left, but %d binaries need about %d MiB",
-			StateFolder, f.FreeStateKB>>10, left.fetch, room*left.fetch>>10)
-	}
-	return lacksEtcdRoom(steps, s, room*left.fetch)
+	return lacksRoom(g, steps, s)
 }
 
 // lacksFiles returns which binaries the folder on the host lacks that they are copied from.

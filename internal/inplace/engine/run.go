@@ -85,6 +85,11 @@ func (e *Engine) tryUpdate(
 	if err == nil && reply.Done {
 		err = r.endReturns(ctx)
 	}
+	return r.report(ctx, reply, err)
+}
+
+// report shows the result of a step on the Machine, and returns the answer to the call.
+func (r *run) report(ctx context.Context, reply inplace.Reply, err error) (inplace.Reply, error) {
 	refusal, isRefused := errors.AsType[*RefusedError](err)
 	switch {
 	case isRefused:

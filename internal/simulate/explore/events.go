@@ -290,40 +290,53 @@ func (h *happenings) lagging(name string, may bool, lags func(*world) *bool) {
 
 // machinery is what happens to the engine itself.
 func (h *happenings) machinery() {
-	w := h.w
-	if w.faults.Restarts > 0 && w.answer.hook != 0 {
+	if w := h.w; w.faults.Restarts > 0 && w.answer.hook != 0 {
 		h.add("the engine restarts", func(w *world) {
 			spend(&w.faults.Restarts)
 			w.answer = answer{}
 		})
 	}
 	h.lags()
+	h.clock()
+	h.swaps()
+}
+
+// clock is what happens to the clock while something that it has timed is fresh.
+func (h *happenings) clock() {
+	w := h.w
 	fresh := w.answer.hook != 0 && !w.answer.ahead || w.intent.to != 0 && !w.intent.ahead
-	if w.faults.Jumps > 0 && fresh {
-		h.add("the clock is set back", func(w *world) {
-			spend(&w.faults.Jumps)
-			w.answer.ahead = w.answer.hook != 0
-			if w.intent.to != 0 {
-				w.intent.aged, w.intent.ahead, w.ledger.next = true, true, 0
-			}
-		})
+	if w.faults.Jumps == 0 || !fresh {
+		return
 	}
-	// The other engine knows nothing of a step that is over and not recorded; see the package's assumptions.
-	owed := w.ledger.controlPlane.open() && !w.pending.has(afterControlPlane) && !w.cp.upgrading()
-	if w.faults.Swaps > 0 && w.cp.exists && (w.stock || !owed) {
-		label := "Cluster API's own engine takes over"
-		if w.stock {
-			label = "Windlass takes over"
+	h.add("the clock is set back", func(w *world) {
+		spend(&w.faults.Jumps)
+		w.answer.ahead = w.answer.hook != 0
+		if w.intent.to != 0 {
+			w.intent.aged, w.intent.ahead, w.ledger.next = true, true, 0
 		}
-		h.add(label, func(w *world) {
-			spend(&w.faults.Swaps)
-			w.stock, w.answer, w.cp.lags = !w.stock, answer{}, false
-			for i := range w.groups {
-				w.groups[i].lags = false
-			}
-			w.replan()
-		})
+	})
+}
+
+// swaps are when the other engine takes over. It knows nothing of a step that is over and not
+// recorded; see the package's assumptions.
+func (h *happenings) swaps() {
+	w := h.w
+	owed := w.ledger.controlPlane.open() && !w.pending.has(afterControlPlane) && !w.cp.upgrading()
+	if w.faults.Swaps == 0 || !w.cp.exists || !w.stock && owed {
+		return
 	}
+	label := "Cluster API's own engine takes over"
+	if w.stock {
+		label = "Windlass takes over"
+	}
+	h.add(label, func(w *world) {
+		spend(&w.faults.Swaps)
+		w.stock, w.answer, w.cp.lags = !w.stock, answer{}, false
+		for i := range w.groups {
+			w.groups[i].lags = false
+		}
+		w.replan()
+	})
 }
 
 func (w *world) unblock() { w.blocker, w.ledger.free = false, 0 }

@@ -44,13 +44,9 @@ func (c coverage) claims(
 	if c.distribution != linuxhost.Kubeadm {
 		return claims, nil, nil
 	}
-	from, err := readSpec(current.Bootstrap, scope)
+	from, to, err := readSpecs(scope, current, desired)
 	if err != nil {
-		return nil, nil, fmt.Errorf("the current bootstrap config: %w", err)
-	}
-	to, err := readSpec(desired.Bootstrap, scope)
-	if err != nil {
-		return nil, nil, fmt.Errorf("the desired bootstrap config: %w", err)
+		return nil, nil, err
 	}
 	if to == nil {
 		if err := checkNoConfig(desired.Bootstrap, ""); err != nil {
@@ -66,7 +62,7 @@ func (c coverage) claims(
 			return nil, nil, err
 		}
 		// UpdateMachine would refuse it, whatever differs.
-		return nil, []string{err.Error()}, nil //nolint:nilerr // The error is the note.
+		return nil, []string{err.Error()}, nil
 	}
 	paths, notes := c.coveredConfig(ctx, from, to)
 	for _, path := range paths {
@@ -74,6 +70,17 @@ func (c coverage) claims(
 	}
 	// What was not read in time is no reason not to cover it.
 	return claims, notes, ctx.Err()
+}
+
+// readSpecs returns the specs of the current and the desired KubeadmConfig, nil where there is none.
+func readSpecs(scope cover.Scope, current, desired cover.Objects) (from, to configSpec, err error) {
+	if from, err = readSpec(current.Bootstrap, scope); err != nil {
+		return nil, nil, fmt.Errorf("the current bootstrap config: %w", err)
+	}
+	if to, err = readSpec(desired.Bootstrap, scope); err != nil {
+		return nil, nil, fmt.Errorf("the desired bootstrap config: %w", err)
+	}
+	return from, to, nil
 }
 
 // coversVersion refuses what no host can do: to go back. How many minors are too many is for the limit of the Updater.
