@@ -90,6 +90,7 @@ func (p *updaterPool) configMap(ctx context.Context, name types.NamespacedName) 
 // for a host that may not answer.
 func (p *updaterPool) connectHost(ctx context.Context, to hosts.Target) (port.Host, error) {
 	if to.SSH != nil {
+		//nolint:contextcheck // A connection outlives the request that begins it.
 		return p.connections.Connect(to.Machine.Namespace, to.Machine.Name, sshOptions(*to.SSH))
 	}
 	config, err := p.nodes.Config(ctx, to.Cluster)

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -78,7 +79,11 @@ func TestRecordSerialThatIsDropped(t *testing.T) {
 	u := &v1alpha1.Updater{ObjectMeta: metav1.ObjectMeta{Name: "u"}}
 	live := fake.NewClientBuilder().WithScheme(scheme).WithObjects(u).WithStatusSubresource(u).WithInterceptorFuncs(interceptor.Funcs{
 		SubResourcePatch: func(_ context.Context, _ client.Client, _ string, o client.Object, _ client.Patch, _ ...client.SubResourcePatchOption) error {
-			u.DeepCopyInto(o.(*v1alpha1.Updater)) //nolint:forcetypeassert // Nothing else is written.
+			written, ok := o.(*v1alpha1.Updater)
+			if !ok {
+				return fmt.Errorf("a %T is written", o)
+			}
+			u.DeepCopyInto(written)
 			return nil
 		},
 	}).Build()

@@ -5,11 +5,13 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/pprof"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"time"
 
@@ -70,7 +72,7 @@ func Add(ctx context.Context, mgr manager.Manager, o metricsserver.Options) erro
 		if err != nil {
 			return err
 		}
-		options.TLSOpts = append(options.TLSOpts[:len(options.TLSOpts):len(options.TLSOpts)], signed)
+		options.TLSOpts = append(slices.Clip(options.TLSOpts), signed)
 	}
 	server := httplimit.NewTLSServer("diagnostics", options, httplimit.ForDiagnostics)
 	if err := mgr.Add(server); err != nil {
@@ -86,9 +88,7 @@ func newMux(mgr manager.Manager, o metricsserver.Options) (*http.ServeMux, error
 			ErrorHandling: promhttp.HTTPErrorOnError, MaxRequestsInFlight: gathersAtOnce,
 		}),
 	}
-	for path, handler := range o.ExtraHandlers {
-		handlers[path] = handler
-	}
+	maps.Copy(handlers, o.ExtraHandlers)
 	filter := func(handler http.Handler) (http.Handler, error) { return handler, nil }
 	if o.FilterProvider != nil {
 		provided, err := o.FilterProvider(mgr.GetConfig(), mgr.GetHTTPClient())

@@ -30,12 +30,12 @@ func TestStreams(t *testing.T) {
 		<-release
 	})
 	settings := readSettings(t, framer)
-	for id, want := range map[http2.SettingID]uint32{
-		http2.SettingMaxConcurrentStreams: most, http2.SettingMaxFrameSize: maxFrame,
-		http2.SettingInitialWindowSize: maxUnread,
+	for _, want := range []http2.Setting{
+		{ID: http2.SettingMaxConcurrentStreams, Val: most}, {ID: http2.SettingMaxFrameSize, Val: maxFrame},
+		{ID: http2.SettingInitialWindowSize, Val: maxUnread},
 	} {
-		if settings[id] != want {
-			t.Errorf("%s is %d, want %d", id, settings[id], want)
+		if got := settings[want.ID]; got != want.Val {
+			t.Errorf("%s is %d, want %d", want.ID, got, want.Val)
 		}
 	}
 	if size := settings[http2.SettingMaxHeaderListSize]; size == 0 || size > 17<<10 {
@@ -99,7 +99,8 @@ func readSettings(t *testing.T, framer *http2.Framer) map[http2.SettingID]uint32
 	if err != nil {
 		t.Fatal(err)
 	}
-	settings := map[http2.SettingID]uint32{http2.SettingMaxFrameSize: 16 << 10}
+	settings := make(map[http2.SettingID]uint32)
+	settings[http2.SettingMaxFrameSize] = 16 << 10 // The value without a setting.
 	frames, ok := frame.(*http2.SettingsFrame)
 	if !ok {
 		t.Fatalf("the server begins with %v", frame)

@@ -139,7 +139,7 @@ func anything(value any) *fieldError {
 	switch value := value.(type) {
 	case map[string]any:
 		for _, name := range slices.Sorted(maps.Keys(value)) {
-			if strings.HasPrefix(name, "$") && !(name == "$patch" && isText(value[name])) {
+			if strings.HasPrefix(name, "$") && (name != "$patch" || !isText(value[name])) {
 				return &fieldError{path: []string{name}}
 			}
 			if err := at(name, anything, value[name]); err != nil {

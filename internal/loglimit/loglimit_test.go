@@ -96,7 +96,9 @@ func TestStandard(t *testing.T) {
 	if err := server.Close(); err != nil {
 		t.Error(err)
 	}
-	<-ended
+	if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
+		t.Error(err)
+	}
 	if len(lines) != most {
 		t.Errorf("%d broken connections cause %d lines, want %d", connections, len(lines), most)
 	}

@@ -24,13 +24,13 @@ import (
 )
 
 var (
-	group    = schema.GroupResource{Group: "windlass.dev", Resource: "updatepolicies"}
-	kind     = schema.GroupKind{Group: "windlass.dev", Kind: "UpdatePolicy"}
-	quota    = apierrors.NewForbidden(group, "a", errors.New("exceeded quota: objects, requested: 1, used: 10, limited: 10"))
-	tooLarge = apierrors.NewRequestEntityTooLargeError("limit is 3145728")
-	etcd     = apierrors.NewInternalError(errors.New("etcdserver: request is too large"))
-	invalid  = apierrors.NewInvalid(kind, "a", nil)
-	dropped  = &refusal.DroppedError{Kind: "UpdatePolicy a", Fields: []string{"status.groups"}}
+	group       = schema.GroupResource{Group: "windlass.dev", Resource: "updatepolicies"}
+	kind        = schema.GroupKind{Group: "windlass.dev", Kind: "UpdatePolicy"}
+	errQuota    = apierrors.NewForbidden(group, "a", errors.New("exceeded quota: objects, requested: 1, used: 10, limited: 10"))
+	errTooLarge = apierrors.NewRequestEntityTooLargeError("limit is 3145728")
+	errEtcd     = apierrors.NewInternalError(errors.New("etcdserver: request is too large"))
+	errInvalid  = apierrors.NewInvalid(kind, "a", nil)
+	errDropped  = &refusal.DroppedError{Kind: "UpdatePolicy a", Fields: []string{"status.groups"}}
 )
 
 func TestReasonOf(t *testing.T) {
@@ -40,11 +40,11 @@ func TestReasonOf(t *testing.T) {
 		want refusal.Reason
 	}{
 		"none":           {},
-		"quota":          {quota, refusal.QuotaExceeded},
-		"too large":      {tooLarge, refusal.TooLarge},
-		"etcd":           {etcd, refusal.TooLarge},
-		"invalid":        {invalid, refusal.Invalid},
-		"dropped":        {dropped, refusal.FieldsDropped},
+		"quota":          {errQuota, refusal.QuotaExceeded},
+		"too large":      {errTooLarge, refusal.TooLarge},
+		"etcd":           {errEtcd, refusal.TooLarge},
+		"invalid":        {errInvalid, refusal.Invalid},
+		"dropped":        {errDropped, refusal.FieldsDropped},
 		"no rights":      {apierrors.NewForbidden(group, "a", errors.New("no rights")), ""},
 		"a conflict":     {apierrors.NewConflict(group, "a", errors.New("changed")), ""},
 		"gone":           {apierrors.NewNotFound(group, "a"), ""},
@@ -97,7 +97,7 @@ func (w *world) reconcile(t *testing.T, name string) (time.Duration, error) {
 func TestQuiet(t *testing.T) {
 	t.Parallel()
 	w := newWorld("quiet")
-	w.errs["a"] = fmt.Errorf("writing: %w", invalid)
+	w.errs["a"] = fmt.Errorf("writing: %w", errInvalid)
 	spent := time.Duration(0)
 	var delays []time.Duration
 	for spent < 24*time.Hour {
@@ -108,9 +108,9 @@ func TestQuiet(t *testing.T) {
 		spent += delay
 		delays = append(delays, delay)
 	}
-	want := []time.Duration{1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 600, 600}
-	for i := range want {
-		want[i] *= time.Second
+	var want []time.Duration
+	for _, seconds := range []int{1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 600, 600} {
+		want = append(want, time.Duration(seconds)*time.Second)
 	}
 	if diff := cmp.Diff(want, delays[:len(want)]); diff != "" {
 		t.Errorf("delays differ (-want +got):\n%s", diff)
@@ -124,7 +124,7 @@ func TestQuiet(t *testing.T) {
 	if _, err := w.reconcile(t, "b"); err != nil || w.calls != len(delays)+1 {
 		t.Errorf("another object: %v after %d calls", err, w.calls)
 	}
-	w.errs["a"] = quota
+	w.errs["a"] = errQuota
 	if _, err := w.reconcile(t, "a"); err != nil || len(w.logged) != 2 {
 		t.Errorf("another reason: %v, logged %q", err, w.logged)
 	}
@@ -139,7 +139,7 @@ func TestQuiet(t *testing.T) {
 			t.Errorf("success: %v, %v, logged %q", delay, err, w.logged)
 		}
 	}
-	w.errs["a"], w.result = tooLarge, reconcile.Result{RequeueAfter: time.Millisecond}
+	w.errs["a"], w.result = errTooLarge, reconcile.Result{RequeueAfter: time.Millisecond}
 	if delay, err := w.reconcile(t, "a"); err != nil || delay != time.Millisecond || len(w.logged) != 4 {
 		t.Errorf("again: %v, %v, logged %q", delay, err, w.logged)
 	}

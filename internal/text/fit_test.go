@@ -24,6 +24,7 @@ func TestFit(t *testing.T) {
 		"the last fix": {long + " Fix: one. Fix: two", strings.Repeat("é", 25) + "... (161 more bytes) Fix: two"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			if got := text.Fit(test.message, 80); got != test.want || len(got) > 80 {
 				t.Errorf("got %q of %d bytes, want %q", got, len(got), test.want)
 			}

@@ -34,7 +34,7 @@ func (c *Coverage) accept(u Updater, p Patches) (*Coverage, *UpdaterError) {
 	next := *c
 	next.uncompared = slices.Clip(c.uncompared)
 	next.notes = append(slices.Clip(c.notes), p.Notes...)
-	covered, uncompared := map[Part]*fields{}, map[Part]*fields{}
+	covered, uncompared := make(map[Part]*fields), make(map[Part]*fields)
 	for i, patch := range p.list() {
 		accepted, wrong := c.acceptPart(i, patch)
 		if wrong != nil {

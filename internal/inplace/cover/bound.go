@@ -46,11 +46,11 @@ func BoundPointers(list []Pointer) []Pointer { return recorded.bound(list) }
 
 // bound returns pointers that name all fields of list, and are within the limit.
 func (l limit) bound(list []Pointer) []Pointer {
-	paths := map[Part][]string{}
+	paths := make(map[Part][]string)
 	for _, p := range list {
 		paths[p.Part] = append(paths[p.Part], p.Path)
 	}
-	all := map[Part]*fields{}
+	all := make(map[Part]*fields)
 	for part, of := range paths {
 		all[part] = pathsOf(of...)
 	}

@@ -317,7 +317,7 @@ func (c *Coverage) Result() Result {
 		r.Plan = append(r.Plan, covered)
 	}
 	originals, desireds := map[string]any{}, map[string]any{}
-	uncovered, dirty, changes := map[Part]*fields{}, map[Part]*fields{}, map[Part]*fields{}
+	uncovered, dirty, changes := make(map[Part]*fields), make(map[Part]*fields), make(map[Part]*fields)
 	for i, part := range parts {
 		o := c.outcome(i)
 		uncovered[part], dirty[part] = o.uncovered.at(c.base()), o.dirty.at(machineBase)

@@ -43,7 +43,7 @@ func Differing(scope Scope, a, b Objects) ([]Pointer, error) {
 		return nil, err
 	}
 	base := (&Coverage{scope: scope}).base()
-	found := map[Part]*fields{}
+	found := make(map[Part]*fields)
 	for i, part := range parts {
 		found[part] = differences(viewA[i], viewB[i]).at(base)
 	}
@@ -80,7 +80,7 @@ func notLive(sent view, live Objects, want view, change func(tree) tree) ([]Poin
 	if err != nil {
 		return nil, err
 	}
-	found := map[Part]*fields{}
+	found := make(map[Part]*fields)
 	for i, part := range parts {
 		found[part] = differences(sent[i], have[i]).filter(func(_ []string, at []tree) bool {
 			isDefault := isAbsent(at[1]) && equal(at[0], at[2])
@@ -101,7 +101,7 @@ func Missing(templates, machine Objects) ([]Pointer, error) {
 	if err != nil {
 		return nil, err
 	}
-	found := map[Part]*fields{}
+	found := make(map[Part]*fields)
 	for i, part := range parts {
 		found[part] = lacks(want[i], have[i]).at(machineBase)
 	}
@@ -157,7 +157,7 @@ func Unasked(current, desired, source Objects) ([]Pointer, error) {
 // otherKinds returns /kind of each desired object that is of another kind than its source asks for,
 // or, without a source and for the Machine, than it is.
 func otherKinds(current, desired, source Objects) (map[Part]*fields, error) {
-	found := map[Part]*fields{}
+	found := make(map[Part]*fields)
 	have, want, asked := current.list(), desired.list(), source.list()
 	for i := range parts {
 		if isNone(asked[i]) || i == machineIndex {

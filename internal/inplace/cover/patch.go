@@ -148,8 +148,10 @@ func makePatch(from, to tree) Patch {
 	if changed == nil {
 		return Patch{}
 	}
+	all := make(map[Part]*fields)
+	all[""] = changed.at("")
 	var operations []any
-	for _, p := range operated.pointers(map[Part]*fields{"": changed.at("")}) {
+	for _, p := range operated.pointers(all) {
 		operations = append(operations, makeOperation(p.Path, lookup(from, p.Path), lookup(to, p.Path)))
 	}
 	return Patch{Type: JSONPatch, Data: canonical(operations)}
