@@ -78,7 +78,7 @@ type hostRecords struct {
 	w *upgradeWorld
 	// running are the polls that a host's job has left, and runs counts jobs.
 	running, runs map[string]int
-	atOnce, most  int
+	most          int
 }
 
 func (h *hostRecords) update(r *runtimehooksv1.UpdateMachineRequest) inplace.Answer {

@@ -39,7 +39,7 @@ type slowReader struct {
 	now, most, ended, modest int
 }
 
-func (s *slowReader) read(key types.NamespacedName) {
+func (s *slowReader) read(ctx context.Context, key types.NamespacedName) {
 	s.mu.Lock()
 	if key.Namespace == modest {
 		s.modest++
@@ -51,7 +51,9 @@ func (s *slowReader) read(key types.NamespacedName) {
 	s.now++
 	s.most = max(s.most, s.now)
 	s.mu.Unlock()
-	time.Sleep(budget)
+	ctx, cancel := context.WithTimeout(ctx, budget)
+	defer cancel()
+	<-ctx.Done()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.now--
@@ -77,7 +79,7 @@ func newSlowEngine(t *testing.T, objects ...client.Object) (*Engine, *slowReader
 	slow := &slowReader{}
 	live := interceptor.NewClient(c, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-			slow.read(key)
+			slow.read(ctx, key)
 			return c.Get(ctx, key, o, opts...)
 		},
 	})
@@ -194,7 +196,7 @@ func TestTenantDoesNotTakeAllWorkers(t *testing.T) {
 					q.add(client.ObjectKeyFromObject(object))
 				}
 				// The greedy tenant has all that it can get, and asks for more again and again.
-				time.Sleep(5 * turnedAwayFor)
+				time.Sleep(5 * turnedAwayFor) //nolint:forbidigo // synctest's clock.
 				synctest.Wait()
 				before := slow.counts()
 				if before.most != test.share {
@@ -212,7 +214,6 @@ func TestTenantDoesNotTakeAllWorkers(t *testing.T) {
 					t.Errorf("the other tenant waited for %d steps, and %d were before it", steps, waiting)
 				}
 				stop()
-				time.Sleep(2 * budget)
 				workers.Wait()
 			})
 		})

@@ -61,7 +61,7 @@ func (f *fakeHosts) opened() (open, most int) {
 	return f.open, f.most
 }
 
-func (l *fakeLink) reach(context.Context) error {
+func (l *fakeLink) reach(ctx context.Context) error {
 	f := l.hosts
 	f.mu.Lock()
 	f.attempts[l.address]++
@@ -71,7 +71,9 @@ func (l *fakeLink) reach(context.Context) error {
 	f.mu.Unlock()
 	switch {
 	case silent:
-		time.Sleep(defaultConnectTimeout)
+		ctx, cancel := context.WithTimeout(ctx, defaultConnectTimeout)
+		defer cancel()
+		<-ctx.Done()
 		return &port.HostError{Reason: port.HostUnreachable, Host: l.address, Err: errors.New("no answer within 10s")}
 	case refuses:
 		return &port.HostError{Reason: port.HostLoginRefused, Host: l.address, Err: errors.New("refused")}
@@ -107,12 +109,24 @@ func connect(c *Connections, tenant, name string) (port.Host, error) {
 	return c.Connect(tenant, name, Options{Login: Login{Address: name}})
 }
 
-func wantReason(t *testing.T, err error, want port.HostReason) *port.HostError {
+// pass lets time pass.
+func pass(d time.Duration) {
+	time.Sleep(d) //nolint:forbidigo // synctest's clock.
+	synctest.Wait()
+}
+
+func wantReason(t *testing.T, err error, want port.HostReason) {
 	t.Helper()
-	failed, ok := errors.AsType[*port.HostError](err)
-	if !ok || failed.Reason != want {
+	if port.ReasonOfHost(err) != want {
 		t.Fatalf("the error is %v, want %s", err, want)
 	}
+}
+
+// hostError returns an error with a reason.
+func hostError(t *testing.T, err error, want port.HostReason) *port.HostError {
+	t.Helper()
+	wantReason(t, err, want)
+	failed, _ := errors.AsType[*port.HostError](err)
 	return failed
 }
 
@@ -124,7 +138,7 @@ func TestConnectionIsMadeOnce(t *testing.T) {
 		c := newConnections(hosts.link)
 		for range 10 {
 			_, err := connect(c, "a", "host")
-			failed := wantReason(t, err, port.HostConnecting)
+			failed := hostError(t, err, port.HostConnecting)
 			if failed.RetryAfter <= 0 || failed.Lasts() {
 				t.Fatalf("the error %+v does not ask for another request", failed)
 			}
@@ -139,7 +153,7 @@ func TestConnectionIsMadeOnce(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, _ = host.Close(), host.Close()
-			time.Sleep(idleLifetime / 2)
+			pass(idleLifetime / 2)
 		}
 		if n := hosts.count("host"); n != 1 {
 			t.Errorf("there were %d logins, want 1", n)
@@ -150,8 +164,7 @@ func TestConnectionIsMadeOnce(t *testing.T) {
 		if _, err := connect(c, "b", "host"); err == nil {
 			t.Error("a tenant has the connection of another one")
 		}
-		time.Sleep(2 * idleLifetime)
-		synctest.Wait()
+		pass(2 * idleLifetime)
 		if open, _ := hosts.opened(); open != 0 {
 			t.Errorf("%d connections are left that nobody uses", open)
 		}
@@ -168,28 +181,26 @@ func TestSilentHostIsLeftAlone(t *testing.T) {
 		began := time.Now()
 		_, err := connect(c, "a", "host")
 		wantReason(t, err, port.HostConnecting)
-		time.Sleep(defaultConnectTimeout)
-		synctest.Wait()
+		pass(defaultConnectTimeout)
 		for range 5 {
 			_, err := connect(c, "a", "host")
-			failed := wantReason(t, err, port.HostUnreachable)
+			failed := hostError(t, err, port.HostUnreachable)
 			for _, want := range []time.Time{began, began.Add(defaultConnectTimeout + silenceLifetime)} {
 				if words := want.UTC().Format(time.RFC3339); !strings.Contains(failed.Error(), words) {
 					t.Errorf("the message %q does not contain %s", failed, words)
 				}
 			}
-			time.Sleep(silenceLifetime / 10)
+			pass(silenceLifetime / 10)
 		}
 		if n := hosts.count("host"); n != 1 {
 			t.Errorf("a silent host was tried %d times, want 1", n)
 		}
-		time.Sleep(silenceLifetime)
+		pass(silenceLifetime)
 		_, err = connect(c, "a", "host")
 		wantReason(t, err, port.HostConnecting)
-		time.Sleep(defaultConnectTimeout)
-		synctest.Wait()
+		pass(defaultConnectTimeout)
 		_, err = connect(c, "a", "host")
-		if failed := wantReason(t, err, port.HostUnreachable); !strings.Contains(failed.Error(), began.UTC().Format(time.RFC3339)) {
+		if failed := hostError(t, err, port.HostUnreachable); !strings.Contains(failed.Error(), began.UTC().Format(time.RFC3339)) {
 			t.Errorf("after a second attempt, the message %q has another begin", failed)
 		}
 		if n := hosts.count("host"); n != 2 {
@@ -279,7 +290,7 @@ func TestTenantsConnectionsAreBounded(t *testing.T) {
 		if _, most := hosts.opened(); most > maxConnections {
 			t.Errorf("there were %d connections at once, want at most %d", most, maxConnections)
 		}
-		time.Sleep(defaultConnectTimeout)
+		pass(defaultConnectTimeout)
 	})
 }
 
@@ -300,7 +311,7 @@ func TestIdleConnectionMakesRoom(t *testing.T) {
 					_ = host.Close()
 				}
 			}
-			time.Sleep(connectingPoll)
+			pass(connectingPoll)
 		}
 		if len(served) != 2*maxOfTenant {
 			t.Errorf("%d of %d hosts were served", len(served), 2*maxOfTenant)
@@ -359,7 +370,11 @@ func TestConnectionThatEndedIsMadeAgain(t *testing.T) {
 		}
 		hosts.mu.Lock()
 		for _, k := range c.links {
-			hosts.gone[k.link.(*fakeLink)] = true
+			made, ok := k.link.(*fakeLink)
+			if !ok {
+				t.Fatalf("the connection is a %T", k.link)
+			}
+			hosts.gone[made] = true
 		}
 		hosts.mu.Unlock()
 		_, err = connect(c, "a", "host")

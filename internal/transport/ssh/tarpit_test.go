@@ -41,12 +41,13 @@ func newTarpit(t *testing.T) *tarpit {
 
 func (p *tarpit) drip(conn net.Conn) {
 	defer func() { _ = conn.Close(); p.ended <- struct{}{} }()
-	for {
+	pace := time.NewTicker(10 * time.Millisecond)
+	defer pace.Stop()
+	for ; ; <-pace.C {
 		// A deadline for each byte would never be met.
 		if _, err := conn.Write([]byte("x\n")); err != nil {
 			return
 		}
-		time.Sleep(10 * time.Millisecond)
 	}
 }
 
