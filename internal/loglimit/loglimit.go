@@ -23,6 +23,8 @@ const (
 	// maxText bounds a text in a line, in bytes. Callers choose such texts. One about a panic has a
 	// stack.
 	maxText = 2 << 10
+	// maxLine bounds the texts of all values of a line, in bytes.
+	maxLine = 8 * maxText
 	// maxTenant bounds the names of tenants that are kept, in bytes.
 	maxTenant = 512
 	// omittedKey is the name of the value that counts lines that were left out.
@@ -30,8 +32,9 @@ const (
 )
 
 // Lines bounds lines by kind: in a minute, at most all of a kind, and at most each of them about one
-// tenant. The next line of a kind has, as omittedBefore, how many were left out before it. Texts in a
-// line are bounded, too. It is safe for concurrent use, and its memory is bounded.
+// tenant. The next line of a kind has, as omittedBefore, how many were left out before it. The length of
+// a line is bounded, too: values other than numbers and times are written as text. It is safe for
+// concurrent use, and its memory is bounded.
 type Lines struct {
 	now       func() time.Time
 	all, each int
@@ -59,7 +62,7 @@ func (l *Lines) Limit(logger logr.Logger, tenant string) logr.Logger {
 	if logger.GetSink() == nil {
 		return logger
 	}
-	return logger.WithSink(&sink{LogSink: logger.GetSink(), lines: l, tenant: tenant})
+	return logger.WithSink(&sink{LogSink: logger.GetSink(), lines: l, tenant: tenant, left: maxLine})
 }
 
 // take reports whether a line may be written, and how many of its kind were left out before it.
@@ -96,19 +99,23 @@ type sink struct {
 
 	lines  *Lines
 	tenant string
+	// left is how many bytes of a line the values of the sink leave to those of the line.
+	left int
 }
 
 // Info implements logr.LogSink.
 func (s *sink) Info(level int, message string, values ...any) {
 	if omitted, ok := s.lines.take(message, s.tenant); ok {
-		s.LogSink.Info(level, message, withOmitted(bound(values), omitted)...)
+		values, _ = bound(values, s.left)
+		s.LogSink.Info(level, boundText(message, maxText), withOmitted(values, omitted)...)
 	}
 }
 
 // Error implements logr.LogSink.
 func (s *sink) Error(err error, message string, values ...any) {
 	if omitted, ok := s.lines.take(message, s.tenant); ok {
-		s.LogSink.Error(boundError(err), message, withOmitted(bound(values), omitted)...)
+		values, _ = bound(values, s.left)
+		s.LogSink.Error(boundError(err), boundText(message, maxText), withOmitted(values, omitted)...)
 	}
 }
 
@@ -119,50 +126,64 @@ func withOmitted(values []any, omitted int) []any {
 	return append(values, omittedKey, omitted)
 }
 
-// bound returns a copy of values without long texts.
-func bound(values []any) []any {
-	bounded := slices.Clone(values)
+// bound returns a copy of values, with texts of at most left bytes together, and how many bytes are
+// left after them. Names of values are constants, and do not count.
+func bound(values []any, left int) (bounded []any, after int) {
+	bounded = slices.Clone(values)
 	for i, value := range bounded {
-		switch v := value.(type) {
-		case string:
-			bounded[i] = boundText(v)
-		case error:
-			bounded[i] = boundError(v)
-		case fmt.Stringer:
-			if s := v.String(); len(s) > maxText {
-				bounded[i] = boundText(s)
-			}
-		case types.UID:
-			bounded[i] = boundText(string(v))
+		if i%2 == 0 {
+			bounded[i] = boundValue(value, maxText)
+			continue
+		}
+		bounded[i] = boundValue(value, min(left, maxText))
+		if s, ok := bounded[i].(string); ok {
+			left -= len(s)
 		}
 	}
-	return bounded
+	return bounded, left
+}
+
+// boundValue returns a small value unchanged, and others as text: a sink writes all fields of a
+// struct, and all that a method of the value returns.
+func boundValue(value any, most int) any {
+	switch v := value.(type) {
+	case nil, bool, int, int8, int16, int32, int64, uint, uint8, uint16, uint32, uint64, float32, float64,
+		time.Duration, time.Time:
+		return v
+	case string:
+		return boundText(v, most)
+	case types.UID:
+		return boundText(string(v), most)
+	}
+	return boundText(fmt.Sprint(value), most)
 }
 
 // boundText returns s, or its beginning. It reads no more than that.
-func boundText(s string) string {
-	if len(s) <= maxText {
+func boundText(s string, most int) string {
+	if len(s) <= most {
 		return s
 	}
-	return text.Bound(s[:maxText+1], maxText)
+	return text.Bound(s[:most+1], most)
 }
 
-// boundError returns err, or an error with the beginning of its text.
+// boundError returns an error with the beginning of the text of err. A sink may write more of err than
+// its text.
 func boundError(err error) error {
-	if err == nil || len(err.Error()) <= maxText {
-		return err
+	if err == nil {
+		return nil
 	}
-	return errors.New(boundText(err.Error()))
+	return errors.New(boundText(err.Error(), maxText))
 }
 
 // WithValues implements logr.LogSink.
 func (s *sink) WithValues(values ...any) logr.LogSink {
-	return &sink{LogSink: s.LogSink.WithValues(bound(values)...), lines: s.lines, tenant: s.tenant}
+	values, left := bound(values, s.left)
+	return &sink{LogSink: s.LogSink.WithValues(values...), lines: s.lines, tenant: s.tenant, left: left}
 }
 
 // WithName implements logr.LogSink.
 func (s *sink) WithName(name string) logr.LogSink {
-	return &sink{LogSink: s.LogSink.WithName(name), lines: s.lines, tenant: s.tenant}
+	return &sink{LogSink: s.LogSink.WithName(name), lines: s.lines, tenant: s.tenant, left: s.left}
 }
 
 // Standard returns what a net/http server reports errors of connections to. Anybody who reaches the

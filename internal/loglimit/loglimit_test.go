@@ -6,12 +6,16 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/windlass-dev/windlass/internal/loglimit"
 	"github.com/windlass-dev/windlass/test/loopback"
@@ -64,6 +68,66 @@ func TestKindsAreBounded(t *testing.T) {
 	}
 	if count > 101 {
 		t.Errorf("%d lines", count)
+	}
+}
+
+// TestReviewWithLongTexts has a caller forge a review of which each text is long. Other values than
+// texts are as long, and so is the text of an error that a sink does not print as text.
+func TestReviewWithLongTexts(t *testing.T) {
+	// Not parallel: it counts bytes.
+	const most, each = 20 << 10, 4 << 20
+	lines, long := []string{}, strings.Repeat("x", each)
+	logger := funcr.New(func(_, args string) { lines = append(lines, args) }, funcr.Options{})
+	webhook := &admission.Webhook{}
+	loglimit.New(time.Now, 10, 10).Webhook(webhook)
+	var request admission.Request
+	request.UID, request.Namespace, request.Name = types.UID(long), long, long
+	request.Resource = metav1.GroupVersionResource{Group: long, Version: long, Resource: long}
+	request.UserInfo.Username = long
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	webhook.LogConstructor(logger, &request).Info("refused")
+	runtime.ReadMemStats(&after)
+	if took := after.TotalAlloc - before.TotalAlloc; took > each/8 {
+		t.Errorf("a line about a request takes %d bytes of memory", took)
+	}
+	limited := webhook.LogConstructor(logger, nil)
+	type object struct{ Text, Other string }
+	limited.WithValues("a", object{long, long}).Info("b", "c", &object{long, long}, "d", []string{long}, "e", []byte(long))
+	limited.Error(verboseError{long}, "f", "g", verboseError{long})
+	many := limited
+	for range 20 {
+		many = many.WithValues("a", long, "b", long)
+	}
+	many.WithName("n").Info(long, "c", long, "d", object{long, long})
+	if len(lines) != 4 {
+		t.Fatalf("%d lines", len(lines))
+	}
+	for _, line := range lines {
+		if len(line) > most {
+			t.Errorf("a line has %d bytes: %.200s", len(line), line)
+		}
+	}
+}
+
+// verboseError has more to write than its text.
+type verboseError struct{ Detail string }
+
+func (verboseError) Error() string { return "short" }
+
+func (v verboseError) MarshalLog() any { return v.Detail }
+
+// TestSmallValues are written unchanged.
+func TestSmallValues(t *testing.T) {
+	t.Parallel()
+	var line string
+	logger := funcr.New(func(_, args string) { line = args }, funcr.Options{})
+	loglimit.New(time.Now, 1, 1).Limit(logger, "").Info("a",
+		"b", 1, "c", true, "d", nil, "e", 1.5, "f", "text", "g", types.NamespacedName{Namespace: "h", Name: "i"},
+		"j", errors.New("k"), "l", (*net.IPNet)(nil))
+	const want = `"level"=0 "msg"="a" "b"=1 "c"=true "d"=null "e"=1.5 "f"="text" "g"="h/i" "j"="k" "l"="<nil>"`
+	if diff := cmp.Diff(want, line); diff != "" {
+		t.Errorf("the line (-want +got):\n%s", diff)
 	}
 }
 

@@ -2,6 +2,7 @@ package loglimit
 
 import (
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
 
@@ -13,10 +14,22 @@ func (l *Lines) Webhook(webhook *admission.Webhook) {
 		construct = admission.DefaultLogConstructor
 	}
 	webhook.LogConstructor = func(base logr.Logger, request *admission.Request) logr.Logger {
-		tenant := ""
-		if request != nil {
-			tenant = request.Namespace
+		if request == nil {
+			return construct(l.Limit(base, ""), nil)
 		}
-		return construct(l.Limit(base, tenant), request)
+		return construct(l.Limit(base, request.Namespace), identity(request))
 	}
+}
+
+// identity is a request with only the texts that lines about it have. They are bounded first, so that
+// no text is copied that a line has no room for.
+func identity(request *admission.Request) *admission.Request {
+	short := func(s string) string { return boundText(s, maxText) }
+	var r admission.Request
+	r.UID = types.UID(short(string(request.UID)))
+	r.Namespace, r.Name = short(request.Namespace), short(request.Name)
+	r.Resource.Group, r.Resource.Version = short(request.Resource.Group), short(request.Resource.Version)
+	r.Resource.Resource = short(request.Resource.Resource)
+	r.UserInfo.Username = short(request.UserInfo.Username)
+	return &r
 }
