@@ -381,6 +381,9 @@ const (
 	// UpdatePolicyConflictReason: another policy selects one of the same groups with the same precision. Those groups are not
 	// updated; others are not affected.
 	UpdatePolicyConflictReason = "Conflict"
+	// UpdatePolicyTooManyReason: the namespace has too many policies and groups to compare each with each. The guard
+	// is asked about all Machines of the namespace if a policy keeps machines.
+	UpdatePolicyTooManyReason = "TooManyPoliciesAndGroups"
 )
 
 // GuardingCondition is the type of the condition that says whether the groups of a policy without fallback are guarded:

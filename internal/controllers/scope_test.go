@@ -324,7 +324,11 @@ func (w *world) checkExact(t require, namespaces []string) {
 		if err != nil {
 			t.Fatalf("%v", err)
 		}
-		want = append(want, updatepolicy.Kept(policy.CompileAll(policies.Items), groups)...)
+		selection, err := updatepolicy.SelectAll(policy.CompileAll(policies.Items), groups, func() error { return nil })
+		if err != nil {
+			t.Fatalf("%v", err)
+		}
+		want = append(want, selection.Kept()...)
 	}
 	if got, _, _ := w.registered(context.Background(), t); !cmp.Equal(guard.NewScope(want...), got) {
 		t.Fatalf("at rest the scope is %v, policies keep %v", got, want)

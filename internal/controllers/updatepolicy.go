@@ -98,7 +98,11 @@ func (r *UpdatePolicyReconciler) reconcilePolicies(
 	ctx context.Context, namespace string, policies policies, groups []updatepolicy.State,
 	config *admissionregistrationv1.ValidatingWebhookConfiguration,
 ) (reconcile.Result, error) {
-	kept := updatepolicy.Kept(policies.compiled, groups)
+	selection, err := updatepolicy.SelectAll(policies.compiled, groups, ctx.Err)
+	if err != nil {
+		return reconcile.Result{}, err //nolint:wrapcheck // It says what was not found out.
+	}
+	kept := selection.Kept()
 	wide, err := r.widenScope(ctx, newRegistration(config), namespace, kept)
 	if apierrors.IsConflict(err) {
 		return r.finish(reconcile.Result{}, err)
@@ -113,7 +117,7 @@ func (r *UpdatePolicyReconciler) reconcilePolicies(
 	// The process that the scope belongs to may know better what it keeps, so another one takes
 	// promises back, and makes none.
 	withdraw := errors.Is(err, errNotOurs)
-	result, statusErr := r.applyStatuses(ctx, namespace, policies, groups, config, withdraw)
+	result, statusErr := r.applyStatuses(ctx, namespace, policies.objects, selection, config, withdraw)
 	if err := errors.Join(err, statusErr); err != nil || result.RequeueAfter == retryDelay {
 		return result, err
 	}
@@ -167,7 +171,7 @@ func (r *UpdatePolicyReconciler) finish(result reconcile.Result, err error) (rec
 // applyStatuses writes the statuses that changed; with withdraw, only those that report no longer
 // that they guard. The result asks for a retry after retryDelay where the cache is behind.
 func (r *UpdatePolicyReconciler) applyStatuses(
-	ctx context.Context, namespace string, policies policies, groups []updatepolicy.State,
+	ctx context.Context, namespace string, policies []v1alpha1.UpdatePolicy, selection *updatepolicy.Selection,
 	config *admissionregistrationv1.ValidatingWebhookConfiguration, withdraw bool,
 ) (reconcile.Result, error) {
 	labels, err := r.readNamespaceLabels(ctx, namespace)
@@ -175,11 +179,11 @@ func (r *UpdatePolicyReconciler) applyStatuses(
 		return reconcile.Result{}, err
 	}
 	guard := updatepolicy.SelectGuard(config, namespace, labels)
-	statuses := updatepolicy.ComputeStatuses(policies.objects, policies.compiled, groups, guard, metav1.NewTime(r.Now()))
+	statuses := selection.Statuses(policies, guard, metav1.NewTime(r.Now()))
 	after := resyncInterval
 	var problems []error
-	for i := range policies.objects {
-		policy := &policies.objects[i]
+	for i := range policies {
+		policy := &policies[i]
 		if withdraw && (!guards(policy.Status) || guards(statuses[i])) {
 			continue
 		}

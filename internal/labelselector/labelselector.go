@@ -91,5 +91,14 @@ func (s Selector) MayMatch(set map[string]string) bool {
 	return s.parsed == nil || s.parsed.Matches(labels.Set(set))
 }
 
+// Terms returns how many labels and expressions the selector has that are compared with a set.
+func (s Selector) Terms() int {
+	if s.parsed == nil {
+		return 0
+	}
+	requirements, _ := s.parsed.Requirements()
+	return len(requirements)
+}
+
 // Parsed returns the selector; nil if it selects everything or cannot be used.
 func (s Selector) Parsed() labels.Selector { return s.parsed }

@@ -1,6 +1,7 @@
 package updatepolicy_test
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/guard"
 	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/updatepolicy"
 )
@@ -51,8 +53,9 @@ func TestConflictsAreBounded(t *testing.T) {
 	var statuses []v1alpha1.UpdatePolicyStatus
 	bytes, count := allocated(func() {
 		compiled := policy.CompileAll(objects)
-		updatepolicy.Kept(compiled, states)
-		statuses = updatepolicy.ComputeStatuses(objects, compiled, states, updatepolicy.Guard{Active: true}, metav1.Unix(0, 0))
+		selection := selectAll(t, compiled, states)
+		selection.Kept()
+		statuses = selection.Statuses(objects, updatepolicy.Guard{Active: true}, metav1.Unix(0, 0))
 	})
 	t.Logf("%d bytes in %d allocations", bytes, count)
 	if most := uint64((policies + groups) * 16 << 10); bytes > most {
@@ -101,13 +104,80 @@ func TestSelectorsAreParsedOnce(t *testing.T) {
 	compiled := store.Compile("ns", objects)
 	_, count := allocated(func() {
 		again := store.Compile("ns", objects)
-		updatepolicy.Kept(again, states)
-		updatepolicy.ComputeStatuses(objects, again, states, updatepolicy.Guard{}, metav1.Unix(0, 0))
+		selection := selectAll(t, again, states)
+		selection.Kept()
+		selection.Statuses(objects, updatepolicy.Guard{}, metav1.Unix(0, 0))
 		if again[0] != compiled[0] {
 			t.Error("a policy was compiled again")
 		}
 	})
 	if most := uint64(10 * (10 + 200)); count > most {
 		t.Errorf("%d allocations for 10 policies of 8,192 values and 200 groups, want at most %d", count, most)
+	}
+}
+
+func selectAll(t testing.TB, policies policy.Set, groups []updatepolicy.State) *updatepolicy.Selection {
+	t.Helper()
+	s, err := updatepolicy.SelectAll(policies, groups, func() error { return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// TestComparisonsAreBounded holds that the groups of a namespace are compared once for scope and
+// statuses, and not at all where policies and groups are too many together. The guard then covers the
+// namespace.
+func TestComparisonsAreBounded(t *testing.T) {
+	objects, states := conflicting(200, 5000)
+	for i := range objects {
+		objects[i].Spec.Targets = []target{
+			{Selector: labelled("a", "b"), ClusterSelector: labelled("c", "d")}, {MachineDeployments: names("md")},
+		}
+	}
+	compiled := policy.CompileAll(objects)
+	if n := compiled.Comparisons(len(states)); n != 200*4*5000 || n > policy.MaxComparisons {
+		t.Fatalf("%d comparisons are needed, want 4,000,000 and at most %d", n, policy.MaxComparisons)
+	}
+	for name, tt := range map[string]struct {
+		groups []updatepolicy.State
+		// checks is how many groups are compared.
+		checks int
+		kept   guard.Scope
+		ready  string
+	}{
+		"many":     {states, 5000, guard.Scope{}, v1alpha1.UpdatePolicyValidReason},
+		"too many": {append(append(states, states...), states...), 0, guard.Scope{"ns"}, v1alpha1.UpdatePolicyTooManyReason},
+	} {
+		checks := 0
+		selection, err := updatepolicy.SelectAll(compiled, tt.groups, func() error { checks++; return nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		kept := selection.Kept()
+		status := selection.Statuses(objects, updatepolicy.Guard{Active: true}, metav1.Unix(0, 0))[0]
+		ready := status.Conditions[0]
+		if checks != tt.checks || strings.Join(kept, " ") != strings.Join(tt.kept, " ") || ready.Reason != tt.ready {
+			t.Errorf("%s: %d groups compared, kept %v, %s: %s", name, checks, kept, ready.Reason, ready.Message)
+		}
+		if tt.checks == 0 && (status.GroupCount != nil || !strings.Contains(ready.Message, "too many policies and groups") ||
+			!strings.Contains(ready.Message, "Fix: ")) {
+			t.Errorf("%s: status is %+v", name, status)
+		}
+	}
+}
+
+// TestSelectionEnds holds that a caller that is out of time stops the comparisons.
+func TestSelectionEnds(t *testing.T) {
+	objects, states := conflicting(2, 10)
+	ended, checks := errors.New("out of time"), 0
+	_, err := updatepolicy.SelectAll(policy.CompileAll(objects), states, func() error {
+		if checks++; checks == 3 {
+			return ended
+		}
+		return nil
+	})
+	if !errors.Is(err, ended) || checks != 3 {
+		t.Errorf("after %d checks, error is %v", checks, err)
 	}
 }

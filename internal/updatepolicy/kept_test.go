@@ -60,7 +60,7 @@ func TestKept(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			groups := []updatepolicy.State{{Group: workers}, {Group: controlPlane}}
-			if diff := cmp.Diff(tt.want, updatepolicy.Kept(policy.CompileAll(tt.policies), groups)); diff != "" {
+			if diff := cmp.Diff(tt.want, selectAll(t, policy.CompileAll(tt.policies), groups).Kept()); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})

@@ -1,9 +1,7 @@
 package updatepolicy
 
 import (
-	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -42,7 +40,10 @@ type findings struct {
 	// groups are the first maxGroups of groupCount.
 	groups     []string
 	groupCount int
-	guarded    bool
+	// guarded are the groups that the policy keeps.
+	guarded []policy.Group
+	// tooMany says why it is not known which groups the policy has; empty if it is known.
+	tooMany string
 	// uncovered is the first of uncoveredCount guarded groups that the guard is not asked about.
 	uncovered      string
 	uncoveredCount int
@@ -53,41 +54,28 @@ type findings struct {
 	conflictCount int
 }
 
-// ComputeStatuses returns the status that each policy of one namespace should have, in their order. compiled are the same
-// policies, and groups all groups of that namespace. now becomes the time of a condition that changes; one that does not
-// keeps its own.
-func ComputeStatuses(policies []v1alpha1.UpdatePolicy, compiled policy.Set, groups []State, guard Guard, now metav1.Time) []v1alpha1.UpdatePolicyStatus {
-	found := collect(compiled, groups, guard)
+// Statuses returns the status that each policy of the namespace should have, in their order. policies are
+// those that the Selection was made of. now becomes the time of a condition that changes; one that does
+// not keeps its own.
+func (s *Selection) Statuses(policies []v1alpha1.UpdatePolicy, guard Guard, now metav1.Time) []v1alpha1.UpdatePolicyStatus {
 	statuses := make([]v1alpha1.UpdatePolicyStatus, 0, len(policies))
 	for i := range policies {
-		statuses = append(statuses, computeStatus(&policies[i], found[policies[i].Name], guard, now))
+		f := *s.found[policies[i].Name]
+		f.cover(guard)
+		statuses = append(statuses, computeStatus(&policies[i], &f, guard, now))
 	}
 	return statuses
 }
 
-// collect finds out which policy counts for which group. What it keeps grows with the number of policies and with that of
-// groups, and not with their product, which a tenant can make as large as memory.
-func collect(policies policy.Set, groups []State, guard Guard) map[string]*findings {
-	found := make(map[string]*findings, len(policies))
-	for _, p := range policies {
-		found[p.Policy.Name] = &findings{invalid: p.Invalid}
-	}
-	sorted := slices.Clone(groups)
-	slices.SortFunc(sorted, func(a, b State) int { return policy.Compare(a.Group, b.Group) })
-	var candidates []*policy.Compiled
-	for _, g := range sorted {
-		candidates = policies.Candidates(g.Group, candidates[:0])
-		selected, err := policy.Choose(candidates, g.Group)
-		if conflict, ok := errors.AsType[*policy.ConflictError](err); ok {
-			for _, p := range candidates {
-				found[p.Policy.Name].addConflict(conflict, p.Policy.Name)
+// cover finds the guarded groups that the guard is not asked about.
+func (f *findings) cover(guard Guard) {
+	for _, g := range f.guarded {
+		if !guard.Covers(g) {
+			if f.uncoveredCount++; f.uncoveredCount == 1 {
+				f.uncovered = g.String()
 			}
 		}
-		if err == nil && selected.Name != "" {
-			found[selected.Name].add(g, &selected, guard)
-		}
 	}
-	return found
 }
 
 func (f *findings) addConflict(e *policy.ConflictError, name string) {
@@ -97,15 +85,12 @@ func (f *findings) addConflict(e *policy.ConflictError, name string) {
 }
 
 // add adds a group for which the policy counts.
-func (f *findings) add(g State, selected *policy.Policy, guard Guard) {
+func (f *findings) add(g State, selected *policy.Policy) {
 	if f.groupCount++; f.groupCount <= maxGroups {
 		f.groups = append(f.groups, g.Group.String())
 	}
-	f.guarded = f.guarded || selected.Guarded
-	if selected.Guarded && !guard.Covers(g.Group) {
-		if f.uncoveredCount++; f.uncoveredCount == 1 {
-			f.uncovered = g.Group.String()
-		}
+	if selected.Guarded {
+		f.guarded = append(f.guarded, g.Group)
 	}
 	if len(f.warnings) < maxWarnings {
 		if warning := computeWarning(g, selected); warning != "" {
@@ -132,7 +117,7 @@ func computeStatus(p *v1alpha1.UpdatePolicy, f *findings, guard Guard, now metav
 	status := *p.Status.DeepCopy()
 	status.ObservedGeneration = p.Generation
 	status.GroupCount, status.Groups, status.Warnings = nil, nil, nil
-	if f.invalid == nil {
+	if f.invalid == nil && f.tooMany == "" {
 		count := int32(min(f.groupCount, 1<<31-1))
 		status.GroupCount, status.Groups, status.Warnings = &count, f.groups, f.warnings
 	}
@@ -151,6 +136,8 @@ func computeReady(f *findings) metav1.Condition {
 	switch {
 	case f.invalid != nil:
 		ready.Reason, ready.Message = v1alpha1.UpdatePolicyInvalidReason, f.invalid.Detail()
+	case f.tooMany != "":
+		ready.Reason, ready.Message = v1alpha1.UpdatePolicyTooManyReason, f.tooMany
 	case f.conflictCount > 0:
 		ready.Reason = v1alpha1.UpdatePolicyConflictReason
 		if more := f.conflictCount - len(f.conflicts); more > 0 {
@@ -170,7 +157,10 @@ func computeGuarding(f *findings, guard Guard) metav1.Condition {
 	case f.invalid != nil:
 		guarding.Status, guarding.Reason = metav1.ConditionUnknown, v1alpha1.UpdatePolicyInvalidReason
 		guarding.Message = "the spec cannot be used, so it is not known which groups to guard"
-	case !f.guarded:
+	case f.tooMany != "":
+		guarding.Status, guarding.Reason = metav1.ConditionUnknown, v1alpha1.UpdatePolicyTooManyReason
+		guarding.Message = f.tooMany
+	case len(f.guarded) == 0:
 		guarding.Reason = v1alpha1.NotNeededReason
 		guarding.Message = "the policy has no group whose machines must not be replaced"
 	case !guard.Active:

@@ -223,7 +223,7 @@ func TestComputeStatuses(t *testing.T) {
 			reversed := slices.Clone(tt.groups)
 			slices.Reverse(reversed)
 			for _, groups := range [][]updatepolicy.State{tt.groups, reversed} {
-				if diff := cmp.Diff(tt.want, updatepolicy.ComputeStatuses(tt.policies, policy.CompileAll(tt.policies), groups, tt.guard, now)); diff != "" {
+				if diff := cmp.Diff(tt.want, selectAll(t, policy.CompileAll(tt.policies), groups).Statuses(tt.policies, tt.guard, now)); diff != "" {
 					t.Errorf("ComputeStatuses (-want +got):\n%s", diff)
 				}
 			}
@@ -244,7 +244,7 @@ func TestStatusBounds(t *testing.T) {
 		})
 	}
 	compute := func(policies ...v1alpha1.UpdatePolicy) v1alpha1.UpdatePolicyStatus {
-		return updatepolicy.ComputeStatuses(policies, policy.CompileAll(policies), groups, updatepolicy.Guard{}, metav1.Unix(0, 0))[0]
+		return selectAll(t, policy.CompileAll(policies), groups).Statuses(policies, updatepolicy.Guard{}, metav1.Unix(0, 0))[0]
 	}
 	got := compute(newPolicy("keep", target{}))
 	if *got.GroupCount != 300 || len(got.Groups) != 256 || got.Groups[255] != "control plane of ns/c255" || len(got.Warnings) != 16 {
