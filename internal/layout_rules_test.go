@@ -8,15 +8,15 @@ var rules = []rule{
 	{pkg: "pkg/version", kind: pure, imports: ``},
 	{pkg: "internal/app", kind: effects, imports: `
 		api/updates/v1alpha1 api/v1alpha1 internal/capi internal/contract internal/controllers
-		internal/diagnostics internal/gate/gatehooks internal/guard/guardwebhook
+		internal/diagnostics internal/eventlimit internal/gate/gatehooks internal/guard/guardwebhook
 		internal/hookclient internal/hookserver internal/httplimit internal/inplace
 		internal/inplace/engine internal/inplace/request internal/keyed internal/lease
-		internal/linuxhost internal/metrics internal/patches internal/policy
-		internal/policystore internal/pool internal/pool/machinedeployment
-		internal/pool/machineset internal/port internal/refusal internal/snapshot
-		internal/topology internal/transport/pod internal/transport/ssh internal/updatepolicy
-		internal/updaters internal/updaters/handover internal/updaters/hosts
-		internal/updaters/k8sd internal/updaters/remote internal/workload pkg/plan
+		internal/linuxhost internal/metrics internal/patches internal/policy internal/policystore
+		internal/pool internal/pool/machinedeployment internal/pool/machineset internal/port
+		internal/recordlimit internal/refusal internal/snapshot internal/topology
+		internal/transport/pod internal/transport/ssh internal/updatepolicy internal/updaters
+		internal/updaters/handover internal/updaters/hosts internal/updaters/k8sd
+		internal/updaters/remote internal/workload pkg/plan
 	`},
 	{pkg: "internal/bounds", kind: effects, imports: `api/v1alpha1 config/crd`},
 	{pkg: "internal/capi", kind: pure, imports: `api/v1alpha1 pkg/version`},
@@ -46,6 +46,7 @@ var rules = []rule{
 	{pkg: "internal/cli/extensioncmd", kind: effects, imports: `
 		api/v1alpha1 internal/app internal/cli internal/cli/serving internal/controllers
 		internal/diagnostics internal/guard/guardwebhook internal/hookserver internal/lease
+		internal/recordlimit
 	`},
 	{pkg: "internal/cli/logscmd", kind: effects, imports: `
 		api/v1alpha1 internal/cli internal/cli/management internal/linuxhost internal/snapshot
@@ -105,24 +106,25 @@ var rules = []rule{
 		internal/clustercheck internal/gate internal/preflight internal/text internal/workload
 		pkg/version
 	`},
+	{pkg: "internal/condition", kind: pure, imports: `api/v1alpha1 internal/text`},
 	{pkg: "internal/conformance", kind: effects, imports: `
 		api/updates/v1alpha1 api/v1alpha1 internal/inplace internal/inplace/cover internal/port
 		internal/text internal/updaters internal/updaters/handover
 	`},
 	{pkg: "internal/contract", kind: effects, imports: `internal/capi internal/keyed`},
 	{pkg: "internal/controllers", kind: effects, imports: `
-		api/v1alpha1 internal/capi internal/contract internal/gate internal/guard
-		internal/inplace/engine internal/policy internal/policystore internal/readiness
-		internal/refusal internal/snapshot internal/text internal/updatepolicy
-		internal/upgradegraph
+		api/v1alpha1 internal/capi internal/condition internal/contract internal/gate internal/guard
+		internal/inplace/engine internal/policy internal/policystore internal/refusal
+		internal/snapshot internal/text internal/updatepolicy internal/upgradegraph
 	`},
 	{pkg: "internal/diagnostics", kind: effects, imports: `internal/httplimit internal/loglimit`},
 	{pkg: "internal/doctor", kind: pure, imports: `
 		api/v1alpha1 internal/capi internal/policy internal/pool internal/snapshot
 		internal/status internal/text internal/updatepolicy
 	`},
+	{pkg: "internal/eventlimit", kind: effects, imports: `internal/text`},
 	{pkg: "internal/gate", kind: pure, imports: `
-		api/v1alpha1 internal/labelselector internal/readiness internal/text pkg/version
+		api/v1alpha1 internal/condition internal/labelselector internal/text pkg/version
 	`},
 	{pkg: "internal/gate/gatehooks", kind: effects, imports: `
 		api/v1alpha1 internal/capi internal/gate internal/loglimit internal/shares internal/snapshot
@@ -152,10 +154,11 @@ var rules = []rule{
 		internal/pool internal/record internal/text internal/untrusted pkg/version
 	`},
 	{pkg: "internal/inplace/engine", kind: effects, imports: `
-		api/v1alpha1 internal/capi internal/contract internal/inplace internal/inplace/cover
-		internal/inplace/request internal/keyed internal/metrics internal/policy
-		internal/policystore internal/pool internal/port internal/record internal/shares
-		internal/snapshot internal/text internal/untrusted internal/updatepolicy pkg/version
+		api/v1alpha1 internal/capi internal/condition internal/contract internal/inplace
+		internal/inplace/cover internal/inplace/request internal/keyed internal/metrics
+		internal/policy internal/policystore internal/pool internal/port internal/record
+		internal/shares internal/snapshot internal/text internal/untrusted internal/updatepolicy
+		pkg/version
 	`},
 	{pkg: "internal/inplace/preview", kind: effects, imports: `
 		api/v1alpha1 internal/inplace/cover internal/inplace/engine internal/policy
@@ -194,12 +197,12 @@ var rules = []rule{
 		api/v1alpha1 internal/capi internal/record internal/text pkg/version
 	`},
 	{pkg: "internal/pool/machinedeployment", kind: effects, imports: `
-		api/v1alpha1 internal/capi internal/inplace/cover internal/keyed internal/pool
-		internal/pool/objects internal/record internal/refusal internal/text
+		api/v1alpha1 internal/capi internal/condition internal/inplace/cover internal/keyed
+		internal/pool internal/pool/objects internal/record internal/refusal internal/text
 	`},
 	{pkg: "internal/pool/machineset", kind: effects, imports: `
-		api/v1alpha1 internal/capi internal/contract internal/keyed internal/pool
-		internal/pool/objects internal/record internal/refusal
+		api/v1alpha1 internal/capi internal/condition internal/contract internal/eventlimit
+		internal/keyed internal/pool internal/pool/objects internal/record internal/refusal
 	`},
 	{pkg: "internal/pool/objects", kind: effects, imports: `
 		api/v1alpha1 internal/contract internal/keyed internal/record internal/untrusted
@@ -211,13 +214,13 @@ var rules = []rule{
 	{pkg: "internal/preflight", kind: pure, imports: `
 		internal/clustercheck internal/gate internal/text pkg/version github.com/go-logr/logr
 	`},
-	{pkg: "internal/readiness", kind: pure, imports: `api/v1alpha1`},
 	{pkg: "internal/record", kind: pure, imports: `
 		api/v1alpha1 internal/keyed internal/recordjson internal/untrusted pkg/version
 	`},
 	{pkg: "internal/recordjson", kind: pure, imports: `internal/untrusted`},
 	{pkg: "internal/recordjson/formtest", kind: effects, imports: ``},
-	{pkg: "internal/refusal", kind: effects, imports: `internal/keyed`},
+	{pkg: "internal/recordlimit", kind: effects, imports: `internal/record`},
+	{pkg: "internal/refusal", kind: effects, imports: `internal/keyed internal/record`},
 	{pkg: "internal/shares", kind: effects, imports: `internal/keyed`},
 	{pkg: "internal/simulate/explore", kind: pure, imports: `
 		internal/chain internal/simulate/search pkg/plan pkg/version
@@ -256,9 +259,9 @@ var rules = []rule{
 	`},
 	{pkg: "internal/text", kind: pure, imports: ``},
 	{pkg: "internal/topology", kind: effects, imports: `
-		api/v1alpha1 internal/capi internal/chain internal/contract internal/keyed internal/pool
-		internal/pool/objects internal/refusal internal/snapshot internal/text internal/untrusted
-		pkg/plan pkg/version
+		api/v1alpha1 internal/capi internal/chain internal/condition internal/contract
+		internal/keyed internal/pool internal/pool/objects internal/refusal internal/snapshot
+		internal/text internal/untrusted pkg/plan pkg/version
 	`},
 	{pkg: "internal/transport", kind: effects, imports: `internal/port`},
 	{pkg: "internal/transport/pod", kind: effects, imports: `
@@ -269,9 +272,8 @@ var rules = []rule{
 	`},
 	{pkg: "internal/untrusted", kind: pure, imports: ``},
 	{pkg: "internal/updatepolicy", kind: pure, imports: `
-		api/v1alpha1 internal/guard internal/inplace internal/inplace/cover
+		api/v1alpha1 internal/condition internal/guard internal/inplace internal/inplace/cover
 		internal/labelselector internal/linuxhost internal/policy internal/pool
-		internal/readiness
 	`},
 	{pkg: "internal/updaters", kind: effects, imports: `
 		api/updates/v1alpha1 internal/inplace internal/inplace/cover internal/peer
@@ -303,7 +305,7 @@ var rules = []rule{
 		internal/port/porttest internal/updaterserver test/loopback
 	`},
 	{pkg: "internal/upgradegraph", kind: pure, imports: `
-		api/v1alpha1 internal/readiness internal/text pkg/plan pkg/version
+		api/v1alpha1 internal/condition internal/text pkg/plan pkg/version
 	`},
 	{pkg: "internal/view", kind: pure, imports: `
 		internal/changereport internal/clustercheck internal/doctor internal/gate

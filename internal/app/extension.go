@@ -25,6 +25,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/contract"
 	"github.com/windlass-dev/windlass/internal/controllers"
+	"github.com/windlass-dev/windlass/internal/eventlimit"
 	"github.com/windlass-dev/windlass/internal/gate/gatehooks"
 	"github.com/windlass-dev/windlass/internal/guard/guardwebhook"
 	"github.com/windlass-dev/windlass/internal/hookserver"
@@ -32,6 +33,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/metrics"
 	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/policystore"
+	"github.com/windlass-dev/windlass/internal/recordlimit"
 	"github.com/windlass-dev/windlass/internal/workload"
 )
 
@@ -170,12 +172,12 @@ type clients struct {
 // caches objects of all kinds.
 func newClients(mgr manager.Manager, compiled *policy.Store) (clients, error) {
 	options := client.Options{Scheme: mgr.GetScheme(), HTTPClient: mgr.GetHTTPClient(), Mapper: mgr.GetRESTMapper()}
-	live, err := client.New(mgr.GetConfig(), options)
+	live, err := recordlimit.NewClient(mgr.GetConfig(), options)
 	if err != nil {
 		return clients{}, fmt.Errorf("connecting to the management cluster: %w", err)
 	}
 	options.Cache = &client.CacheOptions{Reader: mgr.GetCache()}
-	cached, err := client.New(mgr.GetConfig(), options)
+	cached, err := recordlimit.NewClient(mgr.GetConfig(), options)
 	if err != nil {
 		return clients{}, fmt.Errorf("connecting to the management cluster: %w", err)
 	}
@@ -186,7 +188,7 @@ func newEngine(mgr manager.Manager, c clients, updaters *updaterPool, o InPlaceU
 	return engine.New(engine.Options{
 		Metrics: updates, Compiled: c.compiled,
 		Client: c.cached, Live: c.live, Nodes: updaters.nodes, Open: updaters.Open,
-		Now: time.Now, NewID: func() string { return string(uuid.NewUUID()) }, Events: mgr.GetEventRecorder(eventSource),
+		Now: time.Now, NewID: func() string { return string(uuid.NewUUID()) }, Events: eventlimit.For(mgr, eventSource),
 		Prefix: o.prefix(), WatchFilter: o.WatchFilter,
 	})
 }
@@ -230,7 +232,7 @@ func newGuard(mgr manager.Manager, c clients) (http.Handler, error) {
 		return nil, fmt.Errorf("registering the guard's metrics: %w", err)
 	}
 	return guardwebhook.NewWebhook(guardwebhook.GuardOptions{
-		Policies: policystore.New(c.cached, c.compiled), Live: c.live, Recorder: mgr.GetEventRecorder(eventSource), Metrics: metrics, Now: time.Now, Sleep: guardwebhook.Sleep,
+		Policies: policystore.New(c.cached, c.compiled), Live: c.live, Recorder: eventlimit.For(mgr, eventSource), Metrics: metrics, Now: time.Now, Sleep: guardwebhook.Sleep,
 		Parsed: hookserver.ReleaseParsed,
 	}), nil
 }

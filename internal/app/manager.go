@@ -30,6 +30,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/httplimit"
 	"github.com/windlass-dev/windlass/internal/lease"
 	"github.com/windlass-dev/windlass/internal/policy"
+	"github.com/windlass-dev/windlass/internal/recordlimit"
 	"github.com/windlass-dev/windlass/internal/topology"
 )
 
@@ -146,7 +147,7 @@ func (o ManagerOptions) newManager(
 		// Package diagnostics serves metrics, profiles and probes, within bounds.
 		Metrics: diagnostics.Off(), HealthProbeBindAddress: "0", PprofBindAddress: "0",
 		Cache:  objects,
-		Client: setup.ManagerClientOptions(),
+		Client: setup.ManagerClientOptions(), NewClient: recordlimit.NewClient,
 		WebhookServer: httplimit.NewTLSServer("webhooks", crwebhook.Options{
 			Host: o.Webhook.BindAddress, Port: o.Webhook.Port, TLSOpts: tlsOptions,
 			CertDir: o.Webhook.CertDir, CertName: o.Webhook.CertName, KeyName: o.Webhook.KeyName,

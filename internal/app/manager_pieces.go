@@ -15,6 +15,7 @@ import (
 	crmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/windlass-dev/windlass/internal/controllers"
+	"github.com/windlass-dev/windlass/internal/eventlimit"
 	"github.com/windlass-dev/windlass/internal/guard/guardwebhook"
 	"github.com/windlass-dev/windlass/internal/hookclient"
 	"github.com/windlass-dev/windlass/internal/hookserver"
@@ -39,7 +40,7 @@ func (b *builder) addTopology(ctx context.Context) error {
 
 func (b *builder) topologyOptions() topology.Options {
 	return topology.Options{
-		Client: b.mgr.GetClient(), APIReader: b.mgr.GetAPIReader(), Runtime: b.runtimeClient, Recorder: b.mgr.GetEventRecorder(managerEvents), Now: time.Now,
+		Client: b.mgr.GetClient(), APIReader: b.mgr.GetAPIReader(), Runtime: b.runtimeClient, Recorder: eventlimit.For(b.mgr, managerEvents), Now: time.Now,
 		Limits: b.limits, OwnPlanner: hookserver.GenerateUpgradePlanHandler + "." + b.ExtensionConfig, OwnStops: b.groupStops,
 		WatchFilter: b.WatchFilter,
 	}
@@ -96,7 +97,7 @@ func (b *builder) addRuntimeClient(context.Context) error {
 // addConflicts adds what says that extensions are in each other's way.
 func (b *builder) addConflicts(caller *hookclient.Client) error {
 	return (&controllers.ExtensionConfigReconciler{
-		Client: b.mgr.GetClient(), Recorder: b.mgr.GetEventRecorder(managerEvents), Now: time.Now,
+		Client: b.mgr.GetClient(), Recorder: eventlimit.For(b.mgr, managerEvents), Now: time.Now,
 		Conflicts: func(ctx context.Context) (map[string][]string, bool, error) {
 			if !caller.IsReady() {
 				return nil, false, nil

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/internal/capi"
+	"github.com/windlass-dev/windlass/internal/eventlimit"
 	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/policystore"
 	"github.com/windlass-dev/windlass/internal/pool"
@@ -49,7 +50,7 @@ func (b *builder) deploymentOptions() machinedeployment.Options {
 		PoliciesExist:  crds.check,
 		StatusInterval: statusInterval,
 		//nolint:staticcheck // Events of the old API, as Cluster API's controller records them.
-		Recorder: b.mgr.GetEventRecorderFor(deploymentEvents),
+		Recorder: eventlimit.CoreFor(b.mgr, deploymentEvents),
 	}
 }
 

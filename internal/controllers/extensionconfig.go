@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/condition"
 	"github.com/windlass-dev/windlass/internal/refusal"
 	"github.com/windlass-dev/windlass/internal/text"
 )
@@ -44,8 +45,8 @@ const (
 	// conflictInterval is when conflicts are looked for again though no ExtensionConfig has changed. What is registered follows an ExtensionConfig a moment
 	// later, and whether two are for one namespace depends on the labels of namespaces.
 	conflictInterval = time.Minute
-	// conditionBytes bounds a message; the API allows 32 KiB.
-	conditionBytes = 4096
+	// maxNamed is how many extensions a message names for each of the three hooks.
+	maxNamed = 5
 )
 
 // SetupWithManager registers the Reconciler.
@@ -109,15 +110,14 @@ func computeMessages(conflicts map[string][]string) map[string]string {
 		for _, extension := range conflicts[hook] {
 			if _, config, ok := strings.Cut(extension, "."); ok && !named[config] {
 				named[config] = true
-				hooks[config] = append(hooks[config], fmt.Sprintf("%s has %s", hook, strings.Join(conflicts[hook], ", ")))
+				hooks[config] = append(hooks[config], fmt.Sprintf("%s has %s", hook, text.JoinSome(conflicts[hook], maxNamed, ", ")))
 			}
 		}
 	}
 	messages := make(map[string]string, len(hooks))
 	for config, lines := range hooks {
-		message := "Machines are not updated in place where a hook for it has more than one extension. Fix: keep one, and register the others as Updater objects.  " +
-			strings.Join(lines, "; ")
-		messages[config] = text.Bound(message, conditionBytes)
+		messages[config] = "Machines are not updated in place where a hook for it has more than one extension: " +
+			strings.Join(lines, "; ") + ". Fix: keep one, and register the others as Updater objects"
 	}
 	return messages
 }
@@ -129,7 +129,7 @@ func (r *ExtensionConfigReconciler) applyCondition(ctx context.Context, config *
 		if !meta.RemoveStatusCondition(&changed.Status.Conditions, v1alpha1.UpdateExtensionsConflictCondition) {
 			return nil
 		}
-	} else if !meta.SetStatusCondition(&changed.Status.Conditions, metav1.Condition{
+	} else if !condition.Set(&changed.Status.Conditions, metav1.Condition{
 		Type: v1alpha1.UpdateExtensionsConflictCondition, Status: metav1.ConditionTrue, Reason: v1alpha1.SeveralExtensionsReason, Message: message,
 		ObservedGeneration: config.Generation, LastTransitionTime: metav1.NewTime(r.Now()),
 	}) {

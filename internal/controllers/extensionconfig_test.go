@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/condition"
 )
 
 type extensionWorld struct {
@@ -107,19 +108,20 @@ func TestExtensionConfig(t *testing.T) {
 	w := newExtensionWorld(t)
 	w.expect("nobody is in the way", 0, 0, nil)
 
-	const head = "Machines are not updated in place where a hook for it has more than one extension. Fix: keep one, and register the others as Updater objects. "
+	const head = "Machines are not updated in place where a hook for it has more than one extension:"
+	const fix = ". Fix: keep one, and register the others as Updater objects"
 	w.conflicts = map[string][]string{"UpdateMachine": {"update.a", "update.b"}, "CanUpdateMachine": {"can-too.a", "can.a", "can.b"}}
-	both := head + " CanUpdateMachine has can-too.a, can.a, can.b; UpdateMachine has update.a, update.b"
+	both := head + " CanUpdateMachine has can-too.a, can.a, can.b; UpdateMachine has update.a, update.b" + fix
 	w.expect("two are", 2, 2, map[string]string{"a": both, "b": both})
 	w.expect("they still are", 0, 0, map[string]string{"a": both, "b": both})
 
 	w.conflicts["UpdateMachine"] = append(w.conflicts["UpdateMachine"], "update.c")
-	third := head + " UpdateMachine has update.a, update.b, update.c"
-	all := head + " CanUpdateMachine has can-too.a, can.a, can.b; UpdateMachine has update.a, update.b, update.c"
+	third := head + " UpdateMachine has update.a, update.b, update.c" + fix
+	all := head + " CanUpdateMachine has can-too.a, can.a, can.b; UpdateMachine has update.a, update.b, update.c" + fix
 	w.expect("a third comes", 3, 3, map[string]string{"a": all, "b": all, "c": third})
 
 	w.conflicts = map[string][]string{"UpdateMachine": {"update.a", "update.c"}}
-	left := head + " UpdateMachine has update.a, update.c"
+	left := head + " UpdateMachine has update.a, update.c" + fix
 	w.expect("one goes", 3, 2, map[string]string{"a": left, "c": left})
 	w.conflicts = nil
 	w.expect("it is solved", 2, 0, nil)
@@ -183,8 +185,8 @@ func TestMessagesAreBounded(t *testing.T) {
 	}
 	slices.Sort(extensions)
 	for config, message := range computeMessages(map[string][]string{"UpdateMachine": extensions}) {
-		if len(message) > conditionBytes {
-			t.Fatalf("the message of %s has %d bytes", config, len(message))
+		if len(message) > condition.MaxBytes || !strings.Contains(message, " and 495 more. Fix: ") {
+			t.Fatalf("the message of %s has %d bytes: %s", config, len(message), message)
 		}
 	}
 }

@@ -111,7 +111,7 @@ func TestFirstScope(t *testing.T) {
 	t.Parallel()
 	was := elsewhere(newPolicy("was", v1alpha1.UpdateTarget{}))
 	was.Spec.Strategy = v1alpha1.RollingUpdate
-	was.Status.Conditions = []metav1.Condition{condition("Guarding", "True", "GuardInstalled", "")}
+	was.Status.Conditions = []metav1.Condition{conditionOf("Guarding", "True", "GuardInstalled", "")}
 	w := newWorld(t, newGuard(), was, newPolicy("a", v1alpha1.UpdateTarget{ControlPlane: true}), newCluster("prod", "KubeadmControlPlane"))
 	w.reconcileAll(t, "")
 	if got, _, _ := w.registered(t.Context(), t); !cmp.Equal(guard.Scope{"elsewhere", "ns"}, got) {

@@ -150,7 +150,7 @@ func newGuard() *admissionregistrationv1.ValidatingWebhookConfiguration {
 	}
 }
 
-func condition(kind string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
+func conditionOf(kind string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
 	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message, ObservedGeneration: 3, LastTransitionTime: metav1.Unix(1000, 0)}
 }
 
@@ -174,7 +174,7 @@ func TestUpdatePolicy(t *testing.T) {
 	groups, count := []string{
 		"control plane of ns/new", "MachineDeployment ns/none-md-1-x7k2p (topology md-1)", "control plane of ns/odd", "MachineDeployment ns/prod-md-0-x7k2p (topology md-0)",
 	}, int32(4)
-	conditions := []metav1.Condition{condition("Ready", "True", "Valid", ""), condition("Guarding", "True", "GuardInstalled", "")}
+	conditions := []metav1.Condition{conditionOf("Ready", "True", "Valid", ""), conditionOf("Guarding", "True", "GuardInstalled", "")}
 	want := v1alpha1.UpdatePolicyStatus{ObservedGeneration: 3, GroupCount: &count, Groups: groups, Conditions: conditions}
 	if diff := cmp.Diff(want, w.status(t, "keep")); diff != "" {
 		t.Errorf("status of keep (-want +got):\n%s", diff)

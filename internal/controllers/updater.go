@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/condition"
 	"github.com/windlass-dev/windlass/internal/policy"
-	"github.com/windlass-dev/windlass/internal/readiness"
 	"github.com/windlass-dev/windlass/internal/refusal"
 	"github.com/windlass-dev/windlass/internal/text"
 	"github.com/windlass-dev/windlass/internal/updatepolicy"
@@ -45,7 +45,7 @@ const (
 	probeInterval = time.Minute
 	// concurrentProbes keeps updaters that do not answer from holding up the others.
 	concurrentProbes = 8
-	// maxMessage bounds the message of a condition, in bytes: what an updater says may be a page of HTML.
+	// maxMessage bounds what an updater answers, in bytes.
 	maxMessage = 1024
 )
 
@@ -75,7 +75,7 @@ func (r *UpdaterReconciler) Reconcile(ctx context.Context, request reconcile.Req
 	}
 	changed := updater.DeepCopy()
 	ready.ObservedGeneration, ready.LastTransitionTime = updater.Generation, metav1.NewTime(r.Now())
-	readiness.Set(&changed.Status.Conditions, ready, invalid)
+	condition.SetReady(&changed.Status.Conditions, ready, invalid)
 	changed.Status.ObservedGeneration = updater.Generation
 	if equality.Semantic.DeepEqual(updater.Status, changed.Status) {
 		return reconcile.Result{RequeueAfter: probeInterval}, nil
@@ -113,6 +113,7 @@ func computeReady(invalid, unreachable error) metav1.Condition {
 	default:
 		ready.Status, ready.Reason = metav1.ConditionTrue, v1alpha1.UpdaterReachableReason
 	}
+	// What an updater answers may be a page of HTML.
 	ready.Message = text.Bound(ready.Message, maxMessage)
 	return ready
 }

@@ -67,7 +67,7 @@ func newClient(t *testing.T, writes *int, writeError error, objects ...client.Ob
 		}).Build()
 }
 
-func condition(status metav1.ConditionStatus, reason, message string, at int64) []metav1.Condition {
+func conditionOf(status metav1.ConditionStatus, reason, message string, at int64) []metav1.Condition {
 	return []metav1.Condition{{Type: "Ready", Status: status, Reason: reason, Message: message, ObservedGeneration: 3, LastTransitionTime: metav1.Unix(at, 0)}}
 }
 
@@ -82,11 +82,11 @@ func TestReconcile(t *testing.T) {
 		conditions []metav1.Condition
 		writes     int
 	}{
-		{condition("True", "Reachable", "", 1001), 1},
-		{condition("True", "Reachable", "", 1001), 1},
-		{condition("False", "Unreachable", "connection refused", 1003), 2},
-		{condition("False", "Unreachable", "connection refused", 1003), 2},
-		{condition("True", "Reachable", "", 1005), 3},
+		{conditionOf("True", "Reachable", "", 1001), 1},
+		{conditionOf("True", "Reachable", "", 1001), 1},
+		{conditionOf("False", "Unreachable", "connection refused", 1003), 2},
+		{conditionOf("False", "Unreachable", "connection refused", 1003), 2},
+		{conditionOf("True", "Reachable", "", 1005), 3},
 	} {
 		result, err := r.Reconcile(t.Context(), request)
 		if err != nil || result.RequeueAfter != time.Minute {
@@ -149,7 +149,7 @@ func TestReconcileInvalid(t *testing.T) {
 	if err := c.Get(t.Context(), request.NamespacedName, &got); err != nil {
 		t.Fatal(err)
 	}
-	want := condition("False", "InvalidSpec", `spec.selector: Invalid value: "Is" is not a valid label selector operator`, 7)
+	want := conditionOf("False", "InvalidSpec", `spec.selector: Invalid value: "Is" is not a valid label selector operator`, 7)
 	stalled := want[0]
 	stalled.Type, stalled.Status = "Stalled", metav1.ConditionTrue
 	want = append(want, stalled)

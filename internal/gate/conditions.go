@@ -4,11 +4,10 @@ import (
 	"fmt"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
-	"github.com/windlass-dev/windlass/internal/readiness"
+	"github.com/windlass-dev/windlass/internal/condition"
 	"github.com/windlass-dev/windlass/internal/text"
 )
 
@@ -24,16 +23,14 @@ func ComputeStatus(g *v1alpha1.UpgradeGate, now metav1.Time) v1alpha1.UpgradeGat
 	problem := findProblem(g)
 	if problem != "" {
 		ready.Status, ready.Reason = metav1.ConditionFalse, v1alpha1.UpgradeGateInvalidReason
-		ready.Message = text.Bound(problem, maxConditionBytes)
+		ready.Message = problem
 	}
-	readiness.Set(&status.Conditions, ready, problem != "")
-	meta.SetStatusCondition(&status.Conditions, computeWaitingCondition(g, now))
+	condition.SetReady(&status.Conditions, ready, problem != "")
+	condition.Set(&status.Conditions, computeWaitingCondition(g, now))
 	return status
 }
 
 const (
-	// maxConditionBytes bounds the message of a condition.
-	maxConditionBytes = 1024
 	// maxNamed is how many Clusters that wait a condition names. Each change of its message is a
 	// write.
 	maxNamed = 5

@@ -6,16 +6,16 @@ import (
 	"strconv"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/windlass-dev/windlass/internal/record"
 )
 
-// revisionHistoryAnnotation lists the revisions that a MachineSet had before. Upstream deprecated
-// it and keeps it.
-const revisionHistoryAnnotation = "machinedeployment.clusters.x-k8s.io/revision-history"
+const revisionHistoryAnnotation = record.RevisionHistoryAnnotation
 
 // Revisions returns the revision of the new MachineSet, and the annotations that record it. It is
 // larger than those of all old MachineSets, and never decreases. current is the new MachineSet as
 // stored; nil if it is not created yet. Revisions of old MachineSets that are not numbers count as
-// 0. It returns an error if current's is not a number.
+// 0. The history keeps the last ones. It returns an error if current's is not a number.
 func Revisions(
 	current *clusterv1.MachineSet, old []*clusterv1.MachineSet,
 ) (revision string, annotations map[string]string, err error) {
@@ -36,7 +36,8 @@ func Revisions(
 			}
 			next = max(next, number)
 			if before != strconv.FormatInt(next, 10) {
-				annotations[revisionHistoryAnnotation] = appendName(history, before)
+				annotations[revisionHistoryAnnotation] = record.KeepLast(
+					appendName(history, before), record.LimitOf(revisionHistoryAnnotation))
 			}
 		}
 	}

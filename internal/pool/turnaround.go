@@ -114,9 +114,9 @@ func (f SetFacts) planned() []string {
 	return strings.Split(names, ",")
 }
 
-// mostNamed bounds how many Machines a plan names in an annotation: an object has room for 256 KiB,
-// and names have at most 63 bytes. The next plans name the others.
-const mostNamed = 1000
+// mostNamed bounds how many Machines a plan names in an annotation: record.Limits has room for
+// them, because names have at most 63 bytes. The next plans name the others.
+const mostNamed = 500
 
 // returning returns the names of the Machines of an old MachineSet that may go back to the new one,
 // sorted, at most mostNamed.

@@ -1,6 +1,7 @@
 // Package record declares the records of updates in place: what one package writes on an object as
-// JSON and others read. Each has one type, one decoder and one limit in bytes. A record that cannot be
-// read is unknown: nothing is done because of it. Decisions that cannot be read count as none.
+// JSON and others read. Each has one type and one decoder. [Limits] has the limit in bytes of each
+// annotation that Windlass writes. A record that cannot be read is unknown: nothing is done because
+// of it. Decisions that cannot be read count as none.
 //
 // It also has the rule for recorded times.
 //

@@ -9,30 +9,26 @@ import (
 	"github.com/windlass-dev/windlass/internal/untrusted"
 )
 
-// limits bound the bytes of records, by the annotation that holds one. Those of the others are the
-// API server's, of all annotations of an object together.
-var limits = map[string]int{
-	v1alpha1.UpdateProgressAnnotation: 128 << 10,
-	v1alpha1.UpdateOwedAnnotation:     128 << 10,
-	v1alpha1.LastUpdateAnnotation:     64 << 10,
-	v1alpha1.HandedOverAnnotation:     4 << 10,
-	v1alpha1.FailedCanariesAnnotation: 64 << 10,
-}
-
-func limit(key string) untrusted.Limits {
+// readable are the limits of a record that is read. Annotations that are not in Limits are bounded by
+// what the API server stores.
+func readable(key string) untrusted.Limits {
 	most := untrusted.Annotation
-	if bytes, known := limits[key]; known {
-		most.Bytes = bytes
+	if limit := LimitOf(key); limit > 0 {
+		most.Bytes = min(most.Bytes, readFactor*limit)
 	}
 	return most
 }
 
 // Encode returns the record that takes the place of the one in an annotation. It keeps what a newer
-// release has added to it, as recordjson.Encode does. It returns an error for one that Read refuses.
+// release has added to it, as recordjson.Encode does. It returns an error for one that Read
+// refuses, and a *TooLongError for one beyond its limit in Limits.
 func Encode(annotations map[string]string, key string, value any) (string, error) {
 	text, err := recordjson.Encode(value, annotations[key])
 	if err == nil {
-		err = limit(key).Check([]byte(text))
+		err = check(key, text)
+	}
+	if err == nil {
+		err = readable(key).Check([]byte(text))
 	}
 	if err != nil {
 		return "", fmt.Errorf("encoding the annotation %s: %w", key, err)
@@ -40,15 +36,16 @@ func Encode(annotations map[string]string, key string, value any) (string, error
 	return text, nil
 }
 
-// Read decodes the record in an annotation; nil where there is none. A record that is larger than its
-// limit, or nests deeper than any, is as unknown as one that is malformed: the error says why.
+// Read decodes the record in an annotation; nil where there is none. A record that is larger than
+// readFactor times its limit, or nests deeper than any, is as unknown as one that
+// is malformed: the error says why.
 func Read[T any](annotations map[string]string, key string) (*T, error) {
 	text, ok := annotations[key]
 	if !ok {
 		return nil, nil //nolint:nilnil // No record is no error.
 	}
 	value := new(T)
-	if err := limit(key).Unmarshal([]byte(text), value); err != nil {
+	if err := readable(key).Unmarshal([]byte(text), value); err != nil {
 		return nil, err //nolint:wrapcheck // The caller names the object.
 	}
 	return value, nil

@@ -8,6 +8,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windlass-dev/windlass/internal/record"
 )
 
 // Reason is why a write is refused. The values are those of the label reason of
@@ -18,7 +20,7 @@ type Reason string
 const (
 	// QuotaExceeded: a ResourceQuota of the namespace has no room for the object.
 	QuotaExceeded Reason = "QuotaExceeded"
-	// TooLarge: the object exceeds what the API server or etcd takes.
+	// TooLarge: the object exceeds what the API server or etcd takes, or a record its own limit.
 	TooLarge Reason = "TooLarge"
 	// Invalid: the object breaks a rule of its CRD, or of a webhook.
 	Invalid Reason = "Invalid"
@@ -43,6 +45,9 @@ func (e *DroppedError) Error() string {
 func ReasonOf(err error) (Reason, bool) {
 	if _, dropped := errors.AsType[*DroppedError](err); dropped {
 		return FieldsDropped, true
+	}
+	if _, long := errors.AsType[*record.TooLongError](err); long {
+		return TooLarge, true
 	}
 	var status apierrors.APIStatus
 	switch {

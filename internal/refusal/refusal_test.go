@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/windlass-dev/windlass/internal/record"
 	"github.com/windlass-dev/windlass/internal/refusal"
 )
 
@@ -42,6 +43,7 @@ func TestReasonOf(t *testing.T) {
 		"none":           {},
 		"quota":          {errQuota, refusal.QuotaExceeded},
 		"too large":      {errTooLarge, refusal.TooLarge},
+		"a long record":  {&record.TooLongError{Key: "a", Bytes: 2, Limit: 1}, refusal.TooLarge},
 		"etcd":           {errEtcd, refusal.TooLarge},
 		"invalid":        {errInvalid, refusal.Invalid},
 		"dropped":        {errDropped, refusal.FieldsDropped},

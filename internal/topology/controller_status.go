@@ -9,12 +9,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util/conditions"
 	v1beta1conditions "sigs.k8s.io/cluster-api/util/conditions/deprecated/v1beta1"
 	"sigs.k8s.io/cluster-api/util/patch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/internal/chain"
+	"github.com/windlass-dev/windlass/internal/condition"
 	"github.com/windlass-dev/windlass/internal/text"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
@@ -70,16 +70,16 @@ func (l live) Get(ctx context.Context, key client.ObjectKey, object client.Objec
 
 // setStatus sets the condition in both of its forms, and the plan that is left.
 func (r *run) setStatus(cluster *clusterv1.Cluster, reconcileErr error) {
-	condition := computeCondition(r, reconcileErr)
+	shown := computeCondition(r, reconcileErr)
 	status := metav1.ConditionFalse
-	if condition.True {
+	if shown.True {
 		status = metav1.ConditionTrue
 	}
-	conditions.Set(cluster, metav1.Condition{Type: clusterv1.ClusterTopologyReconciledCondition, Status: status, Reason: condition.Reason, Message: condition.Message})
-	if condition.True {
-		v1beta1conditions.MarkTrue(cluster, clusterv1.TopologyReconciledV1Beta1Condition)
+	condition.SetOn(cluster, metav1.Condition{Type: clusterv1.ClusterTopologyReconciledCondition, Status: status, Reason: shown.Reason, Message: shown.Message})
+	if shown.True {
+		v1beta1conditions.MarkTrue(condition.Legacy(cluster), clusterv1.TopologyReconciledV1Beta1Condition)
 	} else {
-		v1beta1conditions.MarkFalse(cluster, clusterv1.TopologyReconciledV1Beta1Condition, v1beta1Reason(condition.Reason), v1beta1Severity(condition.Reason), "%s", condition.Message)
+		v1beta1conditions.MarkFalse(condition.Legacy(cluster), clusterv1.TopologyReconciledV1Beta1Condition, v1beta1Reason(shown.Reason), v1beta1Severity(shown.Reason), "%s", shown.Message)
 	}
 	if !r.decided || !planned(r.state, r.decision) {
 		return

@@ -4,12 +4,11 @@ import (
 	"fmt"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/condition"
 	"github.com/windlass-dev/windlass/internal/policy"
-	"github.com/windlass-dev/windlass/internal/readiness"
 )
 
 // The bounds of the lists in the status; the CRD has the same.
@@ -126,8 +125,8 @@ func computeStatus(p *v1alpha1.UpdatePolicy, f *findings, guard Guard, now metav
 		c.ObservedGeneration, c.LastTransitionTime = p.Generation, now
 	}
 	// A conflict can end by an edit of the other policy.
-	readiness.Set(&status.Conditions, ready, f.invalid != nil)
-	meta.SetStatusCondition(&status.Conditions, guarding)
+	condition.SetReady(&status.Conditions, ready, f.invalid != nil)
+	condition.Set(&status.Conditions, guarding)
 	return status
 }
 

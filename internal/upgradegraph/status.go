@@ -4,7 +4,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
-	"github.com/windlass-dev/windlass/internal/readiness"
+	"github.com/windlass-dev/windlass/internal/condition"
 	"github.com/windlass-dev/windlass/internal/text"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
@@ -29,7 +29,7 @@ func ComputeStatus(graph *v1alpha1.UpgradeGraph, all []v1alpha1.UpgradeGraph, no
 			ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, v1alpha1.UpgradeGraphClassConflictReason, describeConflicts(found)
 		}
 	}
-	readiness.Set(&status.Conditions, ready, err != nil)
+	condition.SetReady(&status.Conditions, ready, err != nil)
 	return status
 }
 

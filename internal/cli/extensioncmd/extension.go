@@ -34,6 +34,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/guard/guardwebhook"
 	"github.com/windlass-dev/windlass/internal/hookserver"
 	"github.com/windlass-dev/windlass/internal/lease"
+	"github.com/windlass-dev/windlass/internal/recordlimit"
 )
 
 // leaseTimes have the next replica serve within 15 s of the last request that a leader answered which
@@ -283,6 +284,7 @@ func (o *options) newManager(
 		Scheme: scheme,
 		// Package diagnostics serves metrics and probes, within bounds.
 		Metrics: diagnostics.Off(), HealthProbeBindAddress: "0",
+		NewClient: recordlimit.NewClient,
 		// Managed fields are half of an object, and nothing here looks at them.
 		Cache: cache.Options{DefaultTransform: slim(upgrades)},
 		// Names are validated against a register of the whole process, which would keep a test from running this twice.

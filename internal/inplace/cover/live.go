@@ -2,7 +2,6 @@ package cover
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/windlass-dev/windlass/internal/text"
 )
@@ -222,11 +221,15 @@ func (r Result) DescribeUncovered(machine Part) string {
 			fields[i].Part = machine
 		}
 	}
-	words := []string{describe(fields, 8)}
+	words := text.Some{Most: 8}
+	words.Add(describe(fields, 8))
 	for _, err := range r.Errors {
-		words = append(words, err.Error())
+		words.Add(err.Error())
 	}
-	return strings.Join(append(words, r.Notes...), "; ")
+	for _, note := range r.Notes {
+		words.Add(note)
+	}
+	return words.Join("; ")
 }
 
 // filledIn are the fields of a KubeadmConfig's spec below which Cluster API's controllers write.

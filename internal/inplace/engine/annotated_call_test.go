@@ -126,9 +126,9 @@ func TestFault10_NodeThatCannotBeAsked(t *testing.T) {
 				}
 			}
 			if begun := len(kubelet.requests) > 0; begun != tt.begins {
-				t.Errorf("begun %t, want %t; the condition is %+v", begun, tt.begins, condition(w.machine("a").Status.Conditions))
+				t.Errorf("begun %t, want %t; the condition is %+v", begun, tt.begins, conditionOf(w.machine("a").Status.Conditions))
 			}
-			if c := condition(w.machine("a").Status.Conditions); !tt.begins && (c == nil || c.Reason != string(inplace.ReasonUpdaterUnknown)) {
+			if c := conditionOf(w.machine("a").Status.Conditions); !tt.begins && (c == nil || c.Reason != string(inplace.ReasonUpdaterUnknown)) {
 				t.Errorf("the condition is %+v", c)
 			}
 		})

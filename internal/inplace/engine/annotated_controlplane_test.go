@@ -88,7 +88,7 @@ func TestFault11_NodeBeforeTheNext(t *testing.T) {
 	for range 20 {
 		w.step()
 	}
-	if c := condition(w.machine("cp-1").Status.Conditions); c == nil || c.Reason != string(request.ReasonLocked) {
+	if c := conditionOf(w.machine("cp-1").Status.Conditions); c == nil || c.Reason != string(request.ReasonLocked) {
 		t.Errorf("the condition of the next is %+v", c)
 	}
 	if done := work(kubelet); done["cp-1"] != 0 || w.marks("cp-0").Status != request.InProgress {
@@ -111,7 +111,7 @@ func TestFault11_EtcdBeforeTheNext(t *testing.T) {
 	for _, status := range []metav1.ConditionStatus{metav1.ConditionFalse, metav1.ConditionUnknown} {
 		w.etcd("cp-1", status)
 		w.step()
-		if c := condition(w.machine("cp-0").Status.Conditions); c == nil || c.Reason != string(request.ReasonEtcdUnhealthy) || !strings.Contains(c.Message, "no leader") || w.lockHolder() != "" {
+		if c := conditionOf(w.machine("cp-0").Status.Conditions); c == nil || c.Reason != string(request.ReasonEtcdUnhealthy) || !strings.Contains(c.Message, "no leader") || w.lockHolder() != "" {
 			t.Errorf("the condition is %+v, the lock %q", c, w.lockHolder())
 		}
 	}
@@ -199,7 +199,7 @@ func TestUpgradeLock(t *testing.T) {
 			if diff := cmp.Diff(tt.want, w.lockHolder()); diff != "" {
 				t.Errorf("the lock (-want +got):\n%s", diff)
 			}
-			c := condition(w.machine("cp-0").Status.Conditions)
+			c := conditionOf(w.machine("cp-0").Status.Conditions)
 			if held := c.Reason == string(request.ReasonLocked); held != tt.held {
 				t.Errorf("the condition is %+v", c)
 			}
@@ -267,7 +267,7 @@ func TestLockShowsTheControlPlaneAnew(t *testing.T) {
 	}
 	w.step()
 	m := w.machine("cp-0")
-	if c := condition(m.Status.Conditions); c == nil || c.Reason != string(request.ReasonControlPlaneUnhealthy) || m.Annotations[v1alpha1.InPlaceUpgradeAnnotation] != "" {
+	if c := conditionOf(m.Status.Conditions); c == nil || c.Reason != string(request.ReasonControlPlaneUnhealthy) || m.Annotations[v1alpha1.InPlaceUpgradeAnnotation] != "" {
 		t.Errorf("the condition is %+v, annotations %v", c, m.Annotations)
 	}
 }
@@ -306,7 +306,7 @@ func TestControlPlaneBeforeWorkers(t *testing.T) {
 	if _, err := w.reconcile("worker"); err != nil {
 		t.Fatal(err)
 	}
-	if c := condition(w.machine("worker").Status.Conditions); c == nil || c.Reason != string(request.ReasonControlPlaneFirst) || !strings.Contains(c.Message, "Machine cp") {
+	if c := conditionOf(w.machine("worker").Status.Conditions); c == nil || c.Reason != string(request.ReasonControlPlaneFirst) || !strings.Contains(c.Message, "Machine cp") {
 		t.Errorf("the condition is %+v", c)
 	}
 	w.untilDone("cp", toVersion)
@@ -332,7 +332,7 @@ func TestFailedControlPlaneHoldsWorkers(t *testing.T) {
 	}
 	w.ask("worker", "version=v1.30.9")
 	w.step()
-	if c := condition(w.machine("worker").Status.Conditions); c == nil || !strings.Contains(c.Message, "the upgrade of control plane Machine cp to version=v1.31.2 has failed") {
+	if c := conditionOf(w.machine("worker").Status.Conditions); c == nil || !strings.Contains(c.Message, "the upgrade of control plane Machine cp to version=v1.31.2 has failed") {
 		t.Errorf("the condition is %+v", c)
 	}
 	w.annotate(w.machine("cp"), map[string]any{keys.To: nil})
@@ -386,7 +386,7 @@ func TestLeftAlone(t *testing.T) {
 				w.step()
 			}
 			var got request.Reason
-			if c := condition(w.machine("a").Status.Conditions); c != nil {
+			if c := conditionOf(w.machine("a").Status.Conditions); c != nil {
 				got = request.Reason(c.Reason)
 			}
 			if got != tt.want || len(kubelet.requests) != 0 {
@@ -429,7 +429,7 @@ func TestUpdaterThatCannotBeAsked(t *testing.T) {
 	w.add(newMachine("a", ""))
 	w.ask("a", toVersion)
 	w.step()
-	if c := condition(w.machine("a").Status.Conditions); c == nil || c.Status != metav1.ConditionTrue || c.Reason != string(inplace.ReasonUpdaterUnknown) {
+	if c := conditionOf(w.machine("a").Status.Conditions); c == nil || c.Status != metav1.ConditionTrue || c.Reason != string(inplace.ReasonUpdaterUnknown) {
 		t.Errorf("the condition is %+v", c)
 	}
 	kubelet.mute = nil

@@ -50,7 +50,7 @@ func checkUpgraded(t *testing.T, w *upgradeWorld, u *installer) {
 		if diff := cmp.Diff(upgradedAnnotations, m.Annotations); diff != "" {
 			t.Errorf("annotations of %s (-want +got):\n%s", name, diff)
 		}
-		if c := condition(m.Status.Conditions); c != nil {
+		if c := conditionOf(m.Status.Conditions); c != nil {
 			t.Errorf("the condition of %s is left: %+v", name, c)
 		}
 		if node := w.nodes.Node(t.Context(), inCluster, name); node.Unschedulable {
@@ -107,8 +107,8 @@ func TestFault13_CancelAnywhere(t *testing.T) {
 func checkCancelled(t *testing.T, w *upgradeWorld, u *installer) {
 	t.Helper()
 	m := w.machine("cp-0")
-	if _, left := m.Annotations[v1alpha1.InPlaceUpgradeAnnotation]; left || condition(m.Status.Conditions) != nil || w.lockHolder() != "" {
-		t.Errorf("left are %v, condition %+v, lock %q", m.Annotations, condition(m.Status.Conditions), w.lockHolder())
+	if _, left := m.Annotations[v1alpha1.InPlaceUpgradeAnnotation]; left || conditionOf(m.Status.Conditions) != nil || w.lockHolder() != "" {
+		t.Errorf("left are %v, condition %+v, lock %q", m.Annotations, conditionOf(m.Status.Conditions), w.lockHolder())
 	}
 	if node := w.nodes.Node(t.Context(), inCluster, "cp-0"); node.Unschedulable {
 		t.Error("the node is left cordoned")

@@ -81,7 +81,7 @@ func TestEveryWriteMayFail(t *testing.T) {
 				if diff := cmp.Diff(map[string]int{"cp-0": 1}, work(kubelet)); diff != "" {
 					t.Errorf("work (-want +got):\n%s", diff)
 				}
-				if c := condition(m.Status.Conditions); c != nil || w.lockHolder() != "" || w.nodes.Node(t.Context(), inCluster, "cp-0").Unschedulable {
+				if c := conditionOf(m.Status.Conditions); c != nil || w.lockHolder() != "" || w.nodes.Node(t.Context(), inCluster, "cp-0").Unschedulable {
 					t.Errorf("left are the condition %+v and the lock %q, or a cordoned node", c, w.lockHolder())
 				}
 				if t.Failed() {
@@ -132,7 +132,7 @@ func TestFrozenProcess(t *testing.T) {
 			if diff := cmp.Diff(upgradedAnnotations, ended.Annotations); diff != "" {
 				t.Errorf("annotations (-want +got):\n%s", diff)
 			}
-			if c := condition(ended.Status.Conditions); c != nil {
+			if c := conditionOf(ended.Status.Conditions); c != nil {
 				t.Errorf("a condition is shown of an upgrade that is over: %+v", c)
 			}
 		})

@@ -93,7 +93,7 @@ func TestFault7_ClusterWithTwoMachineSets(t *testing.T) {
 	w.askGroup(deploymentKind, "md", toVersion)
 	w.askGroup(kubeadmControlPlaneKind, "kcp", toVersion)
 	w.until("the MachineDeployment waits", func() bool {
-		c := condition(capi.Conditions(w.group(deploymentKind, "md")))
+		c := conditionOf(capi.Conditions(w.group(deploymentKind, "md")))
 		return c != nil && c.Reason == string(request.ReasonControlPlaneFirst)
 	})
 	most := 0
@@ -129,7 +129,7 @@ func TestFault7_ClusterWithTwoMachineSets(t *testing.T) {
 		if got := specVersion(object, g.gvk != deploymentKind); got.String() != wanted {
 			t.Errorf("the spec of %s says %s", g.name, got)
 		}
-		if c := condition(capi.Conditions(object)); c != nil {
+		if c := conditionOf(capi.Conditions(object)); c != nil {
 			t.Errorf("the condition of %s is left: %+v", g.name, c)
 		}
 		if diff := cmp.Diff([]string{"InProgress", "Done"}, w.said(g.name)); diff != "" {
@@ -155,7 +155,7 @@ func TestOtherControlPlanes(t *testing.T) {
 			if got := specVersion(w.group(gvk, "cp"), true).String(); got != from {
 				t.Errorf("the spec was raised to %s, though its controller may replace machines for that", got)
 			}
-			if c := condition(capi.Conditions(w.group(gvk, "cp"))); c != nil {
+			if c := conditionOf(capi.Conditions(w.group(gvk, "cp"))); c != nil {
 				t.Errorf("a kind with conditions of its own has ours: %+v", c)
 			}
 		})
@@ -295,8 +295,8 @@ func TestFault13_GroupCancelled(t *testing.T) {
 		}
 	}
 	object := w.group(deploymentKind, "md")
-	if got := keys.marks(object.GetAnnotations()); got != (request.Marks{}) || condition(capi.Conditions(object)) != nil || len(done) > 2 {
-		t.Errorf("%d machines were upgraded; left are %+v, %+v", len(done), got, condition(capi.Conditions(object)))
+	if got := keys.marks(object.GetAnnotations()); got != (request.Marks{}) || conditionOf(capi.Conditions(object)) != nil || len(done) > 2 {
+		t.Errorf("%d machines were upgraded; left are %+v, %+v", len(done), got, conditionOf(capi.Conditions(object)))
 	}
 	if diff := cmp.Diff([]string{"InProgress", "Cancelled"}, w.said("md")); diff != "" {
 		t.Errorf("Events (-want +got):\n%s", diff)
@@ -356,7 +356,7 @@ func TestFault2_FailedGroup(t *testing.T) {
 	if len(kubelet.requests) != requests || requests != 3 {
 		t.Errorf("%d requests, then %d", requests, len(kubelet.requests))
 	}
-	c := condition(capi.Conditions(w.group(deploymentKind, "md")))
+	c := conditionOf(capi.Conditions(w.group(deploymentKind, "md")))
 	if c == nil || c.Status != metav1.ConditionFalse || c.Reason != string(request.ReasonFailed) || !strings.Contains(c.Message, "disk is full") {
 		t.Errorf("the condition is %+v", c)
 	}
@@ -401,7 +401,7 @@ func TestGroupHolds(t *testing.T) {
 			for range 3 {
 				w.step()
 			}
-			c := condition(capi.Conditions(w.group(deploymentKind, "md")))
+			c := conditionOf(capi.Conditions(w.group(deploymentKind, "md")))
 			if c == nil || c.Reason != string(request.ReasonMachinesHeld) || !strings.Contains(c.Message, tt.want) || w.marks("a").To != "" {
 				t.Errorf("the condition is %+v, marks %+v", c, w.marks("a"))
 			}
@@ -425,8 +425,8 @@ func TestFault5_GroupCrashAnywhere(t *testing.T) {
 			return
 		}
 		object := w.group(deploymentKind, "md")
-		if diff := cmp.Diff(map[string]int{"w-0": 1, "w-1": 1}, work(kubelet)); diff != "" || specVersion(object, false).String() != wanted || condition(capi.Conditions(object)) != nil {
-			t.Fatalf("died %s (point %d): spec %s, condition %+v, work (-want +got):\n%s", w.faults.what, at, specVersion(object, false), condition(capi.Conditions(object)), diff)
+		if diff := cmp.Diff(map[string]int{"w-0": 1, "w-1": 1}, work(kubelet)); diff != "" || specVersion(object, false).String() != wanted || conditionOf(capi.Conditions(object)) != nil {
+			t.Fatalf("died %s (point %d): spec %s, condition %+v, work (-want +got):\n%s", w.faults.what, at, specVersion(object, false), conditionOf(capi.Conditions(object)), diff)
 		}
 		for _, reason := range []string{"InProgress", "Done"} {
 			if n := count(w.said("md"), reason); n > 1 {

@@ -78,7 +78,7 @@ func TestKubeletIsNotGuessed(t *testing.T) {
 			if result := w.reconcileGroup(); result.After == 0 {
 				t.Errorf("the group is not looked at again: %+v", result)
 			}
-			c := condition(capi.Conditions(w.group(deploymentKind, "md")))
+			c := conditionOf(capi.Conditions(w.group(deploymentKind, "md")))
 			if c == nil || c.Reason != string(request.ReasonMachinesHeld) || !strings.Contains(c.Message, tt.want) {
 				t.Errorf("the condition is %+v", c)
 			}

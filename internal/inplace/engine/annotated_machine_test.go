@@ -39,12 +39,12 @@ func TestMachine(t *testing.T) {
 			w.ask("a", tt.option)
 			w.step() // It is admitted.
 			w.step()
-			if c := condition(w.machine("a").Status.Conditions); c == nil || c.Status != metav1.ConditionTrue || c.Reason != string(inplace.ReasonDraining) {
+			if c := conditionOf(w.machine("a").Status.Conditions); c == nil || c.Status != metav1.ConditionTrue || c.Reason != string(inplace.ReasonDraining) {
 				t.Errorf("the condition is %+v while the node is drained", c)
 			}
 			w.untilDone("a", tt.option)
 			m := w.machine("a")
-			if c := condition(m.Status.Conditions); c != nil {
+			if c := conditionOf(m.Status.Conditions); c != nil {
 				t.Errorf("the condition is left: %+v", c)
 			}
 			if _, left := m.Annotations[v1alpha1.InPlaceUpgradeAnnotation]; left || m.Spec.Version != from {
@@ -217,7 +217,7 @@ func TestFault6_RefusedKeepsTheRelease(t *testing.T) {
 	if got := w.marks("a"); got.Status != request.Failed || got.Release != "revision=1" || got.LastFailed == "" {
 		t.Errorf("marks are %+v", got)
 	}
-	if c := condition(m.Status.Conditions); c == nil || c.Status != metav1.ConditionFalse || c.Reason != string(request.ReasonNoUpdater) {
+	if c := conditionOf(m.Status.Conditions); c == nil || c.Status != metav1.ConditionFalse || c.Reason != string(request.ReasonNoUpdater) {
 		t.Errorf("the condition is %+v", c)
 	}
 	w.register()
@@ -283,11 +283,11 @@ func TestSweep(t *testing.T) {
 	w.step()
 	conditions := func() (found []string) {
 		for _, m := range w.machines() {
-			if condition(m.Status.Conditions) != nil {
+			if conditionOf(m.Status.Conditions) != nil {
 				found = append(found, m.Name)
 			}
 		}
-		if condition(capi.Conditions(w.group(deploymentKind, "md"))) != nil {
+		if conditionOf(capi.Conditions(w.group(deploymentKind, "md"))) != nil {
 			found = append(found, "md")
 		}
 		return found
@@ -348,7 +348,7 @@ func TestSweepGoesOnAfterABrokenMachine(t *testing.T) {
 	if err := w.sweep(); err != nil {
 		t.Fatal(err)
 	}
-	if left := condition(w.machine("c").Status.Conditions); left != nil {
+	if left := conditionOf(w.machine("c").Status.Conditions); left != nil {
 		t.Errorf("left is %+v", left)
 	}
 	for _, name := range []string{"a", "b"} {

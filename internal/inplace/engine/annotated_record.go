@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/condition"
 	"github.com/windlass-dev/windlass/internal/inplace/request"
 )
 
@@ -45,7 +46,7 @@ func (e *Engine) applyCondition(ctx context.Context, gvk schema.GroupVersionKind
 		return err
 	}
 	after := slices.Clone(*conditions)
-	meta.SetStatusCondition(&after, c)
+	condition.Set(&after, c)
 	*conditions = after
 	return nil
 }

@@ -59,7 +59,7 @@ func TestRemediatedOnce(t *testing.T) {
 	if got := w.groupMarks(deploymentKind, "md").Status; got != request.Failed || w.marks("b") != (request.Marks{}) || w.marks("c") != (request.Marks{}) {
 		t.Errorf("the group is %s, and goes on with b %+v, c %+v", got, w.marks("b"), w.marks("c"))
 	}
-	if c := condition(capi.Conditions(w.group(deploymentKind, "md"))); c == nil || !strings.Contains(c.Message, "handed to remediation; set windlass.dev/update-retry on the group") {
+	if c := conditionOf(capi.Conditions(w.group(deploymentKind, "md"))); c == nil || !strings.Contains(c.Message, "handed to remediation; set windlass.dev/update-retry on the group") {
 		t.Errorf("the condition of the group is %+v", c)
 	}
 	failing = false

@@ -401,7 +401,7 @@ func (w *upgradeWorld) until(what string, is func() bool) {
 	}
 	for _, m := range w.machines() {
 		w.Logf("%s: %v", m.Name, m.Annotations)
-		w.Logf("%s: %+v", m.Name, condition(m.Status.Conditions))
+		w.Logf("%s: %+v", m.Name, conditionOf(m.Status.Conditions))
 	}
 	w.Fatalf("not after %d steps: %s", most, what)
 }
@@ -413,7 +413,7 @@ func (w *upgradeWorld) untilDone(name, option string) {
 	w.step()
 }
 
-func condition(list []metav1.Condition) *metav1.Condition {
+func conditionOf(list []metav1.Condition) *metav1.Condition {
 	return meta.FindStatusCondition(list, v1alpha1.InPlaceUpgradeCondition)
 }
 

@@ -96,7 +96,7 @@ func TestLostConditionsAreShownAgain(t *testing.T) {
 	shown := func() (machine, owner bool) {
 		md := &clusterv1.MachineDeployment{}
 		w.must(w.client.Get(t.Context(), client.ObjectKeyFromObject(deployment()), md))
-		return w.condition("a") != nil,
+		return w.conditionOf("a") != nil,
 			meta.FindStatusCondition(md.Status.Conditions, v1alpha1.UpdateBlockedCondition) != nil
 	}
 	lose := func() {

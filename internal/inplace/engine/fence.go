@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windlass-dev/windlass/internal/condition"
 )
 
 const (
@@ -160,7 +162,11 @@ func (f fence) ApplyConditions(
 	applied.SetName(object.GetName())
 	applied.SetResourceVersion(object.GetResourceVersion())
 	if len(conditions) > 0 {
-		data, err := json.Marshal(conditions)
+		bounded := make([]metav1.Condition, 0, len(conditions))
+		for _, c := range conditions {
+			bounded = append(bounded, condition.Bound(c))
+		}
+		data, err := json.Marshal(bounded)
 		if err != nil {
 			return fmt.Errorf("encoding a condition: %w", err)
 		}

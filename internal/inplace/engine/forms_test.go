@@ -258,7 +258,7 @@ func TestLaterRecordWaits(t *testing.T) {
 				w.step()
 			}
 			m := w.machine("a")
-			c := condition(m.Status.Conditions)
+			c := conditionOf(m.Status.Conditions)
 			waits := c != nil && c.Reason == string(request.ReasonUnknownRecord)
 			if !waits || !strings.Contains(c.Message, "Fix: upgrade Windlass") {
 				t.Errorf("the condition is %+v", c)

@@ -44,7 +44,7 @@ func (w *world) until(name, text string) inplace.Reply {
 	return reply
 }
 
-func (w *world) condition(name string) *metav1.Condition {
+func (w *world) conditionOf(name string) *metav1.Condition {
 	w.Helper()
 	return meta.FindStatusCondition(w.machine(name).Status.Conditions, v1alpha1.UpdateBlockedCondition)
 }
@@ -188,8 +188,8 @@ func TestRemediation(t *testing.T) {
 		w.annotate("a", v1alpha1.UpdateRetryAnnotation, &empty)
 		s.answers(inplace.InProgress, "working")
 		w.until("a", "working")
-		if !w.has("a", clusterv1.MachineSkipRemediationAnnotation) || w.has("a", clusterv1.RemediateMachineAnnotation) || w.condition("a") != nil {
-			t.Errorf("when it goes on: %v, condition %v", w.machine("a").Annotations, w.condition("a"))
+		if !w.has("a", clusterv1.MachineSkipRemediationAnnotation) || w.has("a", clusterv1.RemediateMachineAnnotation) || w.conditionOf("a") != nil {
+			t.Errorf("when it goes on: %v, condition %v", w.machine("a").Annotations, w.conditionOf("a"))
 		}
 		s.answers(inplace.Finishes, "")
 		w.node("a", to)
@@ -329,7 +329,7 @@ func TestGarbageOnMachine(t *testing.T) {
 				t.Errorf("%q: error %v", shown, err)
 			}
 		}
-		if c := w.condition("a"); c == nil || c.Message == "" {
+		if c := w.conditionOf("a"); c == nil || c.Message == "" {
 			t.Errorf("%q: condition %+v", shown, c)
 		}
 		if left := w.machine("a").Annotations[v1alpha1.UpdateProgressAnnotation]; left != garbage || len(s.updates) > 0 {
@@ -344,8 +344,8 @@ func TestGarbageOnMachine(t *testing.T) {
 		// A person does what the message says.
 		w.annotate("a", v1alpha1.UpdateProgressAnnotation, nil)
 		w.node("a", to)
-		if reply, err := w.update("a"); err != nil || !reply.Done || w.condition("a") != nil {
-			t.Errorf("%q: reply %+v, error %v, condition %v", shown, reply, err, w.condition("a"))
+		if reply, err := w.update("a"); err != nil || !reply.Done || w.conditionOf("a") != nil {
+			t.Errorf("%q: reply %+v, error %v, condition %v", shown, reply, err, w.conditionOf("a"))
 		}
 	}
 	for _, garbage := range []string{"", "{", "[]"} {

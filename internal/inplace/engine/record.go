@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -34,6 +35,19 @@ func (p Patch) set(annotations map[string]string, key string, value any) error {
 	return nil
 }
 
+// setFitting is set for a list: it drops items until the record is within its limit, or has one item.
+func setFitting[T any](
+	p Patch, annotations map[string]string, key string, list []T, drop func([]T) []T,
+) error {
+	for {
+		err := p.set(annotations, key, list)
+		if _, long := errors.AsType[*record.TooLongError](err); !long || len(list) == 1 {
+			return err
+		}
+		list = drop(list)
+	}
+}
+
 // removeFrom removes a key where the annotations have it.
 func (p Patch) removeFrom(annotations map[string]string, keys ...string) {
 	for _, key := range keys {
@@ -61,7 +75,9 @@ func (e *Engine) recordDecision(ctx context.Context, object client.Object, d inp
 		}
 	}
 	p := Patch{}
-	if err := p.set(object.GetAnnotations(), v1alpha1.UpdateDecisionsAnnotation, kept); err != nil {
+	// Where they do not fit, the oldest decisions leave, as those beyond maxDecisions do.
+	if err := setFitting(p, object.GetAnnotations(), v1alpha1.UpdateDecisionsAnnotation, kept,
+		func(list []inplace.Decision) []inplace.Decision { return list[:len(list)-1] }); err != nil {
 		return err
 	}
 	return e.fence.Retry(ctx, object, func() error { return e.fence.Annotate(ctx, object, p) })
@@ -181,5 +197,7 @@ func setDirty(m *clusterv1.Machine, p Patch, action inplace.Finish, decision *in
 	if slices.Equal(before, after) {
 		return nil
 	}
-	return p.set(m.Annotations, v1alpha1.DirtyFieldsAnnotation, after)
+	// Nothing is decided by them: where they do not fit, those that have been dirty for longest leave.
+	return setFitting(p, m.Annotations, v1alpha1.DirtyFieldsAnnotation, after,
+		func(list []DirtyField) []DirtyField { return list[1:] })
 }

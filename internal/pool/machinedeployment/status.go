@@ -15,6 +15,7 @@ import (
 	v1beta1conditions "sigs.k8s.io/cluster-api/util/conditions/deprecated/v1beta1"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/condition"
 	"github.com/windlass-dev/windlass/internal/pool"
 	"github.com/windlass-dev/windlass/internal/pool/objects"
 	"github.com/windlass-dev/windlass/internal/text"
@@ -85,7 +86,7 @@ func (r *run) setStatus() error {
 	status.Counters.Into(&r.md.Status)
 	r.md.Status.Selector, r.md.Status.Phase = status.Selector, string(status.Phase)
 	for _, c := range status.Conditions {
-		conditions.Set(r.md, c)
+		condition.SetOn(r.md, c)
 	}
 	if !conditions.IsTrue(r.md, clusterv1.MachineDeploymentRollingOutCondition) {
 		r.forgetRollout()
@@ -99,10 +100,10 @@ func (r *run) setLegacyStatus() {
 	if r.executed != nil {
 		pool.CountLegacy(r.executed.written(), r.executed.newest).Into(&r.md.Status)
 		for _, c := range pool.LegacyConditions(r.md, r.executed.newest) {
-			v1beta1conditions.Set(r.md, &c)
+			v1beta1conditions.Set(condition.Legacy(r.md), &c)
 		}
 	}
-	v1beta1conditions.SetSummary(r.md,
+	v1beta1conditions.SetSummary(condition.Legacy(r.md),
 		v1beta1conditions.WithConditions(clusterv1.MachineDeploymentAvailableV1Beta1Condition))
 }
 
@@ -144,7 +145,7 @@ func (r *run) writeBlocked(present *metav1.Condition, why *pool.Decision) {
 	if present == nil || present.Reason != string(why.Reason) {
 		r.event(corev1.EventTypeWarning, string(why.Reason), "%s", message)
 	}
-	conditions.Set(r.md, metav1.Condition{
+	condition.SetOn(r.md, metav1.Condition{
 		Type: v1alpha1.UpdateBlockedCondition, Status: metav1.ConditionTrue, Reason: string(why.Reason),
 		Message: message, LastTransitionTime: metav1.NewTime(r.Now().Truncate(time.Second)),
 	})

@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
+	"github.com/windlass-dev/windlass/internal/eventlimit"
 	"github.com/windlass-dev/windlass/internal/keyed"
 	"github.com/windlass-dev/windlass/internal/pool"
 	"github.com/windlass-dev/windlass/internal/pool/objects"
@@ -130,7 +131,7 @@ func SetUp(ctx context.Context, mgr ctrl.Manager, o Options, options controller.
 		return fmt.Errorf("making the client that deletes Machines: %w", err)
 	}
 	//nolint:staticcheck // Events of the old API, as Cluster API's controller records them.
-	recorder := mgr.GetEventRecorderFor(recorderName)
+	recorder := eventlimit.CoreFor(mgr, recorderName)
 	r := New(o, Parts{Recorder: recorder, Deleter: deleter})
 	r.controller, err = r.watch(ctx, mgr, options)
 	return err

@@ -15,13 +15,13 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/cluster-api/util/annotations"
-	"sigs.k8s.io/cluster-api/util/conditions"
 	v1beta1conditions "sigs.k8s.io/cluster-api/util/conditions/deprecated/v1beta1"
 	capicontroller "sigs.k8s.io/cluster-api/util/controller"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/internal/capi"
+	"github.com/windlass-dev/windlass/internal/condition"
 	"github.com/windlass-dev/windlass/internal/pool/objects"
 )
 
@@ -173,7 +173,7 @@ func (r *Run) setNotPaused(ctx context.Context, m *clusterv1.Machine) {
 		return
 	}
 	after := m.DeepCopy()
-	conditions.Set(after, notPaused(m))
+	condition.SetOn(after, notPaused(m))
 	if err := objects.SaveStatus(ctx, r.Client, m, after); err != nil {
 		ctrl.LoggerFrom(ctx).V(4).Info("The condition Paused was not written",
 			"Machine", client.ObjectKeyFromObject(m), "cause", err.Error())
@@ -228,7 +228,7 @@ func (r *Run) rollBack(ctx context.Context, created []*unstructured.Unstructured
 
 // creationFailed sets the deprecated condition MachinesCreated.
 func (r *Run) creationFailed(reason, message string) {
-	v1beta1conditions.MarkFalse(r.Set, clusterv1.MachinesCreatedV1Beta1Condition, reason,
+	v1beta1conditions.MarkFalse(condition.Legacy(r.Set), clusterv1.MachinesCreatedV1Beta1Condition, reason,
 		clusterv1.ConditionSeverityError, "%s", message)
 }
 

@@ -15,6 +15,8 @@ import (
 	"sigs.k8s.io/cluster-api/util/patch"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windlass-dev/windlass/internal/condition"
 )
 
 // ownedLegacy names the deprecated condition of Machines that this controller writes.
@@ -37,14 +39,14 @@ func legacyConditions(m *clusterv1.Machine) any {
 
 // legacyRemediated sets the deprecated condition OwnerRemediated: the Machine is remediated.
 func legacyRemediated(m *clusterv1.Machine) {
-	v1beta1conditions.MarkTrue(m, clusterv1.MachineOwnerRemediatedV1Beta1Condition)
+	v1beta1conditions.MarkTrue(condition.Legacy(m), clusterv1.MachineOwnerRemediatedV1Beta1Condition)
 }
 
 // legacyWaiting returns a change of the same condition: the remediation waits, and message says for
 // what.
 func legacyWaiting(message string) func(*clusterv1.Machine) {
 	return func(m *clusterv1.Machine) {
-		v1beta1conditions.MarkFalse(m, clusterv1.MachineOwnerRemediatedV1Beta1Condition,
+		v1beta1conditions.MarkFalse(condition.Legacy(m), clusterv1.MachineOwnerRemediatedV1Beta1Condition,
 			clusterv1.WaitingForRemediationV1Beta1Reason, clusterv1.ConditionSeverityWarning, "%s", message)
 	}
 }
@@ -73,7 +75,7 @@ func (r *Run) UpdateOldStatus(ctx context.Context) error {
 	}
 	r.countNodes(ctx, set.Status.Deprecated.V1Beta1)
 	resizing := func(reason, doing string) {
-		v1beta1conditions.MarkFalse(set, clusterv1.ResizedV1Beta1Condition, reason,
+		v1beta1conditions.MarkFalse(condition.Legacy(set), clusterv1.ResizedV1Beta1Condition, reason,
 			clusterv1.ConditionSeverityWarning, "%s MachineSet to %d replicas (actual %d)",
 			doing, wanted, current)
 	}
@@ -82,18 +84,18 @@ func (r *Run) UpdateOldStatus(ctx context.Context) error {
 		resizing(clusterv1.ScalingUpV1Beta1Reason, "Scaling up")
 	case current > wanted:
 		resizing(clusterv1.ScalingDownV1Beta1Reason, "Scaling down")
-		v1beta1conditions.MarkTrue(set, clusterv1.MachinesCreatedV1Beta1Condition)
+		v1beta1conditions.MarkTrue(condition.Legacy(set), clusterv1.MachinesCreatedV1Beta1Condition)
 	default:
 		if set.Status.Deprecated.V1Beta1.ReadyReplicas == current {
-			v1beta1conditions.MarkTrue(set, clusterv1.ResizedV1Beta1Condition)
+			v1beta1conditions.MarkTrue(condition.Legacy(set), clusterv1.ResizedV1Beta1Condition)
 		}
-		v1beta1conditions.MarkTrue(set, clusterv1.MachinesCreatedV1Beta1Condition)
+		v1beta1conditions.MarkTrue(condition.Legacy(set), clusterv1.MachinesCreatedV1Beta1Condition)
 	}
 	if len(r.Machines) == 0 {
-		v1beta1conditions.MarkTrue(set, clusterv1.MachinesReadyV1Beta1Condition)
+		v1beta1conditions.MarkTrue(condition.Legacy(set), clusterv1.MachinesReadyV1Beta1Condition)
 		return nil
 	}
-	v1beta1conditions.SetAggregate(set, clusterv1.MachinesReadyV1Beta1Condition,
+	v1beta1conditions.SetAggregate(condition.Legacy(set), clusterv1.MachinesReadyV1Beta1Condition,
 		collections.FromMachines(r.Machines...).ConditionGetters(), v1beta1conditions.AddSourceRef())
 	return nil
 }

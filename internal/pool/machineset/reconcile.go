@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/windlass-dev/windlass/internal/capi"
+	"github.com/windlass-dev/windlass/internal/condition"
 	"github.com/windlass-dev/windlass/internal/pool"
 	"github.com/windlass-dev/windlass/internal/pool/objects"
 )
@@ -146,7 +147,7 @@ func (r *Reconciler) ensurePaused(
 	wanted := pausedCondition(cluster, set)
 	paused = wanted.Status == metav1.ConditionTrue
 	found := conditions.Get(before, clusterv1.PausedCondition)
-	conditions.Set(set, wanted)
+	condition.SetOn(set, wanted)
 	if found != nil && conditions.HasSameState(found, &wanted) {
 		return paused, nil
 	}

@@ -14,6 +14,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/windlass-dev/windlass/internal/condition"
 	"github.com/windlass-dev/windlass/internal/pool"
 )
 
@@ -127,7 +128,7 @@ func (r *Run) setRemediated(
 		if legacy != nil {
 			legacy(m)
 		}
-		conditions.Set(m, metav1.Condition{
+		condition.SetOn(m, metav1.Condition{
 			Type: clusterv1.MachineOwnerRemediatedCondition, Status: metav1.ConditionFalse,
 			Reason: reason, Message: message,
 		})

@@ -7,9 +7,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
-	"sigs.k8s.io/cluster-api/util/conditions"
 	v1beta1conditions "sigs.k8s.io/cluster-api/util/conditions/deprecated/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windlass-dev/windlass/internal/condition"
 )
 
 // UpdateStatus computes the status of the MachineSet.
@@ -21,14 +22,14 @@ func (r *Run) UpdateStatus(ctx context.Context) error {
 	r.Set.Status.Selector = status.Selector
 	status.Counters.Into(&r.Set.Status)
 	for _, c := range status.Conditions {
-		conditions.Set(r.Set, c)
+		condition.SetOn(r.Set, c)
 	}
 	if r.Listed {
 		if err := r.UpdateOldStatus(ctx); err != nil {
 			return err
 		}
 	}
-	v1beta1conditions.SetSummary(r.Set, v1beta1conditions.WithConditions(
+	v1beta1conditions.SetSummary(condition.Legacy(r.Set), v1beta1conditions.WithConditions(
 		clusterv1.MachinesCreatedV1Beta1Condition, clusterv1.ResizedV1Beta1Condition,
 		clusterv1.MachinesReadyV1Beta1Condition,
 	))
