@@ -73,7 +73,7 @@ func TestTwoCallsAtOnce(t *testing.T) {
 	s.answers(inplace.InProgress, "at work")
 	var wg sync.WaitGroup
 	var stale atomic.Int32
-	for range 8 {
+	for range callsOfTenant {
 		wg.Go(func() {
 			reply, err := w.update("a")
 			if err != nil {
@@ -90,8 +90,9 @@ func TestTwoCallsAtOnce(t *testing.T) {
 	for _, u := range s.updates {
 		operations[u] = true
 	}
-	if len(operations) != 1 || len(s.updates)+int(stale.Load()) != 8 {
-		t.Errorf("calls %v, %d stale, want 8 with one operation", s.updates, stale.Load())
+	if len(operations) != 1 || len(s.updates)+int(stale.Load()) != callsOfTenant {
+		t.Errorf("calls %v, %d stale, want %d with one operation",
+			s.updates, stale.Load(), callsOfTenant)
 	}
 }
 

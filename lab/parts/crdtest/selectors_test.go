@@ -154,8 +154,8 @@ func TestTargetEntries(t *testing.T) {
 			if problems := v.validate(t, object(policyFor(targets...))); len(problems) > 0 {
 				t.Error(problems)
 			}
-			more := append(targets, map[string]any{"machineDeployments": []any{"more"}})
-			problems := v.validate(t, object(policyFor(more...)))
+			targets = append(targets, map[string]any{"machineDeployments": []any{"more"}})
+			problems := v.validate(t, object(policyFor(targets...)))
 			const want = "spec.targets: Invalid value: targets may have at most 1024 names of machineDeployments, entries of " +
 				"selectors and values in all. Fix: select MachineDeployments by a label that they share, or use several UpdatePolicies"
 			if len(problems) != 1 || problems[0].Error() != want {
