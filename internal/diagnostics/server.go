@@ -84,9 +84,8 @@ func Add(ctx context.Context, mgr manager.Manager, o metricsserver.Options) erro
 // newMux returns the handlers of metrics and profiles, behind the options' filter.
 func newMux(mgr manager.Manager, o metricsserver.Options) (*http.ServeMux, error) {
 	handlers := map[string]http.Handler{
-		"/metrics": promhttp.HandlerFor(metrics.Registry, promhttp.HandlerOpts{
-			ErrorHandling: promhttp.HTTPErrorOnError, MaxRequestsInFlight: gathersAtOnce,
-		}),
+		"/metrics": httplimit.Fair(gathersAtOnce, promhttp.HandlerFor(
+			metrics.Registry, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError})),
 	}
 	maps.Copy(handlers, o.ExtraHandlers)
 	filter := func(handler http.Handler) (http.Handler, error) { return handler, nil }

@@ -8,11 +8,9 @@ import (
 	"net/http"
 	"path/filepath"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/net/netutil"
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -25,8 +23,8 @@ import (
 
 // Bounds are the connections of one port.
 type Bounds struct {
-	// Connections is the number of all connections, and OfAddress of those of one address, so that one
-	// caller leaves some to others.
+	// Connections is the number of all connections, and OfAddress of those of one address.
+	// When all are open, addresses with fewer connections get those of the address with the most.
 	Connections, OfAddress int
 }
 
@@ -44,6 +42,13 @@ const (
 	maxHeaderBytes = 16 << 10
 	headerTimeout  = 10 * time.Second
 	idleTimeout    = 90 * time.Second
+	// readTimeout is how long a request may take to arrive, also where nobody reads its body. A handler
+	// may set another deadline. The deadline ends with the body, and does not count for the handler.
+	readTimeout = 30 * time.Second
+	// writeTimeout is how long an answer may take, from the end of the headers of its request until
+	// the caller has read it. Cluster API and API servers wait for 30 s at most. Handlers of profiles
+	// add the duration of the profile.
+	writeTimeout = time.Minute
 	// maxStreams are the requests at once of one connection. Callers open another one for more.
 	maxStreams = 8
 	// maxFrame and maxUnread bound what HTTP/2 buffers of a connection. Both are the least that it allows.
@@ -56,8 +61,8 @@ const (
 )
 
 // NewServer returns a runnable that serves handler on listener, within the bounds. A connection beyond
-// the limit of its address is closed. One beyond the limit of all addresses waits for another one to
-// end.
+// the limit of its address is closed. One beyond the limit of all addresses is served in place of the
+// oldest connection of the address that has the most, or closed if that is its own.
 func NewServer(
 	name string, listener net.Listener, bounds Bounds, handler http.Handler,
 ) *manager.Server {
@@ -65,20 +70,14 @@ func NewServer(
 }
 
 func limitConnections(listener net.Listener, bounds Bounds) net.Listener {
-	return &byAddress{
-		Listener: netutil.LimitListener(listener, bounds.Connections),
-		most:     bounds.OfAddress, open: map[string]int{},
-	}
+	return &byAddress{Listener: listener, places: newPlaces(bounds)}
 }
 
-// byAddress is a listener that bounds the connections of each address.
+// byAddress is a listener that bounds the connections of each address and of all.
 type byAddress struct {
 	net.Listener
 
-	most int
-
-	mu   sync.Mutex
-	open map[string]int
+	places *places
 }
 
 // Accept implements net.Listener.
@@ -89,41 +88,26 @@ func (l *byAddress) Accept() (net.Conn, error) {
 			return nil, err //nolint:wrapcheck // http.Server tells errors of listeners apart.
 		}
 		address, _, err := net.SplitHostPort(connection.RemoteAddr().String())
-		if err == nil && l.take(address) {
-			return &counted{Conn: connection, free: sync.OnceFunc(func() { l.free(address) })}, nil
+		if err == nil {
+			leave, ok := l.places.take(address, func() { _ = connection.Close() })
+			if ok {
+				return &counted{Conn: connection, leave: leave}, nil
+			}
 		}
 		_ = connection.Close()
 	}
 }
 
-func (l *byAddress) take(address string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.open[address] >= l.most {
-		return false
-	}
-	l.open[address]++
-	return true
-}
-
-func (l *byAddress) free(address string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.open[address]--; l.open[address] == 0 {
-		delete(l.open, address)
-	}
-}
-
-// counted is a connection that byAddress counts until it is closed.
+// counted is a connection that has a place until it is closed.
 type counted struct {
 	net.Conn
 
-	free func()
+	leave func()
 }
 
 // Close implements net.Conn.
 func (c *counted) Close() error {
-	c.free()
+	c.leave()
 	return c.Conn.Close() //nolint:wrapcheck // It is the connection's own.
 }
 
@@ -134,6 +118,7 @@ func newServer(name string, limited net.Listener, handler http.Handler) *manager
 		Name: name, Listener: limited, ShutdownTimeout: &timeout,
 		Server: &http.Server{
 			Handler: handler, MaxHeaderBytes: maxHeaderBytes, ReadHeaderTimeout: headerTimeout,
+			ReadTimeout: readTimeout, WriteTimeout: writeTimeout,
 			IdleTimeout: idleTimeout, ErrorLog: errors.Standard(log.Log, name),
 			HTTP2: &http.HTTP2Config{
 				MaxConcurrentStreams: maxStreams, MaxReadFrameSize: maxFrame,
