@@ -61,10 +61,12 @@ func (e *Engine) tryUpdate(
 	ctx context.Context, request *runtimehooksv1.UpdateMachineRequest, paused bool,
 ) (inplace.Reply, error) {
 	live, unlock, err := e.lockMarked(ctx, request)
-	if errors.Is(err, errNoShare) {
+	switch {
+	case errors.Is(err, errNoShare):
 		return turnedAway(), nil
-	}
-	if err != nil {
+	case errors.Is(err, errBusy):
+		return busy(), nil
+	case err != nil:
 		return inplace.Reply{}, err
 	}
 	defer unlock()
@@ -119,9 +121,11 @@ func (r *run) endReturns(ctx context.Context) error {
 	return r.Record(ctx, Patch{v1alpha1.MovedFromAnnotation: nil})
 }
 
-// lockMarked reads the objects of a Machine that Cluster API has marked, and returns them as they
-// are while no other call about it runs. A call that nobody asks for fails before it waits or takes a
-// share of its namespace, so it delays no other call. The error is errNoShare if none is left.
+// lockMarked reads the objects of a Machine that Cluster API has marked, and keeps other calls about
+// the Machine away until unlock. It never waits. The lock comes before the share of the namespace, so
+// a Machine has one share at most, however many calls are about it. A call that nobody asks for takes
+// neither. The error is errBusy while another call about the Machine runs, and errNoShare if the
+// namespace has no share left.
 func (e *Engine) lockMarked(
 	ctx context.Context, request *runtimehooksv1.UpdateMachineRequest,
 ) (live *liveObjects, unlock func(), err error) {
@@ -129,29 +133,24 @@ func (e *Engine) lockMarked(
 		return nil, nil, err
 	}
 	key := client.ObjectKeyFromObject(live.machine)
+	free, ok := e.machines.TryLock(key)
+	if !ok {
+		return nil, nil, errBusy
+	}
 	release, ok := e.tenants.calls.TryAcquire(key.Namespace)
 	if !ok {
+		free()
 		return nil, nil, errNoShare
 	}
-	free, isFree := e.machines.TryLock(key)
-	unlock = func() { free(); release() }
-	if isFree {
-		return live, unlock, nil
-	}
-	if free, err = e.machines.Lock(ctx, key); err != nil {
-		release()
-		return nil, nil, fmt.Errorf("waiting for another call about Machine %s: %w", key, err)
-	}
-	// What was read before the wait may be old.
-	if live, err = e.readMarked(ctx, request); err != nil {
-		unlock()
-		return nil, nil, err
-	}
-	return live, unlock, nil
+	return live, func() { release(); free() }, nil
 }
 
-// errNoShare says that a namespace has no share left of the calls that are served at once.
-var errNoShare = errors.New("the namespace has no share left")
+var (
+	// errNoShare says that a namespace has no share left of the calls that are served at once.
+	errNoShare = errors.New("the namespace has no share left")
+	// errBusy says that another call about the Machine runs.
+	errBusy = errors.New("another call about the Machine runs")
+)
 
 // Begin lets an update begin while no other machine of the same policy can.
 func (r *run) Begin(ctx context.Context, decide func(inplace.Others) (bool, error)) (*inplace.Reply, error) {

@@ -18,7 +18,8 @@ const (
 	maxCalls, callsOfTenant = 24, 6
 )
 
-// turnedAwayFor is when an object is tried again whose tenant has no share left.
+// turnedAwayFor is when an object is tried again whose tenant has no share left, or about which
+// another call runs.
 const turnedAwayFor = time.Second
 
 // tenants hold the shares of namespaces.
@@ -38,4 +39,9 @@ func turnedAway() inplace.Reply {
 		RetryAfter: turnedAwayFor,
 		Message:    "other machines of the namespace are being served; this one is next in a moment",
 	}
+}
+
+// busy is the reply to a call while another one about the same Machine runs. Nothing is recorded.
+func busy() inplace.Reply {
+	return inplace.Reply{RetryAfter: turnedAwayFor, Message: "another call about the machine is being served"}
 }

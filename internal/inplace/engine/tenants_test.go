@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -242,29 +243,76 @@ func (n *slowNodes) waiting() int {
 	return n.now
 }
 
+// newCallsWorld returns a world in which the Machines m0, m1 and so on are being updated.
+func newCallsWorld(t *testing.T, machines int) *world {
+	t.Helper()
+	objects := []client.Object{deployment(), machineSet("old", from)}
+	for i := range machines {
+		objects = append(objects, machine(fmt.Sprint("m", i), "new", to))
+	}
+	w := newWorld(t, external(func(p *v1alpha1.UpdatePolicySpec) {
+		p.MaxInFlight, p.Canary = int32(machines), new(intstr.FromInt32(0))
+	}), objects...)
+	w.updater("kubelet", 0, versionPatch).answers(inplace.InProgress, "works")
+	for i := range machines {
+		w.node(fmt.Sprint("m", i), from)
+	}
+	if _, err := w.canUpdateSet(machineSet("old", from), machineSet("new", to)); err != nil {
+		t.Fatal(err)
+	}
+	for i := range machines {
+		w.until(fmt.Sprint("m", i), "works")
+	}
+	return w
+}
+
+// TestMachineDoesNotTakeAllCalls has a caller repeat the call about one Machine, whose cluster does not
+// answer. One of these calls is served. The others are answered at once, and take nothing from the
+// other Machines of the namespace.
+func TestMachineDoesNotTakeAllCalls(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newCallsWorld(t, 2)
+		slow := &slowNodes{Nodes: w.engine.Nodes, answers: make(chan struct{})}
+		w.engine.Nodes = slow
+		var answered atomic.Int64
+		var calls sync.WaitGroup
+		call := func(name string) {
+			calls.Go(func() {
+				reply, err := w.update(name)
+				if err != nil {
+					t.Error(err)
+				}
+				if reply == busy() {
+					answered.Add(1)
+				}
+			})
+		}
+		for range callsOfTenant {
+			call("m0")
+		}
+		synctest.Wait()
+		if waiting, n := slow.waiting(), answered.Load(); waiting != 1 || n != callsOfTenant-1 {
+			t.Errorf("%d calls about a Machine are served, and %d are answered at once", waiting, n)
+		}
+		call("m1")
+		synctest.Wait()
+		if waiting := slow.waiting(); waiting != 2 {
+			t.Errorf("%d Machines are served, want 2", waiting)
+		}
+		close(slow.answers)
+		calls.Wait()
+		w.until("m0", "works")
+	})
+}
+
 // TestTenantDoesNotTakeAllCalls has Cluster API call the hook about many Machines of one tenant whose
 // cluster does not answer. Most calls must be answered at once, and record nothing.
 func TestTenantDoesNotTakeAllCalls(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const machines = 4 * callsOfTenant
-		objects := []client.Object{deployment(), machineSet("old", from)}
-		for i := range machines {
-			objects = append(objects, machine(fmt.Sprint("m", i), "new", to))
-		}
-		w := newWorld(t, external(func(p *v1alpha1.UpdatePolicySpec) {
-			p.MaxInFlight, p.Canary = machines, new(intstr.FromInt32(0))
-		}), objects...)
-		w.updater("kubelet", 0, versionPatch).answers(inplace.InProgress, "works")
-		for i := range machines {
-			w.node(fmt.Sprint("m", i), from)
-		}
-		if _, err := w.canUpdateSet(machineSet("old", from), machineSet("new", to)); err != nil {
-			t.Fatal(err)
-		}
-		for i := range machines {
-			w.until(fmt.Sprint("m", i), "works")
-		}
+		w := newCallsWorld(t, machines)
 		slow := &slowNodes{Nodes: w.engine.Nodes, answers: make(chan struct{})}
 		w.engine.Nodes = slow
 		w.writes.Store(0)
