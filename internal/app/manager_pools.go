@@ -49,7 +49,7 @@ func (b *builder) deploymentOptions() machinedeployment.Options {
 		KeepsNow:       policyNow(b.mgr.GetAPIReader(), b.Extension.Compiled, crds.look),
 		PoliciesExist:  crds.check,
 		StatusInterval: statusInterval,
-		//nolint:staticcheck // Events of the old API, as Cluster API's controller records them.
+		// Events of the old API, as Cluster API's controller records them.
 		Recorder: eventlimit.CoreFor(b.mgr, deploymentEvents),
 	}
 }

@@ -138,12 +138,7 @@ func (g *Guard) Handle(ctx context.Context, request admission.Request) admission
 	}
 	verdict, found, err := g.decide(ctx, operation, m, policies, isDryRun(request))
 	if err != nil {
-		reason := ReadFailedReason
-		if errors.Is(err, errBusy) {
-			reason = BusyReason
-		}
-		return g.refuseError(ctx, operation, request, reason,
-			fmt.Errorf("cannot decide whether Machine %s/%s may be created or deleted: %w", m.namespace, m.facts.Name, err))
+		return g.refuseUndecided(ctx, operation, request, m, err)
 	}
 	if verdict.Allowed {
 		return admission.Allowed(string(verdict.Reason))
@@ -152,6 +147,18 @@ func (g *Guard) Handle(ctx context.Context, request admission.Request) admission
 		g.report(ctx, operation, m, found, verdict)
 	}
 	return admission.Denied(verdict.Message)
+}
+
+// refuseUndecided refuses a request about a Machine that err leaves undecided.
+func (g *Guard) refuseUndecided(
+	ctx context.Context, operation guard.Operation, request admission.Request, m machine, err error,
+) admission.Response {
+	reason := ReadFailedReason
+	if errors.Is(err, errBusy) {
+		reason = BusyReason
+	}
+	return g.refuseError(ctx, operation, request, reason,
+		fmt.Errorf("cannot decide whether Machine %s/%s may be created or deleted: %w", m.namespace, m.facts.Name, err))
 }
 
 func operationOf(operation admissionv1.Operation) (guard.Operation, bool) {

@@ -130,7 +130,7 @@ func SetUp(ctx context.Context, mgr ctrl.Manager, o Options, options controller.
 	if err != nil {
 		return fmt.Errorf("making the client that deletes Machines: %w", err)
 	}
-	//nolint:staticcheck // Events of the old API, as Cluster API's controller records them.
+	// Events of the old API, as Cluster API's controller records them.
 	recorder := eventlimit.CoreFor(mgr, recorderName)
 	r := New(o, Parts{Recorder: recorder, Deleter: deleter})
 	r.controller, err = r.watch(ctx, mgr, options)
