@@ -18,7 +18,7 @@ var ofTenants = regexp.MustCompile(`(\w+)\s*:?=?\s*&?v1alpha1\.(UpdatePolicyList
 func TestListsShareTheCache(t *testing.T) {
 	t.Parallel()
 	found := 0
-	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
+	err := filepath.WalkDir(".", func(path string, _ fs.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || strings.HasPrefix(path, "cli/") {
 			return err
 		}

@@ -9,14 +9,22 @@ import (
 
 // The records of an update in place, and their parts; see package record.
 type (
-	Step     = record.Step
+	// Step is one updater's part of an update.
+	Step = record.Step
+	// Decision is the recorded answer whether machines can be updated in place.
 	Decision = record.Decision
-	Phase    = record.Phase
+	// Phase is where an update is.
+	Phase = record.Phase
+	// Finished is a step that has ended well.
 	Finished = record.Finished
+	// Progress is how far a machine's update has come.
 	Progress = record.Progress
-	Within   = record.Within
-	Owed     = record.Owed
-	Summary  = record.Summary
+	// Within is a range of minors, both ends included.
+	Within = record.Within
+	// Owed is what an update that was given up has not done.
+	Owed = record.Owed
+	// Summary is what stays on a Machine of its last finished update.
+	Summary = record.Summary
 )
 
 // The phases, in their usual order; see package record.

@@ -31,8 +31,11 @@ import (
 
 // The record of a hand-over, on the MachineSet whose Machines were handed over; see package record.
 type (
-	HandOverState  = record.HandOverState
-	HandedOver     = record.HandedOver
+	// HandOverState is how far a hand-over is.
+	HandOverState = record.HandOverState
+	// HandedOver is the record itself.
+	HandedOver = record.HandedOver
+	// HandOverBudget are the limits that an updater is given, in Machines of the group.
 	HandOverBudget = record.HandOverBudget
 )
 

@@ -116,11 +116,11 @@ func TestSelectorsAreParsedOnce(t *testing.T) {
 	}
 }
 
-func selectAll(t testing.TB, policies policy.Set, groups []updatepolicy.State) *updatepolicy.Selection {
-	t.Helper()
+func selectAll(tb testing.TB, policies policy.Set, groups []updatepolicy.State) *updatepolicy.Selection {
+	tb.Helper()
 	s, err := updatepolicy.SelectAll(policies, groups, func() error { return nil })
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return s
 }

@@ -117,7 +117,7 @@ func computeStatus(p *v1alpha1.UpdatePolicy, f *findings, guard Guard, now metav
 	status.ObservedGeneration = p.Generation
 	status.GroupCount, status.Groups, status.Warnings = nil, nil, nil
 	if f.invalid == nil && f.tooMany == "" {
-		count := int32(min(f.groupCount, 1<<31-1))
+		count := int32(min(f.groupCount, 1<<31-1)) //nolint:gosec // min bounds it.
 		status.GroupCount, status.Groups, status.Warnings = &count, f.groups, f.warnings
 	}
 	ready, guarding := computeReady(f), computeGuarding(f, guard)

@@ -2,6 +2,7 @@ package objects
 
 import (
 	"context"
+	"maps"
 	"sync"
 	"time"
 
@@ -90,10 +91,7 @@ func (w *Waits) DeferNextReconcileUntilCacheUpToDate(
 func (w *Waits) look(object client.ObjectKey, looked *unseen) {
 	w.mu.Lock()
 	isOver := w.waiting[object] != looked
-	versions := map[capicontroller.GroupVersionKindType]string{}
-	for kind, version := range looked.versions {
-		versions[kind] = version
-	}
+	versions := maps.Clone(looked.versions)
 	w.mu.Unlock()
 	if isOver {
 		return

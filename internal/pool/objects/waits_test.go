@@ -100,7 +100,7 @@ func TestWaitsEnd(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				time.Sleep(3*keyed.CacheLag + time.Second)
+				time.Sleep(3*keyed.CacheLag + time.Second) //nolint:forbidigo // synctest's clock.
 				synctest.Wait()
 				if waits, reads := s.counts(); waits != tt.waits || reads != tt.reads {
 					t.Errorf("%d waits are left after %d reads, want %d and %d", waits, reads, tt.waits, tt.reads)
