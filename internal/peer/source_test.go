@@ -38,7 +38,7 @@ var exceptions = map[string]string{
 	"internal/cli/management/cluster.go": "the management cluster",
 	"internal/peer/peer.go":              "the constructor",
 	"internal/workload/clients.go":       "passes a client of this package",
-	"internal/app/extension.go":          "the management cluster",
+	"internal/recordlimit/client.go":     "the management cluster",
 	"internal/app/active.go":             "the management cluster",
 	"internal/conformance/connection.go": "checks that an updater refuses plain HTTP, which a client of this package does not speak",
 }

@@ -31,7 +31,6 @@ const (
 	itself   = "text that this process has just encoded"
 	bounded  = "text that a package of the product has bounded before"
 	testOnly = "a helper of tests"
-	record   = "a few fields of a record, which has at most the 256 KiB of an object's annotations"
 )
 
 // exceptions are the files that may parse by themselves, with the reason.
@@ -48,6 +47,7 @@ var exceptions = map[string]string{
 	"internal/updaterserver/control.go":   "the behaviour of a simulated updater, whose length it bounds, from this machine only",
 
 	"internal/patches/client.go":             itself,
+	"internal/recordlimit/client.go":         itself,
 	"internal/inplace/engine/fence.go":       itself,
 	"internal/hookclient/local.go":           itself,
 	"internal/updaters/hosts/config.go":      "fields of an object that updaters.DecodeObject has parsed; unzip bounds what it reads",
@@ -60,13 +60,10 @@ var exceptions = map[string]string{
 
 	"internal/htmlpage/htmlpagetest/check.go": testOnly,
 
-	"internal/pool/keep.go":                  record,
-	"internal/pool/member_update.go":         record,
-	"internal/guard/guardwebhook/unasked.go": record,
-	"internal/kubeadmpatch/parse.go":         "splits a text that it has bounded into documents",
-	"internal/bounds/bounds.go":              "the CRDs that the program contains",
-	"config/crd/bound/main.go":               "generated CRDs",
-	"internal/updaters/k8sd/client.go":       "a number, in UnmarshalJSON of a bounded answer",
+	"internal/kubeadmpatch/parse.go":   "splits a text that it has bounded into documents",
+	"internal/bounds/bounds.go":        "the CRDs that the program contains",
+	"config/crd/bound/main.go":         "generated CRDs",
+	"internal/updaters/k8sd/client.go": "a number, in UnmarshalJSON of a bounded answer",
 }
 
 // TestOnlyParser: no other file parses what tenants store and callers send.
