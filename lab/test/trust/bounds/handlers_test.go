@@ -140,42 +140,38 @@ func review(t *testing.T, w *world) any {
 var reconciled = map[string]func(*testing.T, *world){
 	"updatepolicy": func(t *testing.T, w *world) {
 		t.Helper()
-		await(t, w, &v1alpha1.UpdatePolicyList{}, func(o client.Object) string {
-			p := o.(*v1alpha1.UpdatePolicy) //nolint:forcetypeassert // the list's type
+		await(t, w, &v1alpha1.UpdatePolicyList{}, func(p *v1alpha1.UpdatePolicy) string {
 			return bounded(p.Generation, p.Status.ObservedGeneration, p.Status.Conditions)
 		}, client.InNamespace(w.namespace))
 	},
 	"upgradegate": func(t *testing.T, w *world) {
 		t.Helper()
-		await(t, w, &v1alpha1.UpgradeGateList{}, func(o client.Object) string {
-			g := o.(*v1alpha1.UpgradeGate) //nolint:forcetypeassert // the list's type
+		await(t, w, &v1alpha1.UpgradeGateList{}, func(g *v1alpha1.UpgradeGate) string {
 			return bounded(g.Generation, g.Status.ObservedGeneration, g.Status.Conditions)
 		}, client.InNamespace(w.namespace))
 	},
 	"upgradegraph": func(t *testing.T, w *world) {
 		t.Helper()
-		await(t, w, &v1alpha1.UpgradeGraphList{}, func(o client.Object) string {
-			g := o.(*v1alpha1.UpgradeGraph) //nolint:forcetypeassert // the list's type
+		await(t, w, &v1alpha1.UpgradeGraphList{}, func(g *v1alpha1.UpgradeGraph) string {
 			return bounded(g.Generation, g.Status.ObservedGeneration, g.Status.Conditions)
 		})
 	},
 	"updater": func(t *testing.T, w *world) {
 		t.Helper()
-		await(t, w, &v1alpha1.UpdaterList{}, func(o client.Object) string {
-			u := o.(*v1alpha1.Updater) //nolint:forcetypeassert // the list's type
+		await(t, w, &v1alpha1.UpdaterList{}, func(u *v1alpha1.Updater) string {
 			return bounded(u.Generation, u.Status.ObservedGeneration, u.Status.Conditions)
 		})
 	},
 	"in-place-upgrade-machine": func(t *testing.T, w *world) {
 		t.Helper()
-		await(t, w, &clusterv1.MachineList{}, func(o client.Object) string {
-			return answered(o, o.(*clusterv1.Machine).Status.Conditions) //nolint:forcetypeassert // the list's type
+		await(t, w, &clusterv1.MachineList{}, func(o *clusterv1.Machine) string {
+			return answered(o, o.Status.Conditions)
 		}, client.InNamespace(w.namespace))
 	},
 	"in-place-upgrade-group": func(t *testing.T, w *world) {
 		t.Helper()
-		await(t, w, &clusterv1.MachineDeploymentList{}, func(o client.Object) string {
-			return answered(o, o.(*clusterv1.MachineDeployment).Status.Conditions) //nolint:forcetypeassert // the list's type
+		await(t, w, &clusterv1.MachineDeploymentList{}, func(o *clusterv1.MachineDeployment) string {
+			return answered(o, o.Status.Conditions)
 		}, client.InNamespace(w.namespace))
 	},
 	// It looks at Clusters, whose annotations are large, and writes nothing.

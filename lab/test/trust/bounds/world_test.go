@@ -199,7 +199,9 @@ func (w *world) askAsOther(t *testing.T) {
 }
 
 // await waits until all objects of a list's kind that are selected have been looked at.
-func await(t *testing.T, w *world, list client.ObjectList, why func(client.Object) string, o ...client.ListOption) {
+func await[T client.Object](
+	t *testing.T, w *world, list client.ObjectList, why func(T) string, o ...client.ListOption,
+) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -209,7 +211,10 @@ func await(t *testing.T, w *world, list client.ObjectList, why func(client.Objec
 		t.Fatal(err)
 	}
 	if err := meta.EachListItem(list, func(item runtime.Object) error {
-		object := item.(client.Object) //nolint:forcetypeassert // lists of typed objects
+		object, ok := item.(T)
+		if !ok {
+			return fmt.Errorf("%T in a %T", item, list)
+		}
 		if reason := why(object); reason != "" {
 			open[object.GetName()] = reason
 		}
@@ -220,7 +225,7 @@ func await(t *testing.T, w *world, list client.ObjectList, why func(client.Objec
 	if len(open) == 0 {
 		return
 	}
-	if err := wire.Await(ctx, w.plane.Client, list, func(object client.Object) bool {
+	if err := wire.Await(ctx, w.plane.Client, list, func(object T) bool {
 		if reason := why(object); reason != "" {
 			open[object.GetName()] = reason
 		} else {
