@@ -40,7 +40,7 @@ func TestJoinSomeBytes(t *testing.T) {
 	if len(got) > text.ListBytes+20 || !strings.HasSuffix(got, "more bytes) and 2 more") {
 		t.Errorf("a huge item: %d bytes, %q", len(got), got)
 	}
-	// What comes after an item that does not fit is not named, though it would fit.
+	// Items after one that does not fit are not named, even if they would fit.
 	if got := text.JoinSome([]string{names[0], huge[0], "c"}, 3, ", "); got != names[0]+" and 2 more" {
 		t.Errorf("a huge item between others: %q", got)
 	}

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// What is recorded of a difference is in annotations, of which an object may have 256 KiB in all. Eight decisions, each with
+// Annotations record a difference, and an object may have 256 KiB of them. Eight decisions, each with
 // changes and dirty fields, have to fit beside what others put there.
 const (
 	// MaxChanges bounds how many fields Result.Changes and Result.Dirty have.

@@ -68,7 +68,7 @@ func (c coverage) claims(
 	for _, path := range paths {
 		claims = append(claims, cover.Pointer{Part: cover.PartBootstrap, Path: path})
 	}
-	// What was not read in time is no reason not to cover it.
+	// A file that was not read in time does not make the change uncovered.
 	return claims, notes, ctx.Err()
 }
 
