@@ -62,12 +62,11 @@ func ComputeApproved(g *v1alpha1.UpgradeGate, c Cluster, step Step, by string, n
 	kept := slices.DeleteFunc(slices.Clone(g.Status.Approvals), func(a v1alpha1.GateApprovalRecord) bool {
 		return a.Cluster == c.Name && a.ClusterUID != c.UID || isFor(c, step)(a)
 	})
+	// Newest last. Their times do not count: clocks differ and jump.
 	kept = append(kept, v1alpha1.GateApprovalRecord{
 		Cluster: c.Name, ClusterUID: c.UID, At: v1alpha1.GateHook(step.Hook), Version: step.Version.String(), Generation: g.Generation,
 		By: text.Bound(by, maxUserBytes), Time: metav1.NewTime(now.UTC().Truncate(time.Second)),
 	})
-	// Newest last; those that were made in one second stay in their order.
-	slices.SortStableFunc(kept, func(a, b v1alpha1.GateApprovalRecord) int { return a.Time.Compare(b.Time.Time) })
 	ofCluster := 0
 	for _, a := range kept {
 		if a.ClusterUID == c.UID {
@@ -97,12 +96,12 @@ func ComputeEnded(approvals []v1alpha1.GateApprovalRecord, c Cluster, last Step)
 	})
 }
 
-// ComputeExisting returns the approvals of a gate without those of Clusters that do not exist any more. One that is younger than
-// youngest stays: who reads from a cache may not know its Cluster yet. One of the future has no age.
+// ComputeExisting returns the approvals of a gate without those of Clusters that do not exist any more.
+// One that was given less than youngest from now stays, by a clock that may be ahead: who reads from a
+// cache may not know its Cluster yet.
 func ComputeExisting(approvals []v1alpha1.GateApprovalRecord, exists func(name, uid string) bool, now time.Time) []v1alpha1.GateApprovalRecord {
 	return slices.DeleteFunc(slices.Clone(approvals), func(a v1alpha1.GateApprovalRecord) bool {
-		age := now.Sub(a.Time.Time)
-		return !exists(a.Cluster, a.ClusterUID) && (age < 0 || age > youngest)
+		return !exists(a.Cluster, a.ClusterUID) && now.Sub(a.Time.Time).Abs() > youngest
 	})
 }
 

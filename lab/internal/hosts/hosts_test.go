@@ -239,8 +239,8 @@ func TestChangeHostKey(t *testing.T) {
 		t.Errorf("with the old key: %v", err)
 	}
 	mustDial(t, h, "root")
-	if got, err := over(t, open, "echo open"); err != nil || got != "open" {
-		t.Errorf("the session that was open: %q, %v", got, err)
+	if got, err := over(t, open, "echo open"); err == nil {
+		t.Errorf("the session that was open goes on: %q", got)
 	}
 }
 

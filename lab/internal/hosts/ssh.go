@@ -67,12 +67,13 @@ func (h *Host) KnownHosts() []byte {
 	return fmt.Appendf(nil, "%s %s", strings.Join(names, ","), h.hostKey.authorized)
 }
 
-// ChangeHostKey gives the host another key, as a machine that was installed anew has. Sessions that are open stay so.
+// ChangeHostKey gives the host another key, and ends all sessions, as a machine that was installed anew does.
 func (h *Host) ChangeHostKey() {
 	h.tb.Helper()
 	h.check(h.newHostKey())
 	if h.PID() != 0 {
-		h.MustRun("systemctl restart ssh")
+		// Sessions outlive the server that made them.
+		h.MustRun("pkill -KILL '^sshd' || true; systemctl restart ssh")
 	}
 }
 
