@@ -10,8 +10,21 @@ const ellipsis = "..."
 
 // Bound returns s as one line of valid UTF-8 of at most the given number of bytes. What is cut off at the end shows as "...", where
 // there is room for that. A space stands for each control character, line break and mark that changes the direction of text, a
-// question mark for what is not UTF-8; white space at both ends is left out. It is safe for concurrent use.
+// question mark for what is not UTF-8; white space at both ends is left out.
+//
+// Like [Fit], it cuts what comes before the last "Fix: ", and what is from there on, so that both keep
+// at least half of the bytes if they need them. It is safe for concurrent use.
 func Bound(s string, bytes int) string {
+	at := strings.LastIndex(s, fixMark)
+	if at <= 0 || len(s) <= bytes || bytes < minFit {
+		return boundEnd(s, bytes)
+	}
+	fix := boundEnd(s[at:], bytes-min(at, bytes/2))
+	return boundEnd(s[:at], bytes-len(fix)-1) + " " + fix
+}
+
+// boundEnd is Bound, and cuts only the end.
+func boundEnd(s string, bytes int) string {
 	bytes = max(bytes, 0)
 	// What replaces a character is never longer, and four bytes are the longest; the rest need not be looked at.
 	whole := len(s) <= 4*bytes+utf8.UTFMax

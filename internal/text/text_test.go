@@ -32,6 +32,9 @@ func TestBound(t *testing.T) {
 		"no room":                     {"abcdef", 0, ""},
 		"less than no room":           {"abcdef", -1, ""},
 		"empty":                       {"", 10, ""},
+		"a fix":                       {strings.Repeat("a", 90) + "\nFix: do b", 64, strings.Repeat("a", 51) + "... Fix: do b"},
+		"a long fix":                  {"No. Fix: " + strings.Repeat("b", 90), 64, "No. Fix: " + strings.Repeat("b", 52) + "..."},
+		"no room for a fix":           {strings.Repeat("a", 90) + " Fix: do b", 63, strings.Repeat("a", 60) + "..."},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -45,9 +48,14 @@ func TestBound(t *testing.T) {
 func TestBoundHolds(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		s := rapid.OneOf(rapid.String(), rapid.Map(rapid.SliceOf(rapid.Byte()), func(b []byte) string { return string(b) })).Draw(t, "text")
-		bytes := rapid.IntRange(0, 40).Draw(t, "bytes")
+		part := rapid.OneOf(rapid.String(), rapid.Map(rapid.SliceOf(rapid.Byte()), func(b []byte) string { return string(b) }))
+		fix := rapid.SampledFrom([]string{"", "Fix: ", "Fix: do it"}).Draw(t, "fix")
+		s := part.Draw(t, "before") + fix + part.Draw(t, "after")
+		bytes := rapid.IntRange(0, 90).Draw(t, "bytes")
 		got := text.Bound(s, bytes)
+		if bytes >= 64 && !strings.Contains(got, strings.TrimSpace(fix)) {
+			t.Fatalf("%q has lost the fix", got)
+		}
 		if len(got) > bytes || !utf8.ValidString(got) || strings.ContainsFunc(got, unicode.IsControl) {
 			t.Fatalf("%q", got)
 		}
