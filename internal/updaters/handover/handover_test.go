@@ -342,6 +342,29 @@ func TestNothingToDoIsNotOffered(t *testing.T) {
 	}
 }
 
+// TestTooManyFieldsAreNotOffered: where only the spec stands for the fields that differ, nobody can be
+// asked for them.
+func TestTooManyFieldsAreNotOffered(t *testing.T) {
+	t.Parallel()
+	for fields, want := range map[int]string{
+		cover.MaxPointers:     "",
+		cover.MaxPointers + 1: "more than 1024 fields of the BootstrapConfig differ",
+	} {
+		i := newImplementer(t)
+		request := porttest.CanUpdateMachine(machine, porttest.UpdaterTo, porttest.UpdaterTo)
+		for n := range fields {
+			setField(t, request.Desired.BootstrapConfig, "x", "spec", fmt.Sprint("field", n))
+		}
+		_, err := i.connect(t).CanUpdateMachine(t.Context(), request)
+		if isRefused := err != nil && strings.Contains(err.Error(), want+", which is too many"); isRefused != (want != "") {
+			t.Errorf("%d fields: %v", fields, err)
+		}
+		if asked := len(i.asked()); (asked == 0) != (want != "") {
+			t.Errorf("%d fields: %d offers", fields, asked)
+		}
+	}
+}
+
 // ask asks for an update, of one operation id.
 func ask(t *testing.T, u *handover.Updater) inplace.Answer {
 	t.Helper()
