@@ -31,6 +31,8 @@ const (
 	patience = 5 * time.Second
 	// connectingPoll is when to ask again for a connection that is being made.
 	connectingPoll = time.Second
+	// nextLifetime is how long the next place is kept for a tenant that asks every connectingPoll.
+	nextLifetime = 3 * connectingPoll
 )
 
 // Connections make and keep the connections of a process, so that no request waits for a host. They
@@ -43,6 +45,16 @@ type Connections struct {
 
 	mu    sync.Mutex
 	links map[linkID]*kept
+	// next has the next place that is free, before tenants with more connections.
+	next turn
+}
+
+// turn is that of a tenant that found the process full.
+type turn struct {
+	tenant string
+	// own is how many connections it had then.
+	own   int
+	until time.Time
 }
 
 // NewConnections returns Connections without a connection.
@@ -82,6 +94,9 @@ type failure struct {
 type kept struct {
 	link    link
 	release func()
+	// began is when it began to be made, and cancel ends the attempt.
+	began  time.Time
+	cancel context.CancelFunc
 	// isMade is set once the connection exists, and isUsed once somebody has had it.
 	isMade, isUsed bool
 	users          int
@@ -153,9 +168,10 @@ func (c *Connections) begin(id linkID, o Options) error {
 		return connecting(o.Address, fmt.Sprintf("it waits for one of %d connections in all and %d "+
 			"to hosts of namespace %s", maxConnections, maxOfTenant, id.tenant))
 	}
-	k := &kept{link: made, release: release}
+	ctx, cancel := context.WithCancel(context.Background())
+	k := &kept{link: made, release: release, began: time.Now(), cancel: cancel}
 	c.links[id] = k
-	go c.reach(id, k)
+	go c.reach(ctx, id, k)
 	return connecting(o.Address, "a connection to it is being made")
 }
 
@@ -169,11 +185,18 @@ func (f failure) silent(left time.Duration) *port.HostError {
 }
 
 // place takes a place for a connection of a tenant. If there is none, it is that of the tenant's
-// connection that nobody has used for longest. If the tenant has none, and the process is full, the same
-// one of another tenant ends, and a later request finds its place. The caller holds the mutex.
+// connection that nobody has used for longest. If the tenant has none, and the process is full, it has
+// the next place, and one is made for it. The caller holds the mutex.
 func (c *Connections) place(tenant string) (release func(), ok bool) {
-	if release, ok = c.places.TryAcquire(tenant); ok {
-		return release, true
+	own, now := c.count(tenant), time.Now()
+	waits := now.Before(c.next.until) && c.next.tenant != tenant && own > c.next.own
+	if !waits {
+		if release, ok = c.places.TryAcquire(tenant); ok {
+			if c.next.tenant == tenant {
+				c.next = turn{}
+			}
+			return release, true
+		}
 	}
 	ofTenant := func(id linkID) bool { return id.tenant == tenant }
 	if id, found := c.longestIdle(ofTenant); found {
@@ -182,18 +205,46 @@ func (c *Connections) place(tenant string) (release func(), ok bool) {
 		c.drop(id, k)
 		return release, true
 	}
-	own := 0
+	if !waits && own < maxOfTenant {
+		c.next = turn{tenant, own, now.Add(nextLifetime)}
+		c.makeRoom(own)
+	}
+	return nil, false
+}
+
+// count is how many connections a tenant has.
+func (c *Connections) count(tenant string) (own int) {
 	for id := range c.links {
-		if ofTenant(id) {
+		if id.tenant == tenant {
 			own++
 		}
 	}
-	if own < maxOfTenant {
-		if id, found := c.longestIdle(func(linkID) bool { return true }); found {
-			c.drop(id, c.links[id])
+	return own
+}
+
+// makeRoom ends a connection, so that a later request finds its place: the one that nobody has used for
+// longest, or else an attempt of the tenant with the most connections, if it has at least two more than
+// own. The one that has lasted longest is that of a host that is likely to be silent.
+func (c *Connections) makeRoom(own int) {
+	if id, found := c.longestIdle(func(linkID) bool { return true }); found {
+		c.drop(id, c.links[id])
+		return
+	}
+	of, most := map[string]int{}, own+1
+	for id := range c.links {
+		of[id.tenant]++
+		most = max(most, of[id.tenant])
+	}
+	var oldest *kept
+	for id, k := range c.links {
+		if of[id.tenant] == most && most > own+1 && !k.isMade &&
+			(oldest == nil || k.began.Before(oldest.began)) {
+			oldest = k
 		}
 	}
-	return nil, false
+	if oldest != nil {
+		oldest.cancel()
+	}
 }
 
 // longestIdle returns the connection that nobody has used for longest. One that nobody has had yet
@@ -232,13 +283,19 @@ func (c *Connections) end(k *kept) {
 }
 
 // reach makes a connection.
-func (c *Connections) reach(id linkID, k *kept) {
-	began := time.Now()
-	err := k.link.reach(context.Background())
+func (c *Connections) reach(ctx context.Context, id linkID, k *kept) {
+	err := k.link.reach(ctx)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err != nil {
-		c.fail(id, err, began)
+	canceled := ctx.Err() != nil
+	k.cancel()
+	switch {
+	case err != nil && canceled:
+		// It made room. The next request tries again.
+		c.drop(id, k)
+		return
+	case err != nil:
+		c.fail(id, err, k.began)
 		c.drop(id, k)
 		return
 	}

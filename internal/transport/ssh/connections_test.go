@@ -294,6 +294,46 @@ func TestTenantsConnectionsAreBounded(t *testing.T) {
 	})
 }
 
+// TestSilentHostsOfManyTenantsLeaveRoom has as many tenants fill the process with attempts to reach silent
+// hosts as it takes, and counts how long another one waits for its host.
+func TestSilentHostsOfManyTenantsLeaveRoom(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		hosts := newFakeHosts()
+		c := newConnections(hosts.link)
+		greedy := func() {
+			for tenant := range 3 * maxConnections / maxOfTenant {
+				for i := range 1000 {
+					name := fmt.Sprint("dead-", i)
+					hosts.set(hosts.silent, name)
+					_, _ = connect(c, fmt.Sprint("greedy-", tenant), name)
+				}
+			}
+			synctest.Wait()
+		}
+		greedy()
+		if open, _ := hosts.opened(); open != maxConnections {
+			t.Fatalf("%d connections are being made, want %d", open, maxConnections)
+		}
+		for host := range 8 {
+			polls := 0
+			for _, err := connect(c, "modest", fmt.Sprint("host-", host)); err != nil; polls++ {
+				wantReason(t, err, port.HostConnecting)
+				if polls > 3 {
+					t.Fatalf("host %d has no connection after %d requests", host, polls)
+				}
+				greedy()
+				pass(connectingPoll)
+				_, err = connect(c, "modest", fmt.Sprint("host-", host))
+			}
+		}
+		if _, most := hosts.opened(); most > maxConnections {
+			t.Errorf("there were %d connections at once, want at most %d", most, maxConnections)
+		}
+		pass(2 * defaultConnectTimeout)
+	})
+}
+
 // TestIdleConnectionMakesRoom uses more hosts of one tenant in turn than it may have connections.
 func TestIdleConnectionMakesRoom(t *testing.T) {
 	t.Parallel()
