@@ -14,9 +14,9 @@ var rules = []rule{
 		internal/linuxhost internal/metrics internal/patches internal/policy internal/policystore
 		internal/pool internal/pool/machinedeployment internal/pool/machineset internal/port
 		internal/recordlimit internal/refusal internal/snapshot internal/topology
-		internal/transport/pod internal/transport/ssh internal/updatepolicy internal/updaters
-		internal/updaters/handover internal/updaters/hosts internal/updaters/k8sd
-		internal/updaters/remote internal/workload pkg/plan
+		internal/transport/pod internal/transport/ssh internal/updaters internal/updaters/handover
+		internal/updaters/hosts internal/updaters/k8sd internal/updaters/remote internal/workload
+		pkg/plan
 	`},
 	{pkg: "internal/bounds", kind: effects, imports: `api/v1alpha1 config/crd`},
 	{pkg: "internal/capi", kind: pure, imports: `api/v1alpha1 pkg/version`},
@@ -98,8 +98,7 @@ var rules = []rule{
 	{pkg: "internal/cli/verifycmd", kind: effects, imports: `
 		api/v1alpha1 internal/chain internal/cli internal/cli/planinput internal/inplace/cover
 		internal/policy internal/pool internal/simulate/explore internal/simulate/rollouts
-		internal/simulate/search internal/snapshot internal/text internal/updatepolicy
-		internal/view pkg/plan pkg/version
+		internal/simulate/search internal/snapshot internal/text internal/view pkg/plan pkg/version
 	`},
 	{pkg: "internal/clustercheck", kind: pure, imports: `internal/capi internal/text pkg/version`},
 	{pkg: "internal/clustercheck/probe", kind: effects, imports: `
@@ -148,10 +147,10 @@ var rules = []rule{
 	{pkg: "internal/htmlpage/htmlpagetest", kind: effects, imports: ``},
 	{pkg: "internal/httplimit", kind: effects, imports: `internal/loglimit`},
 	{pkg: "internal/inplace", kind: pure, imports: `
-		internal/inplace/cover internal/record internal/text pkg/version
+		internal/inplace/cover internal/policy internal/record internal/text pkg/version
 	`},
 	{pkg: "internal/inplace/cover", kind: pure, imports: `
-		internal/pool internal/record internal/text internal/untrusted pkg/version
+		api/v1alpha1 internal/pool internal/record internal/text internal/untrusted pkg/version
 	`},
 	{pkg: "internal/inplace/engine", kind: effects, imports: `
 		api/v1alpha1 internal/capi internal/condition internal/contract internal/inplace
@@ -161,11 +160,11 @@ var rules = []rule{
 		pkg/version
 	`},
 	{pkg: "internal/inplace/preview", kind: effects, imports: `
-		api/v1alpha1 internal/inplace/cover internal/inplace/engine internal/policy
+		api/v1alpha1 internal/inplace/cover internal/inplace/engine internal/policy internal/pool
 		internal/port internal/snapshot internal/updatepolicy pkg/version
 	`},
 	{pkg: "internal/inplace/request", kind: pure, imports: `
-		api/v1alpha1 internal/inplace internal/record internal/text pkg/version
+		api/v1alpha1 internal/inplace internal/policy internal/record internal/text pkg/version
 	`},
 	{pkg: "internal/keyed", kind: pure, imports: ``},
 	{pkg: "internal/kubeadmpatch", kind: pure, imports: `
@@ -194,11 +193,12 @@ var rules = []rule{
 	`},
 	{pkg: "internal/policystore", kind: effects, imports: `api/v1alpha1 internal/policy`},
 	{pkg: "internal/pool", kind: pure, imports: `
-		api/v1alpha1 internal/capi internal/record internal/text pkg/version
+		api/v1alpha1 internal/capi internal/policy internal/record internal/text pkg/version
 	`},
 	{pkg: "internal/pool/machinedeployment", kind: effects, imports: `
 		api/v1alpha1 internal/capi internal/condition internal/inplace/cover internal/keyed
-		internal/pool internal/pool/objects internal/record internal/refusal internal/text
+		internal/policy internal/pool internal/pool/objects internal/record internal/refusal
+		internal/text
 	`},
 	{pkg: "internal/pool/machineset", kind: effects, imports: `
 		api/v1alpha1 internal/capi internal/condition internal/contract internal/eventlimit
@@ -226,8 +226,8 @@ var rules = []rule{
 		internal/chain internal/simulate/search pkg/plan pkg/version
 	`},
 	{pkg: "internal/simulate/fleet", kind: pure, imports: `
-		internal/chain internal/gate internal/guard internal/inplace internal/pool pkg/plan
-		pkg/version math/rand/v2
+		internal/chain internal/gate internal/guard internal/inplace internal/policy internal/pool
+		pkg/plan pkg/version math/rand/v2
 	`},
 	{pkg: "internal/simulate/inventory", kind: pure, imports: `
 		api/v1alpha1 internal/capi internal/gate internal/inplace internal/inplace/cover
@@ -246,7 +246,8 @@ var rules = []rule{
 	`},
 	{pkg: "internal/simulate/search", kind: pure, imports: ``},
 	{pkg: "internal/simulate/whatif", kind: pure, imports: `
-		internal/inplace internal/simulate/fleet pkg/version golang.org/x/sync/errgroup
+		internal/inplace internal/policy internal/simulate/fleet pkg/version
+		golang.org/x/sync/errgroup
 	`},
 	{pkg: "internal/snapshot", kind: pure, imports: `
 		api/v1alpha1 internal/capi internal/chain internal/policy internal/recordjson
@@ -255,7 +256,7 @@ var rules = []rule{
 	{pkg: "internal/status", kind: pure, imports: `
 		api/v1alpha1 internal/capi internal/chain internal/inplace internal/inplace/cover
 		internal/inplace/request internal/policy internal/pool internal/record internal/snapshot
-		internal/text internal/untrusted internal/updatepolicy pkg/plan pkg/version
+		internal/text internal/untrusted pkg/plan pkg/version
 	`},
 	{pkg: "internal/text", kind: pure, imports: ``},
 	{pkg: "internal/topology", kind: effects, imports: `
@@ -272,8 +273,8 @@ var rules = []rule{
 	`},
 	{pkg: "internal/untrusted", kind: pure, imports: ``},
 	{pkg: "internal/updatepolicy", kind: pure, imports: `
-		api/v1alpha1 internal/condition internal/guard internal/inplace internal/inplace/cover
-		internal/labelselector internal/linuxhost internal/policy internal/pool
+		api/v1alpha1 internal/condition internal/guard internal/labelselector internal/linuxhost
+		internal/policy
 	`},
 	{pkg: "internal/updaters", kind: effects, imports: `
 		api/updates/v1alpha1 internal/inplace internal/inplace/cover internal/peer

@@ -18,7 +18,6 @@ import (
 	"github.com/windlass-dev/windlass/internal/pool/machinedeployment"
 	"github.com/windlass-dev/windlass/internal/pool/machineset"
 	"github.com/windlass-dev/windlass/internal/snapshot"
-	"github.com/windlass-dev/windlass/internal/updatepolicy"
 )
 
 // deploymentEvents is the source of Events on MachineDeployments, as Cluster API's controller has it.
@@ -95,12 +94,7 @@ func policyOf(reader policystore.Policies, exist func() (bool, error)) machinede
 		ctx context.Context, cluster *clusterv1.Cluster, md *clusterv1.MachineDeployment,
 	) (machinedeployment.Policy, error) {
 		selected, err := selectPolicy(ctx, reader, exist, cluster, md)
-		policy := machinedeployment.Policy{
-			Keep: selected.Keeps(md), Name: selected.Name,
-			UpdateOnDelete: selected.UpdateOnDelete && pool.IsOnDelete(md), HandOver: selected.HandOver,
-			Limits: limitsOf(selected, md),
-		}
-		return policy, err
+		return machinedeployment.PolicyFor(selected, md), err
 	}
 }
 
@@ -125,14 +119,6 @@ func policyNow(reader client.Reader, store *policy.Store, exist func() (bool, er
 	}
 }
 
-// limitsOf returns the limits of the selected UpdatePolicy for a group; nil if none count.
-func limitsOf(selected updatepolicy.Selected, md *clusterv1.MachineDeployment) *pool.Limits {
-	if !selected.Limited(md) && selected.Limits.Unknown == "" {
-		return nil
-	}
-	return &selected.Limits
-}
-
 // setPolicies returns what finds out which rules an UpdatePolicy changes for the MachineSets of a
 // group: Machines that must not be replaced are updated where stock deletes unhealthy ones.
 func setPolicies(reader policystore.Policies, exist func() (bool, error)) machineset.Policies {
@@ -140,13 +126,7 @@ func setPolicies(reader policystore.Policies, exist func() (bool, error)) machin
 		ctx context.Context, cluster *clusterv1.Cluster, md *clusterv1.MachineDeployment,
 	) (pool.SetPolicy, error) {
 		selected, err := selectPolicy(ctx, reader, exist, cluster, md)
-		policy := pool.SetPolicy{Order: selected.Limits.Order, Limits: limitsOf(selected, md)}
-		if err != nil || !selected.Keeps(md) && !selected.HandOver {
-			return policy, err
-		}
-		policy.Keep, policy.RepairByUpdate, policy.HoldUpdating = selected.Keeps(md), true, true
-		policy.HoldLimit = selected.Policy.Longest()
-		return policy, nil
+		return pool.SetPolicyOf(selected, md), err
 	}
 }
 
@@ -155,22 +135,19 @@ func setPolicies(reader policystore.Policies, exist func() (bool, error)) machin
 func selectPolicy(
 	ctx context.Context, reader policystore.Policies, exist func() (bool, error),
 	cluster *clusterv1.Cluster, md *clusterv1.MachineDeployment,
-) (updatepolicy.Selected, error) {
+) (policy.Policy, error) {
 	if installed, err := exist(); err != nil || !installed {
-		return updatepolicy.Selected{}, err
+		return policy.Policy{}, err
 	}
 	policies, err := reader.In(ctx, md.Namespace)
 	if err != nil {
-		return updatepolicy.Selected{}, err //nolint:wrapcheck // It says what could not be listed.
+		return policy.Policy{}, err //nolint:wrapcheck // It says what could not be listed.
 	}
-	selected, err := updatepolicy.Select(policies, snapshot.MachineDeploymentGroup(cluster, md))
+	selected, err := policies.Select(snapshot.MachineDeploymentGroup(cluster, md))
 	if err != nil {
-		mayKeep := func(p *policy.Compiled) bool {
-			return p.Policy.Guarded || p.Policy.UpdateOnDelete && pool.IsOnDelete(md)
-		}
-		selected = updatepolicy.Default()
-		selected.Guarded = slices.ContainsFunc(policies, mayKeep)
-		selected.Limits = pool.Limits{Unknown: err.Error()}
+		selected = policy.Undecided(err, slices.ContainsFunc(policies, func(p *policy.Compiled) bool {
+			return pool.Keeps(p.Policy, md)
+		}))
 	}
 	return selected, nil
 }

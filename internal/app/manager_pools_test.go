@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/policystore"
 	"github.com/windlass-dev/windlass/internal/pool"
 	"github.com/windlass-dev/windlass/internal/pool/machinedeployment"
@@ -82,7 +83,7 @@ func TestKeptBy(t *testing.T) {
 				p.Spec.Order.Labels = []string{"rack"}
 			})},
 			want: machinedeployment.Policy{Name: "a"}, limited: true,
-			sets: pool.SetPolicy{Order: pool.Order{Labels: []string{"rack"}}},
+			sets: pool.SetPolicy{Order: policy.Order{Labels: []string{"rack"}}},
 		},
 		"a policy that updates where people delete": {
 			policies: []client.Object{made("a", updatesOnDelete)}, onDelete: true,

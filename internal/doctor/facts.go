@@ -16,7 +16,6 @@ import (
 	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/snapshot"
-	"github.com/windlass-dev/windlass/internal/updatepolicy"
 )
 
 // Facts are what is examined.
@@ -104,7 +103,7 @@ func (f Facts) unread(s Source) bool {
 // group is a group of machines with the policy that counts for it.
 type group struct {
 	snapshot.UpdateGroup
-	selected updatepolicy.Selected
+	selected policy.Policy
 	// err says why no policy can be told.
 	err      error
 	machines []*clusterv1.Machine
@@ -128,7 +127,7 @@ func listGroups(f Facts) []group {
 	policies := policy.CompileAll(f.Policies)
 	for _, u := range snapshot.UpdateGroups(f.Objects, f.Class) {
 		g := group{UpdateGroup: u}
-		g.selected, g.err = updatepolicy.Select(policies, u.Group)
+		g.selected, g.err = policies.Select(u.Group)
 		for _, m := range f.Objects.Machines {
 			if capi.Belongs(m, u.Owner()) {
 				g.machines = append(g.machines, m)

@@ -30,7 +30,7 @@ func checkLimits(f Facts, groups []group, into *findings) {
 		}
 		if len(into.list) == before {
 			into.ok(g.Subject, "limits of UpdatePolicy %q: %s", g.selected.Name,
-				cmp.Or(g.selected.Limits.Describe(), "the defaults"))
+				cmp.Or(pool.Limits(g.selected).Describe(), "the defaults"))
 		}
 	}
 }
@@ -56,7 +56,7 @@ func replicasOf(g group) int32 {
 
 // checkShares looks for a partition and a canary that cover all machines of a group.
 func checkShares(g group, into *findings) {
-	replicas, limits := replicasOf(g), g.selected.Limits
+	replicas, limits := replicasOf(g), g.selected
 	if replicas == 0 {
 		return
 	}
@@ -77,7 +77,7 @@ func checkShares(g group, into *findings) {
 
 // checkMaxFailures compares maxFailures with the places that failed machines keep.
 func checkMaxFailures(g group, into *findings) {
-	limits := g.selected.Limits
+	limits := g.selected
 	if !g.selected.InPlace || limits.MaxFailures <= limits.MaxInFlight {
 		return
 	}
@@ -90,7 +90,7 @@ func checkMaxFailures(g group, into *findings) {
 // checkMachineDeadline compares the deadline of a machine with the time that one updater may take.
 // The soak time is not part of it: it does not begin if an attempt fails.
 func checkMachineDeadline(g group, into *findings) {
-	policy, deadline := g.selected.Policy, g.selected.Limits.MachineDeadline
+	policy, deadline := g.selected, g.selected.MachineDeadline
 	attempts := time.Duration(policy.MaxAttempts) * policy.AttemptTimeout
 	if !g.selected.InPlace || deadline == 0 || deadline >= attempts {
 		return
@@ -104,7 +104,7 @@ func checkMachineDeadline(g group, into *findings) {
 
 // checkGroupDeadline compares the deadline of a rollout with what one machine may take.
 func checkGroupDeadline(g group, into *findings) {
-	limits := g.selected.Limits
+	limits := g.selected
 	deadline := limits.GroupDeadline
 	if deadline == 0 {
 		return
@@ -126,7 +126,7 @@ func checkGroupDeadline(g group, into *findings) {
 // checkReader reports limits of which nobody knows whether the engine reads them.
 func checkReader(f Facts, g group, into *findings) {
 	fields := managerFields(g)
-	if g.selected.Limits.MaxFailures > 0 {
+	if g.selected.MaxFailures > 0 {
 		fields = append(fields, "onFailure Pause")
 	}
 	if len(fields) == 0 || f.Engine == v1alpha1.EngineManager {
@@ -151,7 +151,7 @@ func checkStockLimits(g group, into *findings) {
 				"and only windlass manager reads these fields of UpdatePolicy %q: %s",
 			g.selected.Name, join(fields))
 	}
-	if g.selected.Limits.MaxFailures > 0 {
+	if g.selected.MaxFailures > 0 {
 		into.add(Warning, g.Subject,
 			"run windlass manager in place of Cluster API's core manager, or set onFailure Wait",
 			"stock Cluster API drives the Cluster: "+
@@ -163,7 +163,7 @@ func checkStockLimits(g group, into *findings) {
 // managerFields names the limits of a group's policy that only windlass manager reads, but
 // onFailure.
 func managerFields(g group) []string {
-	limits := g.selected.Limits
+	limits := g.selected
 	var fields []string
 	for _, field := range []struct {
 		name string

@@ -1,7 +1,7 @@
 package doctor
 
 import (
-	"github.com/windlass-dev/windlass/internal/pool"
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/text"
 )
 
@@ -11,14 +11,14 @@ const maxNamedMachines = 3
 // checkOrder looks for labels of order.labels that none or only some of a group's machines have.
 func checkOrder(g group, into *findings) {
 	const fix = "set the label on the Machines, or correct order.labels of the UpdatePolicy"
-	order := g.selected.Limits.Order
+	order := g.selected.Order
 	if !order.IsSet() || len(g.machines) == 0 {
 		return
 	}
 	for _, key := range order.Labels {
 		var without []string
 		for _, m := range g.machines {
-			if pool.OrderValue(key, m.Labels, m.Spec.FailureDomain) == "" {
+			if policy.OrderValue(key, m.Labels, m.Spec.FailureDomain) == "" {
 				without = append(without, m.Name)
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/windlass-dev/windlass/internal/inplace"
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
@@ -67,7 +68,7 @@ func TestBounded(t *testing.T) {
 			for bounded, want := range map[bool]inplace.Phase{true: tt.bounded, false: tt.endless} {
 				f := inplace.Facts{
 					Now: began.Add(tt.after), FreshID: "j", Desired: to, Node: tt.node, Unhealthy: tt.unhealthy, Bounded: bounded,
-					Policy:   inplace.Policy{Drain: !tt.noDrain, Soak: soak, MaxAttempts: 2, AttemptTimeout: limit},
+					Policy:   policy.Policy{Drain: !tt.noDrain, Soak: soak, MaxAttempts: 2, AttemptTimeout: limit},
 					Progress: progress(tt.phase, tt.drained),
 				}
 				v := inplace.Decide(f)

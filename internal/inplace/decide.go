@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/windlass-dev/windlass/internal/inplace/cover"
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/record"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
@@ -29,7 +30,7 @@ type Facts struct {
 	Last     *Summary
 	Owed     *Owed
 	// Policy is what counts, and PolicyName the name under which that is recorded when the update begins.
-	Policy     Policy
+	Policy     policy.Policy
 	PolicyName string
 	Node       Node
 	// Others are the machines that may keep this one from beginning.

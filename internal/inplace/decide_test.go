@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/windlass-dev/windlass/internal/inplace"
+	"github.com/windlass-dev/windlass/internal/policy"
 )
 
 // atRest is a control plane Machine of which Cluster API asks for an update that has not begun.
@@ -15,7 +16,7 @@ func atRest() inplace.Facts {
 		Now: epoch, FreshID: "u2", Desired: newer,
 		Decision: &inplace.Decision{ID: "now", Steps: steps("kubelet")},
 		Node:     inplace.Node{Exists: true, Ready: true, ReadySince: epoch, Kubelet: older},
-		Policy:   inplace.Policy{MaxAttempts: 1, AttemptTimeout: time.Minute},
+		Policy:   policy.Policy{MaxAttempts: 1, AttemptTimeout: time.Minute},
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/windlass-dev/windlass/internal/inplace"
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
@@ -86,7 +87,7 @@ func (e *effects) Complete(context.Context)                             { _ = e.
 
 func facts(change func(*inplace.Facts)) inplace.Facts {
 	f := inplace.Facts{
-		Now: beginning, FreshID: "u1", Desired: to, Target: "set", Policy: inplace.Policy{MaxInFlight: 1, Drain: true, MaxAttempts: 2, AttemptTimeout: time.Hour}, PolicyName: "keep",
+		Now: beginning, FreshID: "u1", Desired: to, Target: "set", Policy: policy.Policy{MaxInFlight: 1, Drain: true, MaxAttempts: 2, AttemptTimeout: time.Hour}, PolicyName: "keep",
 		Decision: &inplace.Decision{ID: "d", Target: "set", Steps: []inplace.Step{{Updater: "kubelet", SetsVersion: true, NeedsDrain: true}}},
 		Node:     inplace.Node{Exists: true, Ready: true, Kubelet: from},
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/windlass-dev/windlass/internal/inplace"
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
@@ -22,7 +23,7 @@ type state struct {
 }
 
 // oldest bounds the ages that are told apart: no rule of the decider looks farther back.
-func oldest(p inplace.Policy) time.Duration { return p.AttemptTimeout + p.Soak + 2*time.Second }
+func oldest(p policy.Policy) time.Duration { return p.AttemptTimeout + p.Soak + 2*time.Second }
 
 // key names a state. Ages count, not times, and only those that are younger than any rule looks at.
 func (s *state) key() string {
@@ -386,7 +387,7 @@ func plan(letters string) []inplace.Step {
 func start(d decider, letters string, attempts int, soak time.Duration) state {
 	w := world{
 		decider: d, now: epoch, desired: newer, target: "new", decision: &inplace.Decision{ID: "d", Target: "new", Steps: plan(letters)},
-		policy: inplace.Policy{MaxInFlight: 2, Canary: 1, Drain: true, Soak: soak, MaxAttempts: attempts, AttemptTimeout: time.Minute},
+		policy: policy.Policy{MaxInFlight: 2, Alone: 1, Drain: true, Soak: soak, MaxAttempts: attempts, AttemptTimeout: time.Minute},
 	}
 	w.setNode(func(n *inplace.Node) {
 		*n = inplace.Node{Exists: true, Ready: true, ReadySince: epoch.Add(-time.Hour), Kubelet: older}

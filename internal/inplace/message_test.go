@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
@@ -22,7 +23,7 @@ func TestDetail(t *testing.T) {
 	facts := func(p *Progress) Facts {
 		return Facts{
 			Now: now, Progress: p, Desired: p.To, Node: Node{Exists: true, Kubelet: version.MustParse("v1.31.0")},
-			Policy: Policy{MaxAttempts: 3, AttemptTimeout: time.Hour, Soak: time.Hour},
+			Policy: policy.Policy{MaxAttempts: 3, AttemptTimeout: time.Hour, Soak: time.Hour},
 		}
 	}
 	const node = "waiting because the node's kubelet reports v1.31.0, not v1.32.1"

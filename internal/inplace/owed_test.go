@@ -8,6 +8,7 @@ import (
 
 	"github.com/windlass-dev/windlass/internal/inplace"
 	"github.com/windlass-dev/windlass/internal/inplace/cover"
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
@@ -53,7 +54,7 @@ func TestAbandonedStepsAreOwed(t *testing.T) {
 		Now: now, FreshID: "u2", Desired: version.MustParse("v1.31.1"), Abandon: true, OwnerMovedOn: true,
 		Decision: &inplace.Decision{ID: "first", Steps: steps("config", "kubelet"), Dirty: []cover.Pointer{image}},
 		Node:     inplace.Node{Exists: true, Ready: true, ReadySince: now, Kubelet: version.MustParse("v1.30.1")},
-		Policy:   inplace.Policy{MaxAttempts: 1, AttemptTimeout: time.Minute},
+		Policy:   policy.Policy{MaxAttempts: 1, AttemptTimeout: time.Minute},
 	}
 	want := inplace.Owed{Steps: steps("config", "kubelet"), Dirty: []cover.Pointer{image}}
 	neverBegan, ok := inplace.Decide(f).Action.(inplace.AbandonUpdate)
@@ -113,7 +114,7 @@ func TestLeftoverProgress(t *testing.T) {
 					ID: "u1", Decision: tt.leftDecision, Target: tt.leftTarget, To: to, Steps: steps("kubelet"), Phase: inplace.Soaking, Operation: "u1-1",
 				},
 				Node:   inplace.Node{Exists: true, Ready: true, ReadySince: now, Kubelet: to},
-				Policy: inplace.Policy{MaxAttempts: 1, AttemptTimeout: time.Minute},
+				Policy: policy.Policy{MaxAttempts: 1, AttemptTimeout: time.Minute},
 			})
 			if v.Progress == nil || v.Progress.ID != "u2" || v.Progress.Decision != "now" {
 				t.Fatalf("%+v", v)

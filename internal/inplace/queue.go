@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"time"
+
+	"github.com/windlass-dev/windlass/internal/policy"
 )
 
 const (
@@ -49,16 +51,16 @@ type Others struct {
 
 // Queued returns the answer to a machine that must wait for others, and whether it must. Where many
 // wait, a Line has it ask again later.
-func Queued(p Policy, o Others) (w Wait, waits bool) {
+func Queued(p policy.Policy, o Others) (w Wait, waits bool) {
 	w = Wait{After: PollQueue, Reason: ReasonQueued}
 	switch {
-	case p.MaxInFlight > 0 && o.InFlight >= p.MaxInFlight:
+	case p.MaxInFlight > 0 && o.InFlight >= int(p.MaxInFlight):
 		w.Message = fmt.Sprintf(
 			"not started: as many machines as maxInFlight allows (%d) are being updated", p.MaxInFlight)
-	case p.Canary > 0 && !o.Settled && o.Group >= p.Canary:
+	case p.Alone > 0 && !o.Settled && o.Group >= p.Alone:
 		w.Message = fmt.Sprintf("not started: %s of the group is updated first; "+
 			"the others begin when it is done or has failed finally (canary %d)",
-			cmp.Or(o.First, "another machine"), p.Canary)
+			cmp.Or(o.First, "another machine"), p.Alone)
 	default:
 		return Wait{}, false
 	}
@@ -67,13 +69,13 @@ func Queued(p Policy, o Others) (w Wait, waits bool) {
 
 // Free returns how many machines of a group may begin next to others, at least 1: the machine that
 // asks has found a slot.
-func (p Policy) Free(o Others) int {
+func Free(p policy.Policy, o Others) int {
 	free := math.MaxInt
 	if p.MaxInFlight > 0 {
-		free = p.MaxInFlight - o.InFlight
+		free = int(p.MaxInFlight) - o.InFlight
 	}
-	if p.Canary > 0 && !o.Settled {
-		free = min(free, p.Canary-o.Group)
+	if p.Alone > 0 && !o.Settled {
+		free = min(free, p.Alone-o.Group)
 	}
 	return max(free, 1)
 }

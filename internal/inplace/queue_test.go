@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/windlass-dev/windlass/internal/inplace"
+	"github.com/windlass-dev/windlass/internal/policy"
 )
 
 // TestLine holds that the number of requests in a time does not grow with that of the machines that wait, that each machine asks
@@ -47,18 +48,18 @@ func TestLine(t *testing.T) {
 func TestFree(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		policy inplace.Policy
+		policy policy.Policy
 		others inplace.Others
 		want   int
 	}{
 		"no limit":               {want: math.MaxInt},
-		"a limit":                {inplace.Policy{MaxInFlight: 5}, inplace.Others{InFlight: 2}, 3},
-		"the limit is reached":   {inplace.Policy{MaxInFlight: 5}, inplace.Others{InFlight: 5}, 1},
-		"the first of a group":   {inplace.Policy{MaxInFlight: 5, Canary: 1}, inplace.Others{}, 1},
-		"after the first":        {inplace.Policy{MaxInFlight: 5, Canary: 1}, inplace.Others{InFlight: 1, Settled: true}, 4},
-		"the first has no limit": {inplace.Policy{Canary: 1}, inplace.Others{}, 1},
+		"a limit":                {policy.Policy{MaxInFlight: 5}, inplace.Others{InFlight: 2}, 3},
+		"the limit is reached":   {policy.Policy{MaxInFlight: 5}, inplace.Others{InFlight: 5}, 1},
+		"the first of a group":   {policy.Policy{MaxInFlight: 5, Alone: 1}, inplace.Others{}, 1},
+		"after the first":        {policy.Policy{MaxInFlight: 5, Alone: 1}, inplace.Others{InFlight: 1, Settled: true}, 4},
+		"the first has no limit": {policy.Policy{Alone: 1}, inplace.Others{}, 1},
 	} {
-		if got := test.policy.Free(test.others); got != test.want {
+		if got := inplace.Free(test.policy, test.others); got != test.want {
 			t.Errorf("%s: %d machines may begin, want %d", name, got, test.want)
 		}
 	}

@@ -37,29 +37,6 @@ const (
 	Failed     = record.Failed
 )
 
-// Policy is what the user wants of an update.
-type Policy struct {
-	// MaxInFlight is how many machines are updated at once; 0 means any number.
-	MaxInFlight int
-	// Canary is how many machines of a group are updated at once until one of them has finished the
-	// update or failed it finally; 0 means that MaxInFlight is the only limit.
-	Canary int
-	Drain  bool
-	Soak   time.Duration
-	// MaxAttempts is how often an updater may try; at least 1.
-	MaxAttempts int
-	// AttemptTimeout is how long an attempt may take, and how long its result may take to show on the node.
-	AttemptTimeout time.Duration
-	// Remediate hands a machine whose update failed finally to remediation.
-	Remediate bool
-}
-
-// Longest is how long an update with one updater may take once it has begun: all attempts, and the
-// soak time after the last.
-func (p Policy) Longest() time.Duration {
-	return time.Duration(p.MaxAttempts)*p.AttemptTimeout + p.Soak
-}
-
 // Node is what is known about a machine's node.
 type Node struct {
 	// Exists is false where the node was not found.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/windlass-dev/windlass/internal/inplace"
 	"github.com/windlass-dev/windlass/internal/inplace/cover"
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/record"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
@@ -69,7 +70,7 @@ type world struct {
 	decider
 	now      time.Time
 	decision *inplace.Decision
-	policy   inplace.Policy
+	policy   policy.Policy
 	desired  version.Version
 	target   string
 	drifted  []cover.Pointer
@@ -185,9 +186,9 @@ func (w *world) record(p *inplace.Progress) {
 // checkBegin checks that no other machine keeps this one from beginning.
 func (w *world) checkBegin() {
 	switch o := w.others; {
-	case o.InFlight >= w.policy.MaxInFlight:
+	case o.InFlight >= int(w.policy.MaxInFlight):
 		w.violate("begun beside %d others, and maxInFlight is %d", o.InFlight, w.policy.MaxInFlight)
-	case o.Group >= w.policy.Canary && !o.Settled:
+	case o.Group >= w.policy.Alone && !o.Settled:
 		w.violate("begun beside %d of its group, of which none has ended the update", o.Group)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
@@ -78,18 +77,6 @@ type Policy struct {
 	Unknown string
 }
 
-// Order is in which order a rollout takes the machines of a group.
-type Order struct {
-	// Labels are keys of labels of Machines, the most important first. Machines are taken in the order
-	// of the values; a missing label is the lowest value. A Machine without the label
-	// topology.kubernetes.io/zone has spec.failureDomain as its value.
-	Labels []string
-	// OneAtATime says that a Machine with other values begins only when all that have begun are done.
-	OneAtATime bool
-	// Last selects Machines that are taken after all others; nil for none.
-	Last labels.Selector
-}
-
 // Default returns the policy of groups that no UpdatePolicy selects: machines are replaced, as Cluster API does by itself.
 // Its numbers are for updates that began under an UpdatePolicy which was deleted since.
 func Default() Policy {
@@ -99,9 +86,18 @@ func Default() Policy {
 	}
 }
 
+// Undecided returns the policy of a group while nobody can tell which UpdatePolicy counts, and why not. It holds rollouts.
+// guarded says that the policy that counts may keep the machines.
+func Undecided(why error, guarded bool) Policy {
+	return Policy{
+		FallbackReplace: true, Guarded: guarded, Unknown: why.Error(),
+		MaxAttempts: defaultMaxAttempts, AttemptTimeout: defaultAttemptTimeout,
+	}
+}
+
 // Longest is how long an update with one updater may take once it has begun: all attempts, and the
 // soak time after the last.
-func (p *Policy) Longest() time.Duration {
+func (p Policy) Longest() time.Duration {
 	return time.Duration(p.MaxAttempts)*p.AttemptTimeout + p.Soak
 }
 

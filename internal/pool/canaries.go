@@ -10,6 +10,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/record"
 )
 
@@ -118,7 +119,7 @@ func (f SetFacts) isTarget() bool {
 // depends on.
 func (f SetFacts) progress() Progress {
 	limits := *f.Policy.Limits
-	limits.Order = Order{}
+	limits.Order = policy.Order{}
 	began := rolloutBegan(f.Deployment, f.MachineSet, f.Machines)
 	members := func(yield func(Member) bool) {
 		for _, m := range f.Machines {

@@ -12,6 +12,7 @@ import (
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/pool"
 )
 
@@ -407,7 +408,7 @@ func TestRolloutAfterRemoved(t *testing.T) {
 	w.md.Spec.Rollout.After = metav1.Time{}
 	w.limits = &pool.Limits{
 		Partition: intstr.FromInt32(2),
-		Order:     pool.Order{Labels: []string{"rack"}, OneAtATime: true},
+		Order:     policy.Order{Labels: []string{"rack"}, OneAtATime: true},
 	}
 	w.settle(t)
 	// Both MachineSets have the template, so nothing is left to do.

@@ -446,7 +446,7 @@ func MoveOrder(g Group, machines []*clusterv1.Machine) []*clusterv1.Machine {
 		}
 	}
 	byPlace := func(a, b *clusterv1.Machine) int {
-		return cmp.Or(order.compare(a, b), byMachineName(a, b))
+		return cmp.Or(comparePlaces(order, a, b), byMachineName(a, b))
 	}
 	var sorted []*clusterv1.Machine
 	for _, r := range []rank{rankUnavailable, rankAvailable} {

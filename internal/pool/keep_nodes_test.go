@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/pool"
 )
 
@@ -24,7 +25,7 @@ func TestNodeMissing(t *testing.T) {
 			limits: &pool.Limits{MachineDeadline: time.Hour, Canary: intstr.FromInt32(1)}, due: time.Hour,
 		},
 		"a strict order": {
-			limits: &pool.Limits{Order: pool.Order{Labels: []string{"rack"}, OneAtATime: true}},
+			limits: &pool.Limits{Order: policy.Order{Labels: []string{"rack"}, OneAtATime: true}},
 			due:    20 * time.Minute,
 		},
 	} {

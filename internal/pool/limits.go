@@ -6,8 +6,10 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/intstr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/text"
 )
 
@@ -39,35 +41,27 @@ const (
 	ReasonPolicyUnknown Reason = "PolicyUnknown"
 )
 
-// Limits bound how a rollout reaches the Machines of a group, in place and by replacement. They
-// narrow the rules of the strategy and never widen them. They do not count while people delete the
-// Machines (OnDelete), and never keep spec.replicas from being followed.
-type Limits struct {
-	// MaxInFlight is how many Machines are changed at once; 0 for no limit. It bounds moves, and so
-	// updates in place, only if a limit other than the canary may hold the rollout.
-	MaxInFlight int32
-	// Canary is how many Machines are changed first; the others wait until all of these are done.
-	// Like Batches and Partition it is a number or a percentage of spec.replicas, rounded up. 0 means
-	// none.
-	Canary intstr.IntOrString
-	// Batches are how many Machines are changed after the canary. A batch begins when all Machines
-	// before it are done. The last one repeats. None means that all others form one batch.
-	Batches []intstr.IntOrString
-	// Partition is how many Machines stay at the old template.
-	Partition intstr.IntOrString
-	// Soak is how long a new Machine must be available until it is done. An update in place soaks
-	// before it ends.
-	Soak time.Duration
-	// MaxFailures is how many failed Machines hold the rollout; 0 means that failed updates do not
-	// hold it.
-	MaxFailures int32
-	// MachineDeadline is how long the change of a Machine may take until it counts as failed,
-	// GroupDeadline how long the rollout may take until it is held. 0 means no deadline.
-	MachineDeadline, GroupDeadline time.Duration
-	// Order says which Machines go first.
-	Order Order
-	// Unknown says why nobody knows the limits; empty if they are known. It holds the rollout.
-	Unknown string
+// Limits are a policy, as what bounds how a rollout reaches the Machines of a group, in place and by
+// replacement. They narrow the rules of the strategy and never widen them. They do not count while
+// people delete the Machines (OnDelete), and never keep spec.replicas from being followed. MaxInFlight
+// bounds moves, and so updates in place, only if a limit other than the canary may hold the rollout.
+// Soak is for new Machines: an update in place soaks before it ends.
+type Limits policy.Policy
+
+// LimitsOf returns the limits of a policy for a group; nil if none count: people delete its Machines, or
+// no UpdatePolicy selects it.
+func LimitsOf(p policy.Policy, md *clusterv1.MachineDeployment) *Limits {
+	limited := p.Name != "" && (!IsOnDelete(md) || p.UpdateOnDelete)
+	if !limited && p.Unknown == "" {
+		return nil
+	}
+	return (*Limits)(&p)
+}
+
+// Keeps reports whether no rollout of windlass manager may create or delete a Machine of a group: as the
+// policy says, and if it has a group with the strategy OnDelete updated in place.
+func Keeps(p policy.Policy, md *clusterv1.MachineDeployment) bool {
+	return p.Guarded || p.UpdateOnDelete && IsOnDelete(md)
 }
 
 // Progress is how far the rollout of a group is, in Machines.

@@ -212,7 +212,7 @@ func (l Limits) allowPlan(p Progress, moves bool) Allowance {
 // mayHold reports whether one of the limits, but for the canary, may hold a rollout that has begun.
 func (l Limits) mayHold() bool {
 	return l.MaxFailures > 0 || l.MachineDeadline > 0 || l.GroupDeadline > 0 || len(l.Batches) > 0 ||
-		l.Order.strict()
+		l.Order.Strict()
 }
 
 // ask asks the limits, and notes when time alone changes their answer.

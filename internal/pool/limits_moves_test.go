@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/pool"
 )
 
@@ -92,7 +93,7 @@ func TestUpdaterChooses(t *testing.T) {
 		"a machine's deadline": {limits: pool.Limits{MachineDeadline: time.Hour}, want: 2},
 		"the group's deadline": {limits: pool.Limits{GroupDeadline: time.Hour}, want: 2},
 		"batches":              {limits: pool.Limits{Batches: []intstr.IntOrString{intstr.FromInt32(9)}}, want: 2},
-		"one place at a time":  {limits: pool.Limits{Order: pool.Order{Labels: []string{"rack"}, OneAtATime: true}}, want: 2},
+		"one place at a time":  {limits: pool.Limits{Order: policy.Order{Labels: []string{"rack"}, OneAtATime: true}}, want: 2},
 	} {
 		test.limits.MaxInFlight = 2
 		w := keptGroup(t, 9, 5, &test.limits)

@@ -13,6 +13,7 @@ import (
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/pool"
 )
 
@@ -208,9 +209,9 @@ func TestDescribeLimits(t *testing.T) {
 		},
 		"order by rack, zone, one value at a time, last tier=ingest": {
 			Canary: number(1),
-			Order:  pool.Order{Labels: []string{"rack", "zone"}, OneAtATime: true, Last: last},
+			Order:  policy.Order{Labels: []string{"rack", "zone"}, OneAtATime: true, Last: last},
 		},
-		"order, last tier=ingest": {Canary: number(1), Order: pool.Order{Last: last}},
+		"order, last tier=ingest": {Canary: number(1), Order: policy.Order{Last: last}},
 	} {
 		if got := l.Describe(); got != want {
 			t.Errorf("the limits are %q, want %q", got, want)

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/policy"
 )
 
 // Member is what the limits of an UpdatePolicy read of a Machine.
@@ -33,13 +34,13 @@ type Member struct {
 	// update has not begun, and while it soaks in its update.
 	Began time.Time
 	// Place is its place in the order of the UpdatePolicy.
-	Place Place
+	Place policy.Place
 }
 
 // memberOf describes a Machine. newest is the MachineSet of the present template; nil for none.
 // began is the beginning of the rollout to it, and past reads what others have recorded.
 func memberOf(
-	m *clusterv1.Machine, newest *clusterv1.MachineSet, began metav1.Time, order *Order,
+	m *clusterv1.Machine, newest *clusterv1.MachineSet, began metav1.Time, order *policy.Order,
 	past func(time.Time) time.Time,
 ) Member {
 	v := Member{
@@ -117,11 +118,11 @@ func (l Limits) Observe(members iter.Seq[Member], began, now time.Time) Observat
 		case m.Updating && !m.Failed:
 			o.UpdatingOld++
 		}
-		if l.Order.strict() {
+		if l.Order.Strict() {
 			waiting = append(waiting, m)
 		}
 	}
-	o.queue = l.Order.queue(waiting, machines)
+	o.queue = newQueue(&l.Order, waiting, machines)
 	slices.Sort(o.Progress.Failed)
 	slices.Sort(o.Progress.Overdue)
 	if l.GroupDeadline > 0 && !began.IsZero() {
@@ -185,7 +186,7 @@ func (o *observer) before(t time.Time) bool {
 // observe measures what the Machines of the group tell.
 func (d *draft) observe() Observation {
 	limits := *d.group.Limits
-	limits.Order = Order{} // The queue of a kept group leaves some Machines out.
+	limits.Order = policy.Order{} // The queue of a kept group leaves some Machines out.
 	var newest *clusterv1.MachineSet
 	if d.newest != nil {
 		newest = d.newest.Desired

@@ -1,95 +1,27 @@
 package pool
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/windlass-dev/windlass/internal/policy"
 )
 
-// Order is in which order a rollout takes the Machines of a group.
-type Order struct {
-	// Labels are keys of labels of Machines, the most important first. Machines are taken in the order
-	// of the values; a missing label is the lowest value. A Machine without the label
-	// topology.kubernetes.io/zone has spec.failureDomain as its value.
-	Labels []string
-	// OneAtATime says that a Machine with other values begins only when all that have begun are done.
-	OneAtATime bool
-	// Last selects Machines that are taken after all others; nil for none.
-	Last labels.Selector
+// placeOf returns the place of a Machine.
+func placeOf(o *policy.Order, m *clusterv1.Machine) policy.Place {
+	return o.Place(m.Labels, m.Spec.FailureDomain)
 }
 
-// IsSet reports whether the order says anything. A nil order says nothing.
-func (o *Order) IsSet() bool { return o != nil && (len(o.Labels) > 0 || o.Last != nil) }
-
-// strict reports whether Machines of one place must be done before others begin.
-func (o *Order) strict() bool { return o.IsSet() && o.OneAtATime }
-
-// Place is what a Machine's turn depends on. Equal places have the same turn.
-type Place struct {
-	last   bool
-	values string
-}
-
-// OrderValue returns the value of a key of [Order] for a Machine with these labels in this failure
-// domain; empty if it has none.
-func OrderValue(key string, set map[string]string, failureDomain string) string {
-	if key == corev1.LabelTopologyZone {
-		return cmp.Or(set[key], failureDomain)
-	}
-	return set[key]
-}
-
-// Place returns the place of a Machine with these labels in this failure domain.
-func (o *Order) Place(set map[string]string, failureDomain string) Place {
-	p := Place{last: o.Last != nil && o.Last.Matches(labels.Set(set))}
-	values := make([]string, 0, len(o.Labels))
-	for _, key := range o.Labels {
-		values = append(values, key+"="+OrderValue(key, set, failureDomain))
-	}
-	p.values = strings.Join(values, ",")
-	return p
-}
-
-// Compare returns a negative number if Machines of p are taken before those of q, a positive one if
-// after them, and 0 if the places are equal.
-func (p Place) Compare(q Place) int {
-	if p.last != q.last {
-		if q.last {
-			return -1
-		}
-		return 1
-	}
-	return cmp.Compare(p.values, q.values)
-}
-
-func (p Place) String() string {
-	switch {
-	case p.last && p.values != "":
-		return "the last ones with " + p.values
-	case p.last:
-		return "the last ones"
-	case p.values == "":
-		return "any labels"
-	}
-	return p.values
-}
-
-// place returns the place of a Machine.
-func (o *Order) place(m *clusterv1.Machine) Place { return o.Place(m.Labels, m.Spec.FailureDomain) }
-
-// compare orders two Machines by their places. Without an order they are equal.
-func (o *Order) compare(a, b *clusterv1.Machine) int {
+// comparePlaces orders two Machines by their places. Without an order they are equal.
+func comparePlaces(o *policy.Order, a, b *clusterv1.Machine) int {
 	if !o.IsSet() {
 		return 0
 	}
-	return o.place(a).Compare(o.place(b))
+	return placeOf(o, a).Compare(placeOf(o, b))
 }
 
 // queue is what a strict order says about the Machines of old MachineSets.
@@ -98,16 +30,16 @@ type queue struct {
 	// may take back a version.
 	waiting []Member
 	// next is the lowest place among them; ok is false if nobody waits.
-	next Place
+	next policy.Place
 	ok   bool
 	// machines is how many Machines all MachineSets of the group have.
 	machines int32
 }
 
-// queue returns what a strict order says about the Machines that wait; nil without one. machines is
+// newQueue returns what a strict order says about the Machines that wait; nil without one. machines is
 // how many the group has.
-func (o *Order) queue(waiting []Member, machines int32) *queue {
-	if !o.strict() {
+func newQueue(o *policy.Order, waiting []Member, machines int32) *queue {
+	if !o.Strict() {
 		return nil
 	}
 	q := &queue{waiting: waiting, machines: machines}
@@ -131,7 +63,7 @@ func (q *queue) here(set string) (n int32) {
 }
 
 // order is that of the UpdatePolicy; nil for none.
-func (g Group) order() *Order {
+func (g Group) order() *policy.Order {
 	if g.Limits == nil {
 		return nil
 	}
@@ -141,7 +73,7 @@ func (g Group) order() *Order {
 // queue returns what a strict order says; nil without one.
 func (d *draft) queue() *queue {
 	o := d.group.order()
-	if d.queued != nil || !o.strict() {
+	if d.queued != nil || !o.Strict() {
 		return d.queued
 	}
 	var waiting []Member
@@ -159,7 +91,7 @@ func (d *draft) queue() *queue {
 			waiting = append(waiting, v)
 		}
 	}
-	d.queued = o.queue(waiting, machines)
+	d.queued = newQueue(o, waiting, machines)
 	return d.queued
 }
 
@@ -172,7 +104,7 @@ func (d *draft) staysAhead(m *clusterv1.Machine) bool {
 // isNext reports whether the order of the UpdatePolicy lets a Machine of an old MachineSet begin.
 func (d *draft) isNext(m *clusterv1.Machine) bool {
 	q := d.queue()
-	return q == nil || q.ok && d.group.order().place(m) == q.next
+	return q == nil || q.ok && placeOf(d.group.order(), m) == q.next
 }
 
 // turn returns what a strict order lets begin; nil without one, and if nothing is left. p has

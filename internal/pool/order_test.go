@@ -13,6 +13,7 @@ import (
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/pool"
 )
 
@@ -45,16 +46,16 @@ func TestDeletionOrderByPlace(t *testing.T) {
 	last := labels.Set{ingest: ""}.AsSelector()
 	for name, tt := range map[string]struct {
 		set   *clusterv1.MachineSet
-		order pool.Order
+		order policy.Order
 		want  string
 	}{
 		"no order": {set: old, want: "fabcde"},
-		"by rack":  {set: old, order: pool.Order{Labels: []string{rack}}, want: "fdebca"},
-		"the last": {set: old, order: pool.Order{Last: last}, want: "facdeb"},
-		"both":     {set: old, order: pool.Order{Labels: []string{rack}, Last: last}, want: "fdecab"},
-		"by zone": {set: old, order: pool.Order{Labels: []string{corev1.LabelTopologyZone}},
+		"by rack":  {set: old, order: policy.Order{Labels: []string{rack}}, want: "fdebca"},
+		"the last": {set: old, order: policy.Order{Last: last}, want: "facdeb"},
+		"both":     {set: old, order: policy.Order{Labels: []string{rack}, Last: last}, want: "fdecab"},
+		"by zone": {set: old, order: policy.Order{Labels: []string{corev1.LabelTopologyZone}},
 			want: "fabced"},
-		"scaling down": {set: present, order: pool.Order{Labels: []string{rack}}, want: "fabcde"},
+		"scaling down": {set: present, order: policy.Order{Labels: []string{rack}}, want: "fabcde"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -86,7 +87,7 @@ func TestOneRackAtATime(t *testing.T) {
 		w := newWorld(replicas, rapid.Int32Range(0, 2).Draw(t, "surge"),
 			rapid.Int32Range(0, min(3, replicas)).Draw(t, "unavailable"))
 		w.keep = rapid.Bool().Draw(t, "keep")
-		w.limits = &pool.Limits{Order: pool.Order{
+		w.limits = &pool.Limits{Order: policy.Order{
 			Labels: []string{rack}, OneAtATime: true, Last: labels.Set{ingest: "yes"}.AsSelector(),
 		}}
 		w.settle(t)
@@ -155,7 +156,7 @@ func (w *world) checkRacks(t failer, places map[string]string) {
 func TestRackWaitsForMachinesThatDoNotExist(t *testing.T) {
 	t.Parallel()
 	w := newWorld(4, 0, 4)
-	w.limits = &pool.Limits{Order: pool.Order{Labels: []string{rack}, OneAtATime: true}}
+	w.limits = &pool.Limits{Order: policy.Order{Labels: []string{rack}, OneAtATime: true}}
 	w.settle(t)
 	names := w.names()
 	for i, name := range names {

@@ -6,6 +6,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/record"
 )
 
@@ -53,7 +54,19 @@ type SetPolicy struct {
 	Limits *Limits
 	// Order is in which order a rollout takes Machines. It does not count for the MachineSet of the
 	// present template, which loses Machines only if the group is scaled down.
-	Order Order
+	Order policy.Order
+}
+
+// SetPolicyOf returns which rules a policy changes for the MachineSets of a group: Machines that must not
+// be replaced are updated where stock deletes unhealthy ones.
+func SetPolicyOf(p policy.Policy, md *clusterv1.MachineDeployment) SetPolicy {
+	set := SetPolicy{Order: p.Order, Limits: LimitsOf(p, md)}
+	if !Keeps(p, md) && !p.HandOver {
+		return set
+	}
+	set.Keep, set.RepairByUpdate, set.HoldUpdating = Keeps(p, md), true, true
+	set.HoldLimit = p.Longest()
+	return set
 }
 
 // DefaultHoldLimit is the time that an UpdatePolicy gives an update by default: three attempts of

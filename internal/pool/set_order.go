@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/windlass-dev/windlass/internal/policy"
 )
 
 // Reasons for the place of a Machine in the deletion order, first to last.
@@ -110,7 +112,7 @@ func (f SetFacts) Order(byAge PriorityByAge) []Candidate {
 		// Between Machines that nobody asks to delete the places decide, and then their health.
 		byPlace := 0
 		if max(a.Priority, b.Priority) <= priorityUnhealthy {
-			byPlace = order.compare(a.Machine, b.Machine)
+			byPlace = comparePlaces(order, a.Machine, b.Machine)
 		}
 		return cmp.Or(byPlace, cmp.Compare(b.Priority, a.Priority),
 			cmp.Compare(a.afterUnhealthy(), b.afterUnhealthy()),
@@ -121,7 +123,7 @@ func (f SetFacts) Order(byAge PriorityByAge) []Candidate {
 
 // policyOrder is the order of the UpdatePolicy; nil for the MachineSet that has the present
 // template and the present revision of its MachineDeployment.
-func (f SetFacts) policyOrder() *Order {
+func (f SetFacts) policyOrder() *policy.Order {
 	if f.Deployment == nil || !f.Policy.Order.IsSet() || f.isTarget() && f.isCurrent() {
 		return nil
 	}

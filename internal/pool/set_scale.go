@@ -278,17 +278,17 @@ func (f SetFacts) movesKept() bool {
 // deleted, or that somebody asked to delete, has no place in the order.
 func (f SetFacts) inTurn(candidates []Candidate) []Candidate {
 	o := f.policyOrder()
-	if !o.strict() {
+	if !o.Strict() {
 		return candidates
 	}
 	var waiting []Member
 	for _, m := range f.Machines {
 		waiting = append(waiting, memberOf(m, nil, metav1.Time{}, o, f.past))
 	}
-	q := o.queue(waiting, int32(len(waiting))) // #nosec G115 -- a number of Machines
+	q := newQueue(o, waiting, int32(len(waiting))) // #nosec G115 -- a number of Machines
 	return slices.DeleteFunc(candidates, func(c Candidate) bool {
 		free := isDeleting(c.Machine) || deletionAsked(c.Machine)
-		return !free && (!q.ok || o.place(c.Machine) != q.next)
+		return !free && (!q.ok || placeOf(o, c.Machine) != q.next)
 	})
 }
 

@@ -16,7 +16,6 @@ import (
 	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/snapshot"
-	"github.com/windlass-dev/windlass/internal/updatepolicy"
 )
 
 // ControlPlaneGroup is the name of the group that a control plane is.
@@ -119,7 +118,7 @@ type groupFacts struct {
 	// replicas is how many machines the group should have; 0 where it does not say.
 	replicas int
 	// selected is the policy of a MachineDeployment, and members are the group's Machines, by name.
-	selected updatepolicy.Selected
+	selected policy.Policy
 	members  []*clusterv1.Machine
 }
 

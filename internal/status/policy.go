@@ -7,7 +7,6 @@ import (
 	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/pool"
 	"github.com/windlass-dev/windlass/internal/snapshot"
-	"github.com/windlass-dev/windlass/internal/updatepolicy"
 )
 
 // Policy is which UpdatePolicy counts for a group.
@@ -30,10 +29,10 @@ type Policy struct {
 }
 
 // policyOf is the policy of a MachineDeployment.
-func policyOf(f Facts, policies policy.Set, md *clusterv1.MachineDeployment) (Policy, updatepolicy.Selected) {
+func policyOf(f Facts, policies policy.Set, md *clusterv1.MachineDeployment) (Policy, policy.Policy) {
 	p, selected := selectPolicy(policies, snapshot.MachineDeploymentGroup(f.Cluster, md))
-	if f.Rollouts.Engine == v1alpha1.EngineManager && selected.Limited(md) {
-		p.Limits = new(selected.Limits.Fields())
+	if f.Rollouts.Engine == v1alpha1.EngineManager && pool.LimitsOf(selected, md) != nil {
+		p.Limits = new(pool.Limits(selected).Fields())
 	}
 	return p, selected
 }
@@ -41,14 +40,14 @@ func policyOf(f Facts, policies policy.Set, md *clusterv1.MachineDeployment) (Po
 // selectPolicy returns the policy of a group, as a report has it and as it was selected.
 func selectPolicy(
 	policies policy.Set, g policy.Group,
-) (Policy, updatepolicy.Selected) {
-	selected, err := updatepolicy.Select(policies, g)
+) (Policy, policy.Policy) {
+	selected, err := policies.Select(g)
 	if err != nil {
 		return Policy{Problem: err.Error()}, selected
 	}
 	p := Policy{
 		Name: selected.Name, Strategy: v1alpha1.RollingUpdate,
-		MaxInFlight: selected.Policy.MaxInFlight, MaxAttempts: selected.Policy.MaxAttempts, Soak: Seconds{selected.Policy.Soak},
+		MaxInFlight: int(selected.MaxInFlight), MaxAttempts: selected.MaxAttempts, Soak: Seconds{selected.Soak},
 	}
 	if selected.InPlace {
 		p.Strategy, p.Fallback = v1alpha1.ExternalUpdate, v1alpha1.FallbackNone

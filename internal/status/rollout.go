@@ -42,10 +42,10 @@ func computeRollout(f Facts, of *groupFacts, now time.Time) *Rollout {
 	if !isDeployment || of.Policy.Limits == nil {
 		return nil
 	}
-	limits := of.selected.Limits
+	limits := pool.Limits(of.selected)
 	g := pool.Group{
 		MachineDeployment: md, Machines: of.members, Now: now, TemplatesExist: true,
-		InPlaceUpdates: true, Keep: of.selected.Keeps(md),
+		InPlaceUpdates: true, Keep: pool.Keeps(of.selected, md),
 		UpdateOnDelete: of.selected.UpdateOnDelete, Limits: &limits,
 	}
 	for _, set := range f.Rollouts.MachineSets {

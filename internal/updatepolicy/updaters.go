@@ -110,7 +110,7 @@ func (e *NotServedError) Error() string {
 //
 // The error is an *policy.InvalidError if the Updater cannot be used, and a *NotServedError if a selector or the policy excludes the Machine. Unlike
 // SelectUpdaters, MayServe takes a selector that does not parse for one that matches nothing.
-func MayServe(u *v1alpha1.Updater, selected Selected, namespaceLabels, machineLabels map[string]string) error {
+func MayServe(u *v1alpha1.Updater, selected policy.Policy, namespaceLabels, machineLabels map[string]string) error {
 	if err := CheckUpdater(u); err != nil {
 		return err
 	}

@@ -160,7 +160,7 @@ func TestMayServe(t *testing.T) {
 	tenant, gpu := map[string]string{"tenant": "a"}, map[string]string{"hardware": "gpu"}
 	for name, tt := range map[string]struct {
 		updater            v1alpha1.Updater
-		policy             updatepolicy.Selected
+		policy             policy.Policy
 		namespace, machine map[string]string
 		want               string
 	}{
@@ -170,10 +170,10 @@ func TestMayServe(t *testing.T) {
 		"another machine":           {updater: selective, namespace: tenant, want: "spec.selector"},
 		"a garbled selector":        {updater: garbled, namespace: tenant, want: "cannot be used"},
 		"no kind":                   {updater: invalid, want: "cannot be used"},
-		"no policy":                 {updater: updater("u", 0), policy: updatepolicy.Default()},
-		"a policy that updates":     {updater: updater("u", 0), policy: updatepolicy.Selected{Name: "p", InPlace: true}},
-		"a policy that replaces":    {updater: updater("u", 0), policy: updatepolicy.Selected{Name: "p"}, want: "RollingUpdate"},
-		"selectors beat the policy": {updater: selective, policy: updatepolicy.Selected{Name: "p", InPlace: true}, want: "spec.namespaceSelector"},
+		"no policy":                 {updater: updater("u", 0), policy: policy.Default()},
+		"a policy that updates":     {updater: updater("u", 0), policy: policy.Policy{Name: "p", InPlace: true}},
+		"a policy that replaces":    {updater: updater("u", 0), policy: policy.Policy{Name: "p"}, want: "RollingUpdate"},
+		"selectors beat the policy": {updater: selective, policy: policy.Policy{Name: "p", InPlace: true}, want: "spec.namespaceSelector"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -20,7 +20,6 @@ import (
 	"github.com/windlass-dev/windlass/internal/simulate/rollouts"
 	"github.com/windlass-dev/windlass/internal/snapshot"
 	"github.com/windlass-dev/windlass/internal/text"
-	"github.com/windlass-dev/windlass/internal/updatepolicy"
 	"github.com/windlass-dev/windlass/internal/view"
 	"github.com/windlass-dev/windlass/pkg/plan"
 )
@@ -112,7 +111,7 @@ func (m *machines) addDefaults(groups []plan.Group) {
 func (m *machines) addGroup(
 	g snapshot.UpdateGroup, policies policy.Set, update cover.Update,
 ) {
-	selected, err := updatepolicy.Select(policies, g.Group)
+	selected, err := policies.Select(g.Group)
 	md := g.Deployment()
 	budget, broken := budgetOf(md, g.IsOnDelete())
 	if err = cmp.Or(err, broken); err != nil {
@@ -125,10 +124,7 @@ func (m *machines) addGroup(
 	}
 	of := rollouts.Group{
 		Budget: budget, OnDelete: g.IsOnDelete(), UpdateOnDelete: selected.UpdateOnDelete,
-		Keep: selected.Keeps(md),
-	}
-	if selected.Limited(md) {
-		of.Limits = &selected.Limits
+		Keep: pool.Keeps(selected, md), Limits: pool.LimitsOf(selected, md),
 	}
 	var scenarios []rollouts.Scenario
 	if update.Outcome == cover.InPlace || update.Outcome == cover.Unknown {

@@ -3,6 +3,7 @@ package cover
 import (
 	"encoding/json"
 
+	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/record"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
@@ -78,6 +79,15 @@ type Pointer = record.Pointer
 // Ignore names a field, and all below it, that counts as covered without any updater. Path is as for Machine scope, such as
 // /spec/image, whatever the Coverage's scope.
 type Ignore = Pointer
+
+// IgnoreOf returns the fields that an UpdatePolicy names.
+func IgnoreOf(paths []v1alpha1.IgnorePath) []Ignore {
+	ignored := make([]Ignore, 0, len(paths))
+	for _, p := range paths {
+		ignored = append(ignored, Ignore{Part: Part(p.Object), Path: p.Path})
+	}
+	return ignored
+}
 
 // Covered is what one updater covers.
 type Covered struct {

@@ -16,8 +16,8 @@ import (
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/inplace/request"
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/snapshot"
-	"github.com/windlass-dev/windlass/internal/updatepolicy"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
@@ -86,7 +86,7 @@ func (r *groupRun) readPolicy(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.facts.MaxInFlight, r.facts.Canary = selected.Policy.MaxInFlight, selected.Policy.Canary
+	r.facts.MaxInFlight, r.facts.Canary = int(selected.MaxInFlight), selected.Alone
 	r.facts.CannotRaise = r.cannotRaise(selected, conflict)
 	return r.readMembers(ctx, conflict)
 }
@@ -153,7 +153,7 @@ func (r *groupRun) readOrder(ctx context.Context) error {
 
 // cannotRaise says why the version of the group's spec cannot be raised without its machines being replaced; empty if it can. It can where Cluster API asks
 // whether it may update them in place, and nothing else is allowed.
-func (r *groupRun) cannotRaise(policy updatepolicy.Selected, conflict string) string {
+func (r *groupRun) cannotRaise(policy policy.Policy, conflict string) string {
 	field := versionField(r.facts.ControlPlane)
 	switch {
 	case r.facts.Topology != "":

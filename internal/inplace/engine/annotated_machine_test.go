@@ -15,6 +15,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/inplace"
 	"github.com/windlass-dev/windlass/internal/inplace/request"
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
@@ -122,25 +123,26 @@ func TestFault1_ToChangedInFlight(t *testing.T) {
 // TestPolicy holds where the policy comes from.
 func TestPolicy(t *testing.T) {
 	t.Parallel()
-	policy := func(name string) *v1alpha1.UpdatePolicy {
+	named := func(name string) *v1alpha1.UpdatePolicy {
 		return &v1alpha1.UpdatePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: v1alpha1.UpdatePolicySpec{
 			Strategy: v1alpha1.RollingUpdate, Targets: []v1alpha1.UpdateTarget{{ClusterName: "c"}}, SoakSeconds: 7, MaxAttempts: 2, AttemptTimeoutSeconds: 60,
 		}}
 	}
-	base := inplace.Policy{MaxInFlight: 1, Canary: 1, MaxAttempts: 3, AttemptTimeout: 30 * time.Minute, Soak: 40 * time.Second, Drain: true}
-	own := inplace.Policy{MaxInFlight: 1, Canary: 1, MaxAttempts: 2, AttemptTimeout: time.Minute, Soak: 7 * time.Second}
-	without := func(p inplace.Policy, drain bool) inplace.Policy { p.Drain = drain; return p }
+	base, own := policy.Default(), policy.Default()
+	base.Soak, base.Drain = 40*time.Second, true
+	own.Name, own.MaxAttempts, own.AttemptTimeout, own.Soak = "p", 2, time.Minute, 7*time.Second
+	without := func(p policy.Policy, drain bool) policy.Policy { p.Drain = drain; return p }
 	for name, tt := range map[string]struct {
 		objects        []client.Object
 		machine, group string
-		want           inplace.Policy
+		want           policy.Policy
 		busy           bool
 	}{
 		"none":                       {want: base},
-		"one":                        {objects: []client.Object{policy("p")}, want: own},
-		"two":                        {objects: []client.Object{policy("p"), policy("q")}, want: base, busy: true},
+		"one":                        {objects: []client.Object{named("p")}, want: own},
+		"two":                        {objects: []client.Object{named("p"), named("q")}, want: base, busy: true},
 		"drain said on the group":    {group: "false", want: without(base, false)},
-		"drain said on the machine":  {group: "false", machine: "true", objects: []client.Object{policy("p")}, want: without(own, true)},
+		"drain said on the machine":  {group: "false", machine: "true", objects: []client.Object{named("p")}, want: without(own, true)},
 		"something else on machines": {machine: "maybe", group: "false", want: without(base, false)},
 	} {
 		t.Run(name, func(t *testing.T) {

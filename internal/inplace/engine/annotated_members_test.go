@@ -14,6 +14,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/inplace"
 	"github.com/windlass-dev/windlass/internal/inplace/request"
 	"github.com/windlass-dev/windlass/internal/keyed"
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/port"
 	"github.com/windlass-dev/windlass/internal/port/porttest"
 )
@@ -186,7 +187,7 @@ func TestCacheLagsBehindUpdates(t *testing.T) {
 				}
 				for _, name := range []string{"w-2", "w-3"} {
 					m := w.engine.NewMachine(w.machine(name), w.now)
-					if err := m.recordProgress(w.quiet(), nil, &inplace.Progress{ID: "id", Phase: inplace.Draining}, inplace.Policy{}); err != nil {
+					if err := m.recordProgress(w.quiet(), nil, &inplace.Progress{ID: "id", Phase: inplace.Draining}, policy.Policy{}); err != nil {
 						t.Error(err)
 					}
 				}

@@ -16,6 +16,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/inplace"
 	"github.com/windlass-dev/windlass/internal/inplace/cover"
 	"github.com/windlass-dev/windlass/internal/inplace/request"
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/updatepolicy"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
@@ -174,7 +175,7 @@ func (r *machineRun) call(ctx context.Context, a inplace.Call, follow *request.F
 // serving returns the Updater of a step if it may change the Machine. The name comes from a record that
 // tenants can write. A policy's strategy is about what Cluster API asks for, so it excludes nothing.
 func (r *machineRun) serving(ctx context.Context, name string) (*v1alpha1.Updater, error) {
-	return servingUpdater(ctx, r.Client, name, updatepolicy.Selected{}, r.Object)
+	return servingUpdater(ctx, r.Client, name, policy.Policy{}, r.Object)
 }
 
 // shown returns the objects that updaters are shown: the desired ones, at the version that the option

@@ -19,7 +19,6 @@ import (
 	"github.com/windlass-dev/windlass/internal/inplace/request"
 	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/snapshot"
-	"github.com/windlass-dev/windlass/internal/updatepolicy"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
@@ -191,7 +190,7 @@ func (r *machineRun) readPolicy(ctx context.Context) error {
 	if conflict != "" && r.facts.Busy == "" {
 		r.facts.Busy = conflict
 	}
-	r.facts.Policy, r.facts.PolicyName = selected.Policy, selected.Name
+	r.facts.Policy, r.facts.PolicyName = selected, selected.Name
 	annotations := []string{r.Object.Annotations[v1alpha1.InPlaceUpgradeDrainAnnotation]}
 	if object != nil {
 		annotations = append(annotations, object.Annotations[v1alpha1.InPlaceUpgradeDrainAnnotation])
@@ -232,7 +231,7 @@ func OwnerOf(m metav1.Object) (schema.GroupVersionKind, types.NamespacedName, bo
 
 // upgradePolicy returns the UpdatePolicy that counts for a group; see SelectPolicy. Without one, nodes are
 // drained and must soak.
-func (e *Engine) upgradePolicy(ctx context.Context, group *policy.Group, named string) (selected updatepolicy.Selected, conflict string, err error) {
+func (e *Engine) upgradePolicy(ctx context.Context, group *policy.Group, named string) (selected policy.Policy, conflict string, err error) {
 	if group != nil {
 		var problem error
 		selected, problem, err = e.SelectPolicy(ctx, *group, named)
@@ -241,8 +240,8 @@ func (e *Engine) upgradePolicy(ctx context.Context, group *policy.Group, named s
 		}
 	}
 	if selected.Name == "" {
-		selected = updatepolicy.Default()
-		selected.Policy.Drain, selected.Policy.Soak = true, defaultSoak
+		selected = policy.Default()
+		selected.Drain, selected.Soak = true, defaultSoak
 	}
 	return selected, conflict, err
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/inplace/cover"
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/port"
 	"github.com/windlass-dev/windlass/internal/untrusted"
 	"github.com/windlass-dev/windlass/internal/updatepolicy"
@@ -122,7 +123,7 @@ func selectUpdaters(ctx context.Context, reader client.Reader, namespace string,
 
 // servingUpdater returns the Updater with this name if it may change the Machine. policy is the one that counts for the Machine's group. The error is an
 // *updatepolicy.NotServedError or *policy.InvalidError if the Updater may not; see updatepolicy.MayServe.
-func servingUpdater(ctx context.Context, reader client.Reader, name string, policy updatepolicy.Selected, machine metav1.Object) (*v1alpha1.Updater, error) {
+func servingUpdater(ctx context.Context, reader client.Reader, name string, policy policy.Policy, machine metav1.Object) (*v1alpha1.Updater, error) {
 	u := &v1alpha1.Updater{}
 	err := reader.Get(ctx, types.NamespacedName{Name: name}, u)
 	switch {

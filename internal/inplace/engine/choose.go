@@ -173,12 +173,12 @@ func (r *run) readCandidates(ctx context.Context) (*port.Candidates, error) {
 	names := candidates(members, r.key())
 	free := len(names)
 	if !r.owner.group.ControlPlane {
-		free = min(free, r.policy.Policy.Free(r.facts.Others))
+		free = min(free, inplace.Free(r.policy, r.facts.Others))
 	}
 	return &port.Candidates{
 		Cluster: r.cluster(), Machines: names, Free: free,
 		Deadline: chooseBy(members, r.clock.Past(markedAt(r.Object, r.now()), r.now()),
-			r.policy.Policy.AttemptTimeout),
+			r.policy.AttemptTimeout),
 	}, nil
 }
 

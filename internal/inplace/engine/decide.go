@@ -20,6 +20,7 @@ import (
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/inplace"
 	"github.com/windlass-dev/windlass/internal/inplace/cover"
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/record"
 	"github.com/windlass-dev/windlass/internal/updatepolicy"
 )
@@ -154,7 +155,7 @@ func noPolicy(o owner) string {
 }
 
 // conclude turns what the updaters cover into an answer. A decision is recorded before the answer that it stands for.
-func (e *Engine) conclude(ctx context.Context, q question, o owner, policy updatepolicy.Selected, updaters []v1alpha1.Updater, coverage *cover.Coverage) (cover.Answer, error) {
+func (e *Engine) conclude(ctx context.Context, q question, o owner, policy policy.Policy, updaters []v1alpha1.Updater, coverage *cover.Coverage) (cover.Answer, error) {
 	result := coverage.Result()
 	if len(result.Uncovered) > 0 {
 		answer, err := e.answerUncovered(q, o, policy, allAnswered(result),
@@ -181,7 +182,7 @@ const notCoveredFix = "Fix: register an updater that covers it, add it to ignore
 // answerUncovered answers that something is not covered, as the policy's fallback says. certain says
 // that it stays so until a person acts.
 func (e *Engine) answerUncovered(
-	q question, o owner, policy updatepolicy.Selected, certain bool, message string,
+	q question, o owner, policy policy.Policy, certain bool, message string,
 ) (cover.Answer, error) {
 	if !policy.FallbackReplace {
 		if !strings.Contains(message, "Fix: ") {
@@ -208,8 +209,8 @@ func allAnswered(r cover.Result) bool {
 }
 
 // askAll asks each updater in turn what it covers; each sees what those before it cover.
-func (e *Engine) askAll(ctx context.Context, q question, policy updatepolicy.Selected, updaters []v1alpha1.Updater) (*cover.Coverage, error) {
-	coverage, err := cover.New(q.scope, q.current, q.desired, policy.Ignore)
+func (e *Engine) askAll(ctx context.Context, q question, policy policy.Policy, updaters []v1alpha1.Updater) (*cover.Coverage, error) {
+	coverage, err := cover.New(q.scope, q.current, q.desired, cover.IgnoreOf(policy.Ignore))
 	if err != nil {
 		return nil, fmt.Errorf("comparing the objects of %s: %w", client.ObjectKeyFromObject(q.subject), err)
 	}

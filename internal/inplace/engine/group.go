@@ -14,7 +14,6 @@ import (
 	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/snapshot"
-	"github.com/windlass-dev/windlass/internal/updatepolicy"
 )
 
 var (
@@ -79,23 +78,23 @@ func (e *Engine) ReadController(ctx context.Context, meta metav1.Object) (*metav
 // cannot be told, problem says why, and the policy is the one that is named, if it selects the group.
 func (e *Engine) SelectPolicy(
 	ctx context.Context, g policy.Group, named string,
-) (selected updatepolicy.Selected, problem, err error) {
+) (selected policy.Policy, problem, err error) {
 	policies, err := e.policies.In(ctx, g.Namespace)
 	if err != nil {
-		return updatepolicy.Selected{}, nil, err //nolint:wrapcheck // It says what could not be listed.
+		return policy.Policy{}, nil, err //nolint:wrapcheck // It says what could not be listed.
 	}
-	selected, problem = updatepolicy.Select(policies, g)
+	selected, problem = policies.Select(g)
 	if problem == nil || named == "" {
 		return selected, problem, nil
 	}
-	if found, err := updatepolicy.Select(policies.Named(named), g); err == nil {
+	if found, err := policies.Named(named).Select(g); err == nil {
 		selected = found
 	}
 	return selected, problem, nil
 }
 
 // selectPolicy is SelectPolicy for an update that has not begun.
-func (e *Engine) selectPolicy(ctx context.Context, g policy.Group) (updatepolicy.Selected, error) {
+func (e *Engine) selectPolicy(ctx context.Context, g policy.Group) (policy.Policy, error) {
 	selected, problem, err := e.SelectPolicy(ctx, g, "")
 	if problem != nil {
 		return selected, refused(v1alpha1.PolicyConflictReason, "%v", problem)

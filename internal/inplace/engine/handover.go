@@ -14,9 +14,9 @@ import (
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/inplace"
 	"github.com/windlass-dev/windlass/internal/inplace/cover"
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/pool"
 	"github.com/windlass-dev/windlass/internal/port"
-	"github.com/windlass-dev/windlass/internal/updatepolicy"
 )
 
 // noTaker says why nobody covers a change of a group that is to be handed over.
@@ -143,7 +143,7 @@ func (e *Engine) taker(
 ) (u *v1alpha1.Updater, taker port.Taker, err error) {
 	// The record on the MachineSet names the updater, and the MachineSet's owner can write it.
 	machine := &metav1.ObjectMeta{Namespace: set.Namespace, Labels: set.Spec.Template.Labels}
-	if u, err = servingUpdater(ctx, e.Client, name, updatepolicy.Selected{}, machine); err != nil {
+	if u, err = servingUpdater(ctx, e.Client, name, policy.Policy{}, machine); err != nil {
 		return nil, nil, err
 	}
 	opened, err := e.Open(ctx, u)

@@ -182,7 +182,7 @@ func firstName(machines []metav1.PartialObjectMetadata) string {
 // isSettled reports whether a machine of the group has ended the update to the same target, or
 // whether that does not matter.
 func (r *run) isSettled(ctx context.Context) (bool, error) {
-	if r.policy.Policy.Canary == 0 {
+	if r.policy.Alone == 0 {
 		return true, nil
 	}
 	machines, err := r.listIndexed(ctx, settledValue(r.Object, capi.TemplateOf(r.Object)), client.Limit(1))
@@ -239,7 +239,7 @@ func (r *run) countOthers(ctx context.Context) error {
 
 // queue returns the reply to a machine that must wait for others, and notes that it waits.
 func (r *run) queue(w inplace.Wait) inplace.Reply {
-	slots := max(r.policy.Policy.MaxInFlight, 1)
+	slots := max(int(r.policy.MaxInFlight), 1)
 	after := r.slots.Queue(r.policyScope(), r.Object.UID, r.live.request, r.Now(), slots)
 	return inplace.Reply{RetryAfter: after, Message: w.Message}
 }
@@ -275,7 +275,7 @@ func (e *Engine) stillQueued(ctx context.Context, request *runtimehooksv1.Update
 	if err := r.countOthers(ctx); err != nil {
 		return inplace.Reply{}, false
 	}
-	queued, waits := inplace.Queued(r.policy.Policy, r.facts.Others)
+	queued, waits := inplace.Queued(r.policy, r.facts.Others)
 	if !waits {
 		return inplace.Reply{}, false
 	}

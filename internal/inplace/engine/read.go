@@ -118,9 +118,9 @@ func (r *run) readPolicy(ctx context.Context) error {
 	}
 	if selected.Name == "" {
 		// The UpdatePolicy was deleted after the decision: nobody knows whether its nodes needed no drain.
-		selected.Policy.Drain = true
+		selected.Drain = true
 	}
-	r.policy, r.facts.Policy, r.facts.PolicyName = selected, selected.Policy, selected.Name
+	r.policy, r.facts.Policy, r.facts.PolicyName = selected, selected, selected.Name
 	return nil
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/inplace"
 	"github.com/windlass-dev/windlass/internal/inplace/cover"
 	"github.com/windlass-dev/windlass/internal/inplace/request"
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/record"
 )
 
@@ -84,7 +85,7 @@ func (e *Engine) recordDecision(ctx context.Context, object client.Object, d inp
 }
 
 // recordProgress puts an update's progress on its Machine, with the protection from remediation that it needs.
-func (m *Machine) recordProgress(ctx context.Context, before, progress *inplace.Progress, policy inplace.Policy) error {
+func (m *Machine) recordProgress(ctx context.Context, before, progress *inplace.Progress, policy policy.Policy) error {
 	p := Patch{}
 	if err := p.set(m.Object.Annotations, v1alpha1.UpdateProgressAnnotation, progress); err != nil {
 		return err
@@ -153,12 +154,12 @@ func (m *Machine) clearUpdate(p Patch) {
 	if err != nil {
 		before = nil
 	}
-	maps.Copy(p, m.Protection(before, nil, inplace.Policy{}))
+	maps.Copy(p, m.Protection(before, nil, policy.Policy{}))
 }
 
 // Protection returns the changes of the protection from remediation and from `clusterctl move` that belong in the
 // write that takes the record of an update from before to after; nil is no update.
-func (m *Machine) Protection(before, after *inplace.Progress, policy inplace.Policy) Patch {
+func (m *Machine) Protection(before, after *inplace.Progress, policy policy.Policy) Patch {
 	p := changeMove(m.Object.Annotations, after)
 	maps.Copy(p, ChangeRemediation(m.Object.Annotations, before, after, policy, RemediationHeld(m.Object) != ""))
 	return p

@@ -10,6 +10,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/inplace"
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/pool"
 )
 
@@ -33,7 +34,7 @@ var remediationKeys = []string{
 //   - An update that a person retries or gives up takes back what the failure handed over.
 //   - Without an update remediation is as it was before.
 func ChangeRemediation(
-	annotations map[string]string, before, after *inplace.Progress, policy inplace.Policy, underWay bool,
+	annotations map[string]string, before, after *inplace.Progress, policy policy.Policy, underWay bool,
 ) map[string]*string {
 	p := patch{annotations: annotations, changes: map[string]*string{}}
 	if hasFailed(after) {

@@ -11,6 +11,7 @@ import (
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/inplace"
 	"github.com/windlass-dev/windlass/internal/inplace/engine"
+	"github.com/windlass-dev/windlass/internal/policy"
 )
 
 const (
@@ -33,12 +34,12 @@ func with(keys ...string) map[string]string {
 func TestChange(t *testing.T) {
 	t.Parallel()
 	running, failed, unanswered := &inplace.Progress{Phase: inplace.Updating}, &inplace.Progress{Phase: inplace.Failed}, &inplace.Progress{Phase: inplace.Failed, Unanswered: true}
-	replace := inplace.Policy{Remediate: true}
+	replace := policy.Policy{Remediate: true}
 	persons := map[string]string{skip: "true", ours: ""}
 	for name, tt := range map[string]struct {
 		annotations   map[string]string
 		before, after *inplace.Progress
-		policy        inplace.Policy
+		policy        policy.Policy
 		underWay      bool
 		want          map[string]string
 	}{

@@ -25,7 +25,7 @@ type run struct {
 	Machine
 	live     *liveObjects
 	owner    owner
-	policy   updatepolicy.Selected
+	policy   policy.Policy
 	decision *inplace.Decision
 	facts    inplace.Facts
 	// saved is what is recorded on the Machine.
@@ -221,7 +221,7 @@ func (r *run) notServed(err error) (inplace.Answer, error) {
 
 // Save records progress on the Machine, and shows it to people.
 func (r *run) Save(ctx context.Context, before, after *inplace.Progress) error {
-	if err := r.recordProgress(ctx, before, after, r.policy.Policy); err != nil {
+	if err := r.recordProgress(ctx, before, after, r.policy); err != nil {
 		return err
 	}
 	r.saved, r.facts.Progress = after, after

@@ -13,6 +13,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/inplace/cover"
 	"github.com/windlass-dev/windlass/internal/inplace/engine"
 	"github.com/windlass-dev/windlass/internal/policy"
+	"github.com/windlass-dev/windlass/internal/pool"
 	"github.com/windlass-dev/windlass/internal/port"
 	"github.com/windlass-dev/windlass/internal/snapshot"
 	"github.com/windlass-dev/windlass/internal/updatepolicy"
@@ -117,7 +118,7 @@ type opened struct {
 }
 
 func (p *preview) group(ctx context.Context, g Group) cover.Update {
-	selected, err := updatepolicy.Select(p.policies, g.Group)
+	selected, err := p.policies.Select(g.Group)
 	if err != nil {
 		return cover.Update{Outcome: cover.Blocked, Message: "blocked: " + err.Error()}
 	}
@@ -146,11 +147,11 @@ func (p *preview) group(ctx context.Context, g Group) cover.Update {
 }
 
 // addLimits adds what windlass manager bounds the rollout by, if it does.
-func (p *preview) addLimits(u cover.Update, g Group, selected updatepolicy.Selected) cover.Update {
+func (p *preview) addLimits(u cover.Update, g Group, selected policy.Policy) cover.Update {
 	if selected.Name == "" || p.Engine != v1alpha1.EngineManager || g.ControlPlane {
 		return u
 	}
-	u.Limits = new(selected.Limits.Fields())
+	u.Limits = new(pool.Limits(selected).Fields())
 	if limits := u.Limits.Describe(); limits != "" {
 		u.Message += " (" + limits + ")"
 	}
@@ -158,7 +159,7 @@ func (p *preview) addLimits(u cover.Update, g Group, selected updatepolicy.Selec
 }
 
 // inPlace asks about each step of a group; the first that is not covered decides.
-func (p *preview) inPlace(ctx context.Context, g Group, selected updatepolicy.Selected, u *cover.Update) {
+func (p *preview) inPlace(ctx context.Context, g Group, selected policy.Policy, u *cover.Update) {
 	updaters, err := p.selectUpdaters(g)
 	if err != nil {
 		u.Outcome, u.Message = cover.Unknown, "unknown: "+err.Error()
@@ -227,12 +228,12 @@ func at(g Group, step Step) string {
 
 // step asks all updaters in turn about one step; each sees what those before it cover. The error says which one cannot be
 // asked.
-func (p *preview) step(ctx context.Context, g Group, selected updatepolicy.Selected, updaters []v1alpha1.Updater, step Step) (cover.Result, error) {
+func (p *preview) step(ctx context.Context, g Group, selected policy.Policy, updaters []v1alpha1.Updater, step Step) (cover.Result, error) {
 	q, err := p.question(ctx, g, step)
 	if err != nil {
 		return cover.Result{}, err
 	}
-	coverage, err := cover.New(q.scope, q.current, q.desired, selected.Ignore)
+	coverage, err := cover.New(q.scope, q.current, q.desired, cover.IgnoreOf(selected.Ignore))
 	if err != nil {
 		return cover.Result{}, fmt.Errorf("comparing the machines before and after: %w", err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/windlass-dev/windlass/internal/inplace"
 	"github.com/windlass-dev/windlass/internal/inplace/request"
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
@@ -46,7 +47,7 @@ func well() request.Machine {
 	return request.Machine{
 		Now: start0, FreshID: "u1", Name: "m0", Marks: request.Marks{To: "version=v1.31.2"}, Spec: current,
 		Node:   inplace.Node{Exists: true, Ready: true, Kubelet: current},
-		Policy: inplace.Policy{MaxAttempts: 2, AttemptTimeout: time.Minute},
+		Policy: policy.Policy{MaxAttempts: 2, AttemptTimeout: time.Minute},
 	}
 }
 

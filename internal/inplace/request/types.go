@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/windlass-dev/windlass/internal/inplace"
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/record"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
@@ -217,7 +218,7 @@ type Machine struct {
 	ControlPlane bool
 	Node         inplace.Node
 	// Policy is what counts, and PolicyName its name, which is recorded when the upgrade begins; empty for none.
-	Policy     inplace.Policy
+	Policy     policy.Policy
 	PolicyName string
 	// Peers are the other machines of the control plane; for a worker, all of them, or the control plane itself where it has no machines.
 	Peers []Peer

@@ -10,6 +10,7 @@ import (
 
 	"github.com/windlass-dev/windlass/internal/inplace"
 	"github.com/windlass-dev/windlass/internal/inplace/request"
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
@@ -36,7 +37,7 @@ type world struct {
 	controlPlane bool
 	limit        int
 	canary       int
-	policy       inplace.Policy
+	policy       policy.Policy
 	marks        request.Marks
 	record       *request.Record
 	retry        bool
@@ -54,7 +55,7 @@ var (
 )
 
 func newWorld(controlPlane bool, machines int) world {
-	w := world{now: start0, controlPlane: controlPlane, limit: 1, policy: inplace.Policy{MaxInFlight: 1, Drain: true, MaxAttempts: 2, AttemptTimeout: time.Minute}}
+	w := world{now: start0, controlPlane: controlPlane, limit: 1, policy: policy.Policy{MaxInFlight: 1, Drain: true, MaxAttempts: 2, AttemptTimeout: time.Minute}}
 	for i := range machines {
 		w.machines = append(w.machines, machine{
 			name: "m" + strconv.Itoa(i), installed: "old",

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 
 	"github.com/windlass-dev/windlass/internal/keyed"
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/pool"
 	"github.com/windlass-dev/windlass/internal/pool/objects"
 	"github.com/windlass-dev/windlass/internal/record"
@@ -74,6 +75,14 @@ type Policy struct {
 	Name string
 	// Limits bound rollouts; nil for none.
 	Limits *pool.Limits
+}
+
+// PolicyFor returns what a policy asks for a group.
+func PolicyFor(p policy.Policy, md *clusterv1.MachineDeployment) Policy {
+	return Policy{
+		Keep: pool.Keeps(p, md), Name: p.Name, HandOver: p.HandOver,
+		UpdateOnDelete: p.UpdateOnDelete && pool.IsOnDelete(md), Limits: pool.LimitsOf(p, md),
+	}
 }
 
 // Reconciler reconciles MachineDeployments.

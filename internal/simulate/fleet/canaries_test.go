@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/windlass-dev/windlass/internal/inplace"
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/pool"
 )
 
@@ -17,7 +18,7 @@ func remediating(attend Distribution, guarded bool) Config {
 	u := Update{
 		InPlace: true, Guarded: guarded, PolicyName: "keep",
 		Steps:  []inplace.Step{{Updater: "u", SetsVersion: true}},
-		Policy: inplace.Policy{MaxAttempts: 1, AttemptTimeout: time.Hour, Remediate: true},
+		Policy: policy.Policy{MaxAttempts: 1, AttemptTimeout: time.Hour, Remediate: true},
 		Limits: &pool.Limits{Canary: intstr.FromInt32(1)},
 	}
 	u.Timings = replace

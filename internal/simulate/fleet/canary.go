@@ -7,7 +7,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/inplace"
 )
 
-// canary is what inplace.Policy.Canary depends on, for the machines of a group.
+// canary is what policy.Policy.Alone depends on, for the machines of a group.
 type canary struct {
 	// running machines are in flight and have not failed finally. settled ones have ended the update to
 	// the group's template.
@@ -18,7 +18,7 @@ type canary struct {
 
 // holdsBack reports whether no other machine of the group begins until one has ended its update.
 func (g *group) holdsBack() bool {
-	most := g.update.Policy.Canary
+	most := g.update.Policy.Alone
 	return !g.isCP && most > 0 && g.canary.settled == 0 && g.canary.running >= most
 }
 
@@ -58,7 +58,7 @@ func (e *machineEffects) beginInGroup(
 	others inplace.Others, decide func(inplace.Others) (bool, error),
 ) (began bool, err error) {
 	g := e.m.group
-	if others.Settled = g.update.Policy.Canary == 0 || g.canary.settled > 0; others.Settled {
+	if others.Settled = g.update.Policy.Alone == 0 || g.canary.settled > 0; others.Settled {
 		return decide(others)
 	}
 	running := func() (inplace.Seen[int32], error) {

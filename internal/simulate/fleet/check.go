@@ -330,7 +330,7 @@ func (k *checker) canary(g *group) {
 			running++
 		}
 	}
-	if most := g.update.Policy.Canary; most > 0 && running > most {
+	if most := g.update.Policy.Alone; most > 0 && running > most {
 		k.violate(g.cluster, "%d machines of %s are updated at once, and none has ended the update; canary is %d", running, g.name, most)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/chain"
 	"github.com/windlass-dev/windlass/internal/gate"
 	"github.com/windlass-dev/windlass/internal/inplace"
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/pool"
 	"github.com/windlass-dev/windlass/pkg/plan"
 	"github.com/windlass-dev/windlass/pkg/version"
@@ -86,7 +87,7 @@ type Update struct {
 	Steps            []inplace.Step
 	// PolicyName names what shares Policy.MaxInFlight within a cluster.
 	PolicyName string
-	Policy     inplace.Policy
+	Policy     policy.Policy
 	// Limits are those that windlass manager applies to rollouts; nil for none.
 	Limits  *pool.Limits
 	Timings Timings

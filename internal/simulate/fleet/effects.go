@@ -20,7 +20,7 @@ func (e *machineEffects) Begin(
 	_ context.Context, decide func(inplace.Others) (bool, error),
 ) (*inplace.Reply, error) {
 	scope := e.m.group.scope
-	if e.m.group.isCP || scope.max == 0 && e.m.group.update.Policy.Canary == 0 {
+	if e.m.group.isCP || scope.max == 0 && e.m.group.update.Policy.Alone == 0 {
 		_, err := decide(inplace.Others{})
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/windlass-dev/windlass/internal/gate"
 	"github.com/windlass-dev/windlass/internal/inplace"
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/pkg/plan"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
@@ -30,7 +31,7 @@ func offer(from, to int) plan.VersionList {
 func inPlaceUpdate(maxInFlight int) Update {
 	return Update{
 		InPlace: true, Guarded: true, PolicyName: "keep", Steps: []inplace.Step{{Updater: "kubelet", SetsVersion: true, NeedsDrain: true}},
-		Policy: inplace.Policy{MaxInFlight: maxInFlight, Drain: true, Soak: time.Minute, MaxAttempts: 3, AttemptTimeout: 30 * time.Minute},
+		Policy: policy.Policy{MaxInFlight: int32(maxInFlight), Drain: true, Soak: time.Minute, MaxAttempts: 3, AttemptTimeout: 30 * time.Minute},
 		Timings: Timings{
 			Drain: Uniform(30*time.Second, 2*time.Minute), Updaters: map[string]Distribution{"": LogNormal(3*time.Minute, 5*time.Minute)},
 			Settle: FixedDuration(10 * time.Second), React: FixedDuration(time.Second), Attend: FixedDuration(time.Hour),
@@ -76,7 +77,7 @@ func mustRun(t *testing.T, c Config, seed uint64) Run {
 func TestArithmetic(t *testing.T) {
 	t.Parallel()
 	update := Update{
-		InPlace: true, PolicyName: "keep", Steps: []inplace.Step{{Updater: "u", SetsVersion: true}}, Policy: inplace.Policy{MaxAttempts: 1, AttemptTimeout: time.Hour},
+		InPlace: true, PolicyName: "keep", Steps: []inplace.Step{{Updater: "u", SetsVersion: true}}, Policy: policy.Policy{MaxAttempts: 1, AttemptTimeout: time.Hour},
 		Timings: Timings{Updaters: map[string]Distribution{"u": FixedDuration(150 * time.Second)}},
 	}
 	replace := Update{Timings: Timings{Create: FixedDuration(10 * time.Minute), Delete: FixedDuration(2 * time.Minute)}}

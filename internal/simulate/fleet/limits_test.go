@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/windlass-dev/windlass/internal/inplace"
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/pool"
 )
 
@@ -22,7 +23,7 @@ func TestRolloutLimits(t *testing.T) {
 	number, percent := intstr.FromInt32, intstr.FromString
 	inPlace := Update{
 		InPlace: true, PolicyName: "keep", Steps: []inplace.Step{{Updater: "u", SetsVersion: true}},
-		Policy:  inplace.Policy{MaxAttempts: 1, AttemptTimeout: time.Hour},
+		Policy:  policy.Policy{MaxAttempts: 1, AttemptTimeout: time.Hour},
 		Timings: Timings{Updaters: map[string]Distribution{"u": FixedDuration(work)}},
 	}
 	failing := inPlace
@@ -31,7 +32,7 @@ func TestRolloutLimits(t *testing.T) {
 	remediated.Policy.Remediate = true
 	remediated.Timings.Create, remediated.Timings.Delete = FixedDuration(time.Minute), FixedDuration(time.Minute)
 	first := inPlace
-	first.Policy.Canary = 1
+	first.Policy.Alone = 1
 	replace := Update{Timings: Timings{
 		Create: FixedDuration(10 * time.Minute), Delete: FixedDuration(2 * time.Minute),
 	}}
@@ -187,7 +188,7 @@ func TestOrderDeadlinesAndSoak(t *testing.T) {
 	inPlace := Update{
 		InPlace: true, Guarded: true, PolicyName: "keep",
 		Steps:   []inplace.Step{{Updater: "u", SetsVersion: true}},
-		Policy:  inplace.Policy{MaxAttempts: 1, AttemptTimeout: 10 * time.Hour, Soak: soak},
+		Policy:  policy.Policy{MaxAttempts: 1, AttemptTimeout: 10 * time.Hour, Soak: soak},
 		Timings: Timings{Updaters: map[string]Distribution{"u": FixedDuration(work)}},
 	}
 	hangs := inPlace
@@ -201,8 +202,8 @@ func TestOrderDeadlinesAndSoak(t *testing.T) {
 		return u
 	}
 	spare := labels.Set{"spare": ""}.AsSelector()
-	byZone := pool.Order{Labels: []string{corev1.LabelTopologyZone}, OneAtATime: true}
-	byRack := pool.Order{Labels: []string{rack}, OneAtATime: true, Last: spare}
+	byZone := policy.Order{Labels: []string{corev1.LabelTopologyZone}, OneAtATime: true}
+	byRack := policy.Order{Labels: []string{rack}, OneAtATime: true, Last: spare}
 	for name, tt := range map[string]struct {
 		update Update
 		limits pool.Limits
@@ -237,7 +238,7 @@ func TestOrderDeadlinesAndSoak(t *testing.T) {
 			update: racks(inPlace), limits: pool.Limits{Order: byRack}, want: 3 * (work + soak),
 		},
 		"racks that nobody waits for": {
-			update: racks(inPlace), limits: pool.Limits{Order: pool.Order{Labels: []string{rack}}},
+			update: racks(inPlace), limits: pool.Limits{Order: policy.Order{Labels: []string{rack}}},
 			want: work + soak,
 		},
 		"a machine's deadline": {
@@ -300,7 +301,7 @@ func TestDeadlineAfterHold(t *testing.T) {
 	update := Update{
 		InPlace: true, Guarded: true, PolicyName: "keep",
 		Steps:   []inplace.Step{{Updater: "u", SetsVersion: true}},
-		Policy:  inplace.Policy{MaxAttempts: 1, AttemptTimeout: 10 * time.Hour},
+		Policy:  policy.Policy{MaxAttempts: 1, AttemptTimeout: 10 * time.Hour},
 		Timings: Timings{Updaters: map[string]Distribution{"u": FixedDuration(100 * time.Minute)}},
 		Limits:  &pool.Limits{MachineDeadline: time.Hour, GroupDeadline: 90 * time.Minute},
 	}
@@ -317,7 +318,7 @@ func TestDeadlineAfterHold(t *testing.T) {
 // TestDeadlineOfMachine: the deadline of a machine counts neither its wait for a turn nor its soak.
 func TestDeadlineOfMachine(t *testing.T) {
 	t.Parallel()
-	for name, policy := range map[string]inplace.Policy{
+	for name, policy := range map[string]policy.Policy{
 		"queue": {MaxInFlight: 1}, "soak": {Soak: time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -350,7 +351,7 @@ func TestTurns(t *testing.T) {
 	t.Parallel()
 	update := Update{
 		Domains: []string{"b", "a", "c"},
-		Limits: &pool.Limits{Order: pool.Order{
+		Limits: &pool.Limits{Order: policy.Order{
 			Labels: []string{corev1.LabelTopologyZone}, OneAtATime: true,
 		}},
 		Timings: Timings{

@@ -154,7 +154,7 @@ func mutated(seed uint64) Config {
 		cluster.Pools[i].Version, cluster.Pools[i].MaxUnavailable = v(27), 3
 	}
 	for i := range cluster.Pools {
-		cluster.Pools[i].Update.Policy.Canary = 1
+		cluster.Pools[i].Update.Policy.Alone = 1
 		cluster.Pools[i].Update.Timings.UpdateFails = 0.6
 	}
 	// One pool is replaced.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/windlass-dev/windlass/internal/gate"
 	"github.com/windlass-dev/windlass/internal/inplace"
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/pool"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
@@ -60,8 +61,8 @@ func (r random) update(controlPlane bool) Update {
 	}
 	u.InPlace, u.Guarded = true, r.chance(0.7)
 	u.PolicyName = fmt.Sprintf("policy-%d", r.IntN(2))
-	u.Policy = inplace.Policy{
-		MaxInFlight: r.IntN(4), Canary: r.IntN(2), Drain: r.chance(0.7), Soak: time.Duration(r.IntN(4)) * 30 * time.Second, MaxAttempts: 1 + r.IntN(3),
+	u.Policy = policy.Policy{
+		MaxInFlight: r.Int32N(4), Alone: r.IntN(2), Drain: r.chance(0.7), Soak: time.Duration(r.IntN(4)) * 30 * time.Second, MaxAttempts: 1 + r.IntN(3),
 		AttemptTimeout: time.Duration(5+r.IntN(5)) * time.Minute, Remediate: r.chance(0.3),
 	}
 	most := r.IntN(3)
@@ -104,7 +105,7 @@ func (r random) cluster(i int) Cluster {
 	if c.ControlPlane.Update.InPlace && c.ControlPlane.Update.Guarded {
 		c.ControlPlane.MaxSurge = 0
 	}
-	policies := map[string]inplace.Policy{}
+	policies := map[string]policy.Policy{}
 	for n := range r.IntN(5) {
 		p := Pool{
 			Name: fmt.Sprintf("p%d", n), Version: v(from), Replicas: r.IntN(12), MaxSurge: r.IntN(3), MaxUnavailable: r.IntN(4), Update: r.update(false),

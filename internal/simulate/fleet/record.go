@@ -241,7 +241,7 @@ func (g *group) limit(op *operation, ended time.Duration) string {
 	case 2*limiting > ended-op.began:
 		return g.update.Limits.DescribeReason(most)
 	case 2*op.holding > ended-op.began:
-		return fmt.Sprintf("canary %d", g.update.Policy.Canary)
+		return fmt.Sprintf("canary %d", g.update.Policy.Alone)
 	case 2*(op.queuing-op.holding) > ended-op.began && len(g.scope.groups) > 1:
 		return fmt.Sprintf("maxInFlight %d for %d pools together", g.scope.max, len(g.scope.groups))
 	case 2*(op.queuing-op.holding) > ended-op.began:

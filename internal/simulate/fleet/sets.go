@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/windlass-dev/windlass/internal/inplace"
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/pool"
 )
 
@@ -208,10 +209,10 @@ func (s *sim) changingSince(m *machine) time.Time {
 // place returns the place of a machine in the order of its policy. The machines of a group have
 // labels in turn. Several of them were set on machines, so a machine that replaces another one has
 // none. A single one is the template's.
-func (s *sim) place(g *group, m *machine, replaces bool) pool.Place {
+func (s *sim) place(g *group, m *machine, replaces bool) policy.Place {
 	u := g.update
 	if u.Limits == nil || !u.Limits.Order.IsSet() {
-		return pool.Place{}
+		return policy.Place{}
 	}
 	var labels map[string]string
 	if n := len(u.Labels); n == 1 || n > 1 && !replaces {

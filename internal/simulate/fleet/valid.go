@@ -68,7 +68,7 @@ func checkPool(p *Pool, inFlight map[string]int) error {
 	if !p.Update.InPlace {
 		return nil
 	}
-	name, most := p.Update.PolicyName, p.Update.Policy.MaxInFlight
+	name, most := p.Update.PolicyName, int(p.Update.Policy.MaxInFlight)
 	if other, ok := inFlight[name]; ok && other != most {
 		return fmt.Errorf("policy %q has maxInFlight %d here, and %d elsewhere. Fix: name two policies", name, most, other)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/windlass-dev/windlass/internal/chain"
 	"github.com/windlass-dev/windlass/internal/inplace"
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/pool"
 	"github.com/windlass-dev/windlass/pkg/plan"
 	"github.com/windlass-dev/windlass/pkg/version"
@@ -146,7 +147,7 @@ type machine struct {
 	replaces bool
 	since    time.Duration
 	// place is that in the order of the policy.
-	place pool.Place
+	place policy.Place
 
 	// made is what its spec asks for, kubelet what its node runs; zero while there is no node.
 	made, kubelet version.Version
@@ -238,7 +239,7 @@ func (s *sim) addGroup(c *cluster, name string, u *Update) *group {
 		key = "\x00" + name
 	}
 	if c.scopes[key] == nil {
-		c.scopes[key] = &scope{name: c.Name + "/" + key, max: u.Policy.MaxInFlight, inFlight: map[int32]string{}, shown: map[int32]string{}}
+		c.scopes[key] = &scope{name: c.Name + "/" + key, max: int(u.Policy.MaxInFlight), inFlight: map[int32]string{}, shown: map[int32]string{}}
 	}
 	g.scope = c.scopes[key]
 	g.scope.groups = append(g.scope.groups, g)

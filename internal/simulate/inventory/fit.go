@@ -20,7 +20,6 @@ import (
 	"github.com/windlass-dev/windlass/internal/simulate/fleet"
 	"github.com/windlass-dev/windlass/internal/simulate/scenario"
 	"github.com/windlass-dev/windlass/internal/snapshot"
-	"github.com/windlass-dev/windlass/internal/updatepolicy"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
@@ -69,7 +68,7 @@ func Fit(o FitObjects) (Fitted, error) {
 
 // measurement gathers samples.
 type measurement struct {
-	policies              map[string]updatepolicy.Selected
+	policies              map[string]policy.Policy
 	workers, controlPlane samples
 	// rows are by group, as policiesOf names them.
 	rows map[string]*row
@@ -156,7 +155,7 @@ func (m *measurement) updated(into *samples, machine *clusterv1.Machine, target 
 			into.updaters[done.Updater] = append(into.updaters[done.Updater], took)
 		}
 	}
-	policy := m.policies[fitGroupOf(machine)].Policy
+	policy := m.policies[fitGroupOf(machine)]
 	if policy.Drain && m.plausible(rest-policy.Soak) {
 		into.drain = append(into.drain, rest-policy.Soak)
 	}
@@ -244,13 +243,13 @@ func fitGroupOf(machine *clusterv1.Machine) string {
 }
 
 // policiesOf are the policies of groups by their names in the topology; the control plane's is empty. One that cannot be told is left out.
-func policiesOf(o FitObjects) map[string]updatepolicy.Selected {
-	policies, compiled := map[string]updatepolicy.Selected{}, policy.CompileAll(o.Policies)
+func policiesOf(o FitObjects) map[string]policy.Policy {
+	policies, compiled := map[string]policy.Policy{}, policy.CompileAll(o.Policies)
 	for _, g := range snapshot.UpdateGroups(o.Objects, o.Class) {
 		if !g.ControlPlane && g.Name == "" {
 			continue
 		}
-		if selected, err := updatepolicy.Select(compiled, g.Group); err == nil {
+		if selected, err := compiled.Select(g.Group); err == nil {
 			policies[g.Name] = selected
 		}
 	}

@@ -84,7 +84,7 @@ func (r *reader) keepSurge(c Cluster, g snapshot.UpdateGroup, into *scenario.Poo
 	}
 	if updatesOnDelete(c, g) {
 		// Such a group has no maxUnavailable. The maxInFlight of its policy takes the place.
-		most := min(r.policies[into.Policy].selected.Policy.MaxInFlight, into.Replicas)
+		most := min(int(r.policies[into.Policy].selected.MaxInFlight), into.Replicas)
 		into.MaxSurge, into.MaxUnavailable = new(intstr.FromInt32(0)), new(intstr.FromInt(most))
 		return
 	}

@@ -115,7 +115,7 @@ type reader struct {
 
 // usedPolicy is an UpdatePolicy that counts for groups, and the updaters of these.
 type usedPolicy struct {
-	selected updatepolicy.Selected
+	selected policy.Policy
 	updaters map[string]v1alpha1.Updater
 	// manager says that windlass manager drives the Clusters, and replaced that the machines of the
 	// groups are replaced.
@@ -211,7 +211,7 @@ func groupOf(inventory plan.Inventory, name string) plan.Group {
 
 // update says by which policy and which of its updaters a group's machines are updated; no policy means that they are replaced.
 func (r *reader) update(c Cluster, g snapshot.UpdateGroup, u cover.Update) (name string, updaters []string) {
-	selected, err := updatepolicy.Select(c.compiled, g.Group)
+	selected, err := c.compiled.Select(g.Group)
 	if err != nil || u.Outcome == cover.Blocked {
 		r.blocked = append(r.blocked, fmt.Sprintf("%s: %s", subject(c, g), cmp.Or(u.Message, fmt.Sprint(err))))
 		return "", nil
@@ -252,7 +252,7 @@ func (r *reader) update(c Cluster, g snapshot.UpdateGroup, u cover.Update) (name
 // replaced returns the policy of a group whose machines are replaced: windlass manager applies its
 // limits to MachineDeployments.
 func (r *reader) replaced(
-	c Cluster, g snapshot.UpdateGroup, selected updatepolicy.Selected,
+	c Cluster, g snapshot.UpdateGroup, selected policy.Policy,
 ) string {
 	if c.Engine != v1alpha1.EngineManager || selected.Name == "" || g.ControlPlane {
 		return ""
@@ -266,7 +266,7 @@ func (r *reader) replaced(
 // Cluster without windlass manager beside Clusters with it, are policies of their own there. No
 // name of an object contains a slash.
 func (r *reader) use(
-	c Cluster, selected updatepolicy.Selected, replaced bool,
+	c Cluster, selected policy.Policy, replaced bool,
 ) (name string, p *usedPolicy) {
 	namespace := c.Objects.Cluster.Namespace
 	name = r.name(namespace, selected.Name)
@@ -293,7 +293,7 @@ func (p *usedPolicy) rollout() *scenario.Rollout {
 	if !p.manager {
 		return nil
 	}
-	l := p.selected.Limits
+	l := p.selected
 	into := &scenario.Rollout{
 		Canary: new(l.Canary), Batches: slices.Clone(l.Batches), MaxFailures: int(l.MaxFailures),
 		MachineDeadline: durationOf(l.MachineDeadline), GroupDeadline: durationOf(l.GroupDeadline),
@@ -323,9 +323,9 @@ func (r *reader) usedPolicies() []scenario.Policy {
 	order := map[string][]string{}
 	for _, name := range slices.Sorted(maps.Keys(r.policies)) {
 		p := r.policies[name]
-		s := p.selected.Policy
+		s := p.selected
 		into := scenario.Policy{
-			Name: name, Strategy: scenario.StrategyInPlace, Fallback: scenario.FallbackNone, MaxInFlight: s.MaxInFlight, Canary: new(s.Canary), Drain: new(s.Drain),
+			Name: name, Strategy: scenario.StrategyInPlace, Fallback: scenario.FallbackNone, MaxInFlight: int(s.MaxInFlight), Canary: new(s.Alone), Drain: new(s.Drain),
 			Soak: fleet.FixedDuration(s.Soak).String(), MaxAttempts: s.MaxAttempts, AttemptTimeout: fleet.FixedDuration(s.AttemptTimeout).String(), Remediate: s.Remediate,
 		}
 		into.Rollout = p.rollout()

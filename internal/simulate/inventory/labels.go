@@ -20,7 +20,7 @@ func (r *reader) labels(
 	c Cluster, g snapshot.UpdateGroup, into scenario.Pool,
 ) []map[string]string {
 	p := r.policies[into.Policy]
-	if p == nil || !p.manager || !p.selected.Limits.Order.IsSet() {
+	if p == nil || !p.manager || !p.selected.Order.IsSet() {
 		return nil
 	}
 	keys := p.readKeys()
@@ -53,7 +53,7 @@ type orderKeys struct {
 // readKeys returns the labels that the order of a policy reads. The failure domain does not count for
 // the Machines that go last.
 func (p *usedPolicy) readKeys() orderKeys {
-	order := &p.selected.Limits.Order
+	order := &p.selected.Order
 	keys := orderKeys{labels: slices.Clone(order.Labels)}
 	keys.byZone = slices.Contains(keys.labels, corev1.LabelTopologyZone)
 	if order.Last == nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/inplace/cover"
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/pool"
 	"github.com/windlass-dev/windlass/internal/simulate/inventory"
 	"github.com/windlass-dev/windlass/internal/snapshot"
@@ -38,7 +39,7 @@ func TestRolloutLimits(t *testing.T) {
 		Batches:   []intstr.IntOrString{intstr.FromInt32(2)},
 		Partition: intstr.FromInt32(1), MaxFailures: 3, Soak: 90 * time.Second,
 		MachineDeadline: 20 * time.Minute, GroupDeadline: 3 * time.Hour,
-		Order: pool.Order{Labels: []string{"rack"}, OneAtATime: true},
+		Order: policy.Order{Labels: []string{"rack"}, OneAtATime: true},
 	}
 	for name, tt := range map[string]struct {
 		engine  string

@@ -2,8 +2,8 @@ package inventory
 
 import (
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/snapshot"
-	"github.com/windlass-dev/windlass/internal/updatepolicy"
 )
 
 // updatesOnDelete reports whether windlass manager updates a group with the strategy OnDelete in
@@ -19,7 +19,7 @@ func updatesOnDelete(c Cluster, g snapshot.UpdateGroup) bool {
 // keptOnDelete returns the policy of such a group: its machines are kept, whatever the fallback is.
 // A policy whose fallback replaces is a policy of its own then. No name of an object contains a
 // slash.
-func keptOnDelete(selected updatepolicy.Selected) updatepolicy.Selected {
+func keptOnDelete(selected policy.Policy) policy.Policy {
 	if selected.Guarded {
 		return selected
 	}

@@ -11,6 +11,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/pool"
 )
 
@@ -181,7 +182,7 @@ func TestForeignMachines(t *testing.T) {
 				}
 				g := s.group(v)
 				g.Limits = &pool.Limits{
-					MaxInFlight: 1, Order: pool.Order{Labels: []string{"rack"}, OneAtATime: true},
+					MaxInFlight: 1, Order: policy.Order{Labels: []string{"rack"}, OneAtATime: true},
 				}
 				for i, m := range g.Machines {
 					m.Labels = map[string]string{"rack": []string{"b", "c", "a"}[i]}
@@ -210,7 +211,7 @@ func TestKeptDeparturesInOrder(t *testing.T) {
 	f := pool.SetFacts{
 		MachineSet: g.MachineSets[0], Machines: g.Machines, Deployment: g.MachineDeployment, Now: g.Now,
 		Policy: pool.SetPolicy{
-			RepairByUpdate: true, HoldUpdating: true, Order: pool.Order{Labels: []string{"rack"},
+			RepairByUpdate: true, HoldUpdating: true, Order: policy.Order{Labels: []string{"rack"},
 				OneAtATime: true},
 		},
 	}

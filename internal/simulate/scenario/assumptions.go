@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/simulate/fleet"
-	"github.com/windlass-dev/windlass/internal/updatepolicy"
 )
 
 // WithBegin is the file with the time that it begins at, where gates depend on it and nobody gave one.
@@ -93,14 +93,14 @@ func (p Policy) leftOut() []string {
 		return nil
 	}
 	var left []string
-	otherwise := updatepolicy.Default().Policy
+	otherwise := policy.Default()
 	for _, f := range []struct {
 		given bool
 		text  string
 	}{
 		{p.MaxInFlight > 0, fmt.Sprintf("maxInFlight %d", otherwise.MaxInFlight)},
 		// Without it, one machine is updated at a time all the same.
-		{p.Canary != nil || p.MaxInFlight <= 1, fmt.Sprintf("canary %d", otherwise.Canary)},
+		{p.Canary != nil || p.MaxInFlight <= 1, fmt.Sprintf("canary %d", otherwise.Alone)},
 		{p.Drain != nil, fmt.Sprintf("drain %t", otherwise.Drain)},
 		{p.Soak != "", fmt.Sprintf("soak %s", fleet.FixedDuration(otherwise.Soak))},
 		{p.MaxAttempts > 0, fmt.Sprintf("maxAttempts %d", otherwise.MaxAttempts)},

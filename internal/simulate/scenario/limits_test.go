@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/pool"
 	"github.com/windlass-dev/windlass/internal/simulate/scenario"
 )
@@ -74,9 +75,9 @@ policies:
 	want := &pool.Limits{
 		MaxInFlight: 1, Canary: intstr.FromInt32(1), Soak: 5 * time.Minute,
 		MachineDeadline: 30 * time.Minute, GroupDeadline: 2 * time.Hour,
-		Order: pool.Order{Labels: []string{"rack"}, OneAtATime: true},
+		Order: policy.Order{Labels: []string{"rack"}, OneAtATime: true},
 	}
-	if diff := cmp.Diff(want, u.Limits, cmpopts.IgnoreFields(pool.Order{}, "Last")); diff != "" {
+	if diff := cmp.Diff(want, u.Limits, cmpopts.IgnoreFields(policy.Order{}, "Last")); diff != "" {
 		t.Errorf("the limits (-want +got):\n%s", diff)
 	}
 	if last := u.Limits.Order.Last.String(); last != "tier=ingest" {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/windlass-dev/windlass/internal/gate"
 	"github.com/windlass-dev/windlass/internal/inplace"
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/simulate/fleet"
 	"github.com/windlass-dev/windlass/internal/simulate/scenario"
 	"github.com/windlass-dev/windlass/pkg/plan"
@@ -97,7 +98,7 @@ costs: {replace: 100, inPlace: 20}
 	update := fleet.Update{
 		InPlace: true, PolicyName: "snaps",
 		Steps:  []inplace.Step{{Updater: "os", NeedsDrain: true, MaxMinors: 3}, {Updater: "k8s", SetsVersion: true, MaxMinors: 1}},
-		Policy: inplace.Policy{MaxInFlight: 4, Drain: true, Soak: 2 * time.Minute, MaxAttempts: 5, AttemptTimeout: 12 * time.Minute, Remediate: true},
+		Policy: policy.Policy{MaxInFlight: 4, Drain: true, Soak: 2 * time.Minute, MaxAttempts: 5, AttemptTimeout: 12 * time.Minute, Remediate: true},
 		Timings: fleet.Timings{
 			Create: fleet.Uniform(10*time.Minute, 15*time.Minute), Delete: fleet.FixedDuration(2 * time.Minute), Drain: fleet.LogNormal(time.Minute, 3*time.Minute),
 			Updaters: map[string]fleet.Distribution{"": fleet.FixedDuration(4 * time.Minute), "os": fleet.Measured([]time.Duration{6 * time.Minute, 7 * time.Minute})},
@@ -107,7 +108,7 @@ costs: {replace: 100, inPlace: 20}
 	}
 	controlPlane := update
 	controlPlane.Timings.Create = fleet.FixedDuration(20 * time.Minute)
-	replaced := fleet.Update{Policy: inplace.Policy{MaxInFlight: 1, Canary: 1, MaxAttempts: 3, AttemptTimeout: 30 * time.Minute}, Timings: update.Timings}
+	replaced := fleet.Update{Policy: policy.Policy{MaxInFlight: 1, Alone: 1, MaxAttempts: 3, AttemptTimeout: 30 * time.Minute}, Timings: update.Timings}
 	replaced.Timings.Updaters = map[string]fleet.Distribution{"": fleet.FixedDuration(4 * time.Minute), "os": fleet.FixedDuration(9 * time.Minute)}
 	update.Domains = []string{"a", "b"}
 	md := fleet.Pool{

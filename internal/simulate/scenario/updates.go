@@ -218,7 +218,7 @@ func (t *translation) checkRollout(path *field.Path, r *Rollout) {
 
 // limits are those of windlass manager; nil without any. u has what the policy leaves open. The
 // problems of the policy were reported before.
-func (p Policy) limits(u inplace.Policy) *pool.Limits {
+func (p Policy) limits(u policy.Policy) *pool.Limits {
 	r := p.Rollout
 	if r == nil {
 		return nil
@@ -230,8 +230,8 @@ func (p Policy) limits(u inplace.Policy) *pool.Limits {
 		spec.OnFailure = v1alpha1.FailurePause
 		spec.MaxFailures = int32(r.MaxFailures) // #nosec G115 -- a number of machines
 	}
-	l := updatepolicy.Limits(policy.FromSpec(&spec, labelselector.Parse(r.Order.Last)))
-	l.MaxInFlight, l.Soak = int32(u.MaxInFlight), u.Soak // #nosec G115 -- a number of machines
+	l := pool.Limits(policy.FromSpec(&spec, labelselector.Parse(r.Order.Last)))
+	l.MaxInFlight, l.Soak = u.MaxInFlight, u.Soak
 	l.MachineDeadline, l.GroupDeadline = parsed(r.MachineDeadline), parsed(r.GroupDeadline)
 	return &l
 }
@@ -246,7 +246,7 @@ func parsed(word string) time.Duration {
 // surges says that machines are created even where others are updated in place.
 func (t *translation) update(path *field.Path, g Machines, surges bool) (u fleet.Update, limit int) {
 	u.Domains = slices.Clone(g.FailureDomains)
-	u.Policy = updatepolicy.Default().Policy
+	u.Policy = policy.Default()
 	if len(g.Updaters) > 0 && g.Policy == "" {
 		t.problem(field.Forbidden(path.Child("updaters"), "they go with a policy only"))
 	}
@@ -294,10 +294,10 @@ func fromPolicy(p Policy, updaters []Updater, u fleet.Update) (_ fleet.Update, l
 	u.PolicyName, u.InPlace = p.Name, p.Strategy == StrategyInPlace
 	u.Guarded = u.InPlace && p.Fallback != FallbackReplace
 	if p.MaxInFlight > 0 {
-		u.Policy.MaxInFlight = p.MaxInFlight
+		u.Policy.MaxInFlight = int32(p.MaxInFlight) // #nosec G115 -- a number of machines
 	}
 	if p.Canary != nil {
-		u.Policy.Canary = *p.Canary
+		u.Policy.Alone = *p.Canary
 	}
 	if p.MaxAttempts > 0 {
 		u.Policy.MaxAttempts = p.MaxAttempts

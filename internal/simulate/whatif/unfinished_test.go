@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/windlass-dev/windlass/internal/inplace"
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/simulate/fleet"
 	"github.com/windlass-dev/windlass/pkg/plan"
 	"github.com/windlass-dev/windlass/pkg/version"
@@ -71,7 +72,7 @@ func TestRealReasonsNameTheirMachine(t *testing.T) {
 	t.Parallel()
 	failing := fleet.Update{
 		InPlace: true, PolicyName: "keep", Steps: []inplace.Step{{Updater: "kubelet", SetsVersion: true}},
-		Policy: inplace.Policy{MaxAttempts: 1, AttemptTimeout: time.Hour}, Timings: fleet.Timings{UpdateFails: 1},
+		Policy: policy.Policy{MaxAttempts: 1, AttemptTimeout: time.Hour}, Timings: fleet.Timings{UpdateFails: 1},
 	}
 	from, to := version.MustParse("v1.30.0"), version.MustParse("v1.31.0")
 	c := fleet.Config{Clusters: []fleet.Cluster{{

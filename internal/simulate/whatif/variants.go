@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/windlass-dev/windlass/internal/inplace"
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/simulate/fleet"
 )
 
@@ -148,15 +149,15 @@ func moreMachines(f factor) Variant {
 			"As configured, with maxInFlight %d times as high, and maxUnavailable and maxSurge too where they would be the limit.", f.n),
 		Change: changeGroups(func(p *fleet.Pool) { raiseLimits(p, f.n) }, func(u *fleet.Update) {
 			// Pools share its policy; control plane machines go one at a time all the same.
-			u.Policy.MaxInFlight = max(u.Policy.MaxInFlight, 0) * f.n
+			u.Policy.MaxInFlight = max(u.Policy.MaxInFlight, 0) * int32(f.n) // #nosec G115 -- a small factor
 		}),
 	}
 }
 
 // raiseLimits raises what bounds how many machines of a pool go at once, to not more than it has.
 func raiseLimits(p *fleet.Pool, times int) {
-	inFlight := max(p.Update.Policy.MaxInFlight, 0)
-	p.Update.Policy.MaxInFlight = inFlight * times
+	inFlight := max(int(p.Update.Policy.MaxInFlight), 0)
+	p.Update.Policy.MaxInFlight = int32(inFlight * times) // #nosec G115 -- a small factor
 	if p.Update.Limits != nil {
 		limits := *p.Update.Limits         // Variants share it.
 		limits.MaxInFlight *= int32(times) // #nosec G115 -- a small factor
@@ -238,6 +239,6 @@ func normalise(c fleet.Config) fleet.Config {
 // normaliseUpdate leaves out what does not count where machines are replaced.
 func normaliseUpdate(u *fleet.Update) {
 	if !u.InPlace {
-		u.Guarded, u.Steps, u.Policy = false, nil, inplace.Policy{}
+		u.Guarded, u.Steps, u.Policy = false, nil, policy.Policy{}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/windlass-dev/windlass/internal/inplace"
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/pool"
 	"github.com/windlass-dev/windlass/internal/simulate/fleet"
 	"github.com/windlass-dev/windlass/pkg/version"
@@ -21,7 +22,7 @@ func diffConfigs(a, b fleet.Config) string {
 
 func withUpdater(inPlace bool, maxInFlight int, maxMinors int) fleet.Update {
 	return fleet.Update{
-		InPlace: inPlace, Guarded: inPlace, PolicyName: "p", Policy: inplace.Policy{MaxInFlight: maxInFlight, MaxAttempts: 3},
+		InPlace: inPlace, Guarded: inPlace, PolicyName: "p", Policy: policy.Policy{MaxInFlight: int32(maxInFlight), MaxAttempts: 3},
 		Steps: []inplace.Step{{Updater: "os"}, {Updater: "kubelet", SetsVersion: true, MaxMinors: maxMinors}, {Updater: "other", MaxMinors: 5}},
 	}
 }
@@ -96,7 +97,7 @@ func TestWhatVariantsChange(t *testing.T) {
 	of := func(c fleet.Config) map[string]facts {
 		got := map[string]facts{"control plane": {InPlace: c.Clusters[0].ControlPlane.Update.InPlace, Guarded: c.Clusters[0].ControlPlane.Update.Guarded}}
 		for _, p := range c.Clusters[0].Pools {
-			got[p.Name] = facts{p.Update.InPlace, p.Update.Guarded, p.MaxMinorStep, p.Update.Policy.MaxInFlight, p.MaxSurge, p.MaxUnavailable}
+			got[p.Name] = facts{p.Update.InPlace, p.Update.Guarded, p.MaxMinorStep, int(p.Update.Policy.MaxInFlight), p.MaxSurge, p.MaxUnavailable}
 		}
 		return got
 	}
