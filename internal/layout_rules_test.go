@@ -123,7 +123,8 @@ var rules = []rule{
 	`},
 	{pkg: "internal/eventlimit", kind: effects, imports: `internal/text`},
 	{pkg: "internal/gate", kind: pure, imports: `
-		api/v1alpha1 internal/condition internal/labelselector internal/text pkg/version
+		api/v1alpha1 internal/condition internal/keyed internal/labelselector internal/text
+		pkg/version
 	`},
 	{pkg: "internal/gate/gatehooks", kind: effects, imports: `
 		api/v1alpha1 internal/capi internal/gate internal/loglimit internal/shares internal/snapshot

@@ -9,6 +9,7 @@ import (
 	_ "time/tzdata" // Time zones must be there in an image without a file system, too.
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/keyed"
 	"github.com/windlass-dev/windlass/internal/labelselector"
 )
 
@@ -18,28 +19,55 @@ type Cluster struct {
 	Labels               map[string]string
 }
 
-// Select returns the gates that are at a step of a Cluster's upgrade, in the order in which they were given. A gate that cannot be
-// understood is among them, with its problem, wherever it might have been meant: it holds the upgrade.
-func Select(gates []v1alpha1.UpgradeGate, c Cluster, step Step) []Gate {
+// Store keeps what the specs of UpgradeGates say, parsed once for each version of a gate. It is safe for
+// concurrent use. The zero value is ready; a nil one keeps nothing.
+type Store struct {
+	versions keyed.Versions[*parsedSpec]
+}
+
+// parsedSpec is the part of a gate that its spec alone decides. It is shared, so nobody changes it.
+type parsedSpec struct {
+	selector labelselector.Selector
+	gate     Gate
+}
+
+// Select returns what [Select] does. gates are all that the Cluster's namespace has.
+func (s *Store) Select(gates []v1alpha1.UpgradeGate, c Cluster, step Step) []Gate {
+	var versions *keyed.Versions[*parsedSpec]
+	if s != nil {
+		versions = &s.versions
+	}
+	specs := versions.Compute(c.Namespace, len(gates), func(i int) (string, keyed.Version) {
+		g := &gates[i]
+		return g.Name, keyed.Version{UID: string(g.UID), Generation: g.Generation, ResourceVersion: g.ResourceVersion}
+	}, func(i int) *parsedSpec {
+		return &parsedSpec{selector: labelselector.Parse(gates[i].Spec.ClusterSelector), gate: parse(&gates[i])}
+	})
 	var selected []Gate
 	for i := range gates {
 		g := &gates[i]
 		if g.Namespace != c.Namespace {
 			continue
 		}
-		forCluster, clusterProblem := SelectsCluster(g, c)
+		forCluster, clusterProblem := selectsCluster(g, specs[i].selector, c)
 		atStep, stepProblem := selectsStep(g, step)
 		if !forCluster || !atStep {
 			continue
 		}
-		parsed := parse(g)
-		parsed.Problem = cmp.Or(clusterProblem, stepProblem, parsed.Problem)
-		_, parsed.Approved = FindApproval(g, c, step)
-		parsed.ApprovedBefore = slices.ContainsFunc(g.Status.Approvals, isFor(c, step))
-		parsed.HowToApprove = howToApprove(g, c, step)
-		selected = append(selected, parsed)
+		found := specs[i].gate
+		found.Problem = cmp.Or(clusterProblem, stepProblem, found.Problem)
+		_, found.Approved = FindApproval(g, c, step)
+		found.ApprovedBefore = slices.ContainsFunc(g.Status.Approvals, isFor(c, step))
+		found.HowToApprove = howToApprove(g, c, step)
+		selected = append(selected, found)
 	}
 	return selected
+}
+
+// Select returns the gates that are at a step of a Cluster's upgrade, in the order in which they were given. A gate that cannot be
+// understood is among them, with its problem, wherever it might have been meant: it holds the upgrade.
+func Select(gates []v1alpha1.UpgradeGate, c Cluster, step Step) []Gate {
+	return (*Store)(nil).Select(gates, c, step)
 }
 
 // howToApprove names the step: pasted an hour later, the command must not approve what waits by then.
@@ -49,10 +77,13 @@ func howToApprove(g *v1alpha1.UpgradeGate, c Cluster, step Step) string {
 
 // SelectsCluster reports whether a gate is for a Cluster of its namespace. One whose selector does not parse might be, and then has a problem.
 func SelectsCluster(g *v1alpha1.UpgradeGate, c Cluster) (selected bool, problem string) {
+	return selectsCluster(g, labelselector.Parse(g.Spec.ClusterSelector), c)
+}
+
+func selectsCluster(g *v1alpha1.UpgradeGate, selector labelselector.Selector, c Cluster) (selected bool, problem string) {
 	if g.Spec.ClusterName != "" {
 		return g.Spec.ClusterName == c.Name, ""
 	}
-	selector := labelselector.Parse(g.Spec.ClusterSelector)
 	if err := selector.Err(); err != nil {
 		return true, fmt.Sprintf("spec.clusterSelector: %v", err)
 	}

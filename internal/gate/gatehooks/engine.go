@@ -60,6 +60,7 @@ type Engine struct {
 
 	looking *shares.Shares
 	lines   *loglimit.Lines
+	parsed  gate.Store
 }
 
 // maxLines and maxLinesEach bound the lines a minute of a kind: of all, and about one namespace.
@@ -104,7 +105,7 @@ func (e *Engine) Ask(ctx context.Context, request *clusterv1.Cluster, step gate.
 		return gate.Verdict{}, &gate.NotDueError{Step: step, Why: why}
 	}
 	c := gate.Cluster{Namespace: cluster.Namespace, Name: cluster.Name, UID: string(cluster.UID), Labels: cluster.Labels}
-	gates, now := gate.Select(all.Items, c, step), e.Now()
+	gates, now := e.parsed.Select(all.Items, c, step), e.Now()
 	facts := e.readFacts(ctx, cluster, gate.Needs(gates, now))
 	verdict := gate.Decide(step, gates, facts, now)
 	if due == gate.MaybeDue {
