@@ -34,13 +34,11 @@ func driven(t *testing.T, engine string) inventory.Cluster {
 // for machines that are replaced.
 func TestRolloutLimits(t *testing.T) {
 	t.Parallel()
-	limits := &pool.Limits{
-		MaxInFlight: 1, Canary: intstr.FromString("25%"),
-		Batches:   []intstr.IntOrString{intstr.FromInt32(2)},
-		Partition: intstr.FromInt32(1), MaxFailures: 3, Soak: 90 * time.Second,
-		MachineDeadline: 20 * time.Minute, GroupDeadline: 3 * time.Hour,
-		Order: policy.Order{Labels: []string{"rack"}, OneAtATime: true},
-	}
+	limits := new(pool.Limits(policy.Default()))
+	limits.Canary, limits.Batches = intstr.FromString("25%"), []intstr.IntOrString{intstr.FromInt32(2)}
+	limits.Partition, limits.MaxFailures, limits.Soak = intstr.FromInt32(1), 3, 90*time.Second
+	limits.MachineDeadline, limits.GroupDeadline = 20*time.Minute, 3*time.Hour
+	limits.Order = policy.Order{Labels: []string{"rack"}, OneAtATime: true}
 	for name, tt := range map[string]struct {
 		engine  string
 		replace bool

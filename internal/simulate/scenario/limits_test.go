@@ -7,7 +7,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/pool"
@@ -72,12 +71,10 @@ policies:
 		t.Fatal(err)
 	}
 	u := s.Config.Clusters[0].Pools[0].Update
-	want := &pool.Limits{
-		MaxInFlight: 1, Canary: intstr.FromInt32(1), Soak: 5 * time.Minute,
-		MachineDeadline: 30 * time.Minute, GroupDeadline: 2 * time.Hour,
-		Order: policy.Order{Labels: []string{"rack"}, OneAtATime: true},
-	}
-	if diff := cmp.Diff(want, u.Limits, cmpopts.IgnoreFields(policy.Order{}, "Last")); diff != "" {
+	want := pool.Limits(policy.Default())
+	want.Soak, want.MachineDeadline, want.GroupDeadline = 5*time.Minute, 30*time.Minute, 2*time.Hour
+	want.Order = policy.Order{Labels: []string{"rack"}, OneAtATime: true}
+	if diff := cmp.Diff(&want, u.Limits, cmpopts.IgnoreFields(policy.Order{}, "Last")); diff != "" {
 		t.Errorf("the limits (-want +got):\n%s", diff)
 	}
 	if last := u.Limits.Order.Last.String(); last != "tier=ingest" {

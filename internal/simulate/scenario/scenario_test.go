@@ -95,10 +95,13 @@ faults: {conflict: 0.01, stale: 0.02, lag: 3s, lost: 0.03, crash: 0.04, restart:
 budget: {qps: 20, burst: 30}
 costs: {replace: 100, inPlace: 20}
 `)
+	snaps := policy.Default()
+	snaps.MaxInFlight, snaps.Alone, snaps.Drain, snaps.Soak = 4, 0, true, 2*time.Minute
+	snaps.MaxAttempts, snaps.AttemptTimeout, snaps.Remediate = 5, 12*time.Minute, true
 	update := fleet.Update{
 		InPlace: true, PolicyName: "snaps",
 		Steps:  []inplace.Step{{Updater: "os", NeedsDrain: true, MaxMinors: 3}, {Updater: "k8s", SetsVersion: true, MaxMinors: 1}},
-		Policy: policy.Policy{MaxInFlight: 4, Drain: true, Soak: 2 * time.Minute, MaxAttempts: 5, AttemptTimeout: 12 * time.Minute, Remediate: true},
+		Policy: snaps,
 		Timings: fleet.Timings{
 			Create: fleet.Uniform(10*time.Minute, 15*time.Minute), Delete: fleet.FixedDuration(2 * time.Minute), Drain: fleet.LogNormal(time.Minute, 3*time.Minute),
 			Updaters: map[string]fleet.Distribution{"": fleet.FixedDuration(4 * time.Minute), "os": fleet.Measured([]time.Duration{6 * time.Minute, 7 * time.Minute})},
@@ -108,7 +111,7 @@ costs: {replace: 100, inPlace: 20}
 	}
 	controlPlane := update
 	controlPlane.Timings.Create = fleet.FixedDuration(20 * time.Minute)
-	replaced := fleet.Update{Policy: policy.Policy{MaxInFlight: 1, Alone: 1, MaxAttempts: 3, AttemptTimeout: 30 * time.Minute}, Timings: update.Timings}
+	replaced := fleet.Update{Policy: policy.Default(), Timings: update.Timings}
 	replaced.Timings.Updaters = map[string]fleet.Distribution{"": fleet.FixedDuration(4 * time.Minute), "os": fleet.FixedDuration(9 * time.Minute)}
 	update.Domains = []string{"a", "b"}
 	md := fleet.Pool{
