@@ -19,8 +19,8 @@ type Cluster struct {
 	Labels               map[string]string
 }
 
-// Store keeps what the specs of UpgradeGates say, parsed once for each version of a gate. It is safe for
-// concurrent use. The zero value is ready; a nil one keeps nothing.
+// Store keeps what the specs of UpgradeGates contain, parsed once for each version of a gate. It is
+// safe for concurrent use. The zero value is ready; a nil one keeps nothing.
 type Store struct {
 	versions keyed.Versions[*parsedSpec]
 }
@@ -39,9 +39,12 @@ func (s *Store) Select(gates []v1alpha1.UpgradeGate, c Cluster, step Step) []Gat
 	}
 	specs := versions.Compute(c.Namespace, len(gates), func(i int) (string, keyed.Version) {
 		g := &gates[i]
-		return g.Name, keyed.Version{UID: string(g.UID), Generation: g.Generation, ResourceVersion: g.ResourceVersion}
+		return g.Name, keyed.Version{
+			UID: string(g.UID), Generation: g.Generation, ResourceVersion: g.ResourceVersion,
+		}
 	}, func(i int) *parsedSpec {
-		return &parsedSpec{selector: labelselector.Parse(gates[i].Spec.ClusterSelector), gate: parse(&gates[i])}
+		g := &gates[i]
+		return &parsedSpec{selector: labelselector.Parse(g.Spec.ClusterSelector), gate: parse(g)}
 	})
 	var selected []Gate
 	for i := range gates {
@@ -64,8 +67,8 @@ func (s *Store) Select(gates []v1alpha1.UpgradeGate, c Cluster, step Step) []Gat
 	return selected
 }
 
-// Select returns the gates that are at a step of a Cluster's upgrade, in the order in which they were given. A gate that cannot be
-// understood is among them, with its problem, wherever it might have been meant: it holds the upgrade.
+// Select returns the gates that are at a step of a Cluster's upgrade, in the given order. A gate that
+// does not parse is among them, with its problem, if it may be for that step: it holds the upgrade.
 func Select(gates []v1alpha1.UpgradeGate, c Cluster, step Step) []Gate {
 	return (*Store)(nil).Select(gates, c, step)
 }
@@ -80,7 +83,9 @@ func SelectsCluster(g *v1alpha1.UpgradeGate, c Cluster) (selected bool, problem 
 	return selectsCluster(g, labelselector.Parse(g.Spec.ClusterSelector), c)
 }
 
-func selectsCluster(g *v1alpha1.UpgradeGate, selector labelselector.Selector, c Cluster) (selected bool, problem string) {
+func selectsCluster(
+	g *v1alpha1.UpgradeGate, selector labelselector.Selector, c Cluster,
+) (selected bool, problem string) {
 	if g.Spec.ClusterName != "" {
 		return g.Spec.ClusterName == c.Name, ""
 	}

@@ -1,6 +1,7 @@
 package scenario_test
 
 import (
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -96,5 +97,25 @@ func TestLabelsOfNoMachine(t *testing.T) {
 	}
 	if err == nil || !strings.Contains(err.Error(), "clusters[0].pools[0].labels[1]") {
 		t.Errorf("the error is %v", err)
+	}
+}
+
+// TestLargeMaxInFlight holds that a maxInFlight beyond an int32 does not become another limit.
+func TestLargeMaxInFlight(t *testing.T) {
+	t.Parallel()
+	const text = `
+clusters: [{name: c, from: v1.31.0, to: v1.32.0, pools: [{name: p, replicas: 2, policy: p}]}]
+policies: [{name: p, strategy: Replace, maxInFlight: 4294967297}]
+`
+	file, err := scenario.Parse("file", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := scenario.Translate(file, scenario.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := s.Config.Clusters[0].Pools[0].Update.Policy.MaxInFlight; got != math.MaxInt32 {
+		t.Errorf("maxInFlight is %d, want %d", got, math.MaxInt32)
 	}
 }

@@ -2,6 +2,7 @@ package scenario
 
 import (
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -294,7 +295,7 @@ func fromPolicy(p Policy, updaters []Updater, u fleet.Update) (_ fleet.Update, l
 	u.PolicyName, u.InPlace = p.Name, p.Strategy == StrategyInPlace
 	u.Guarded = u.InPlace && p.Fallback != FallbackReplace
 	if p.MaxInFlight > 0 {
-		u.Policy.MaxInFlight = int32(p.MaxInFlight) // #nosec G115 -- a number of machines
+		u.Policy.MaxInFlight = int32(min(p.MaxInFlight, math.MaxInt32)) // #nosec G115 -- it fits
 	}
 	if p.Canary != nil {
 		u.Policy.Alone = *p.Canary

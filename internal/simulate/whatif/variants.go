@@ -2,6 +2,7 @@ package whatif
 
 import (
 	"fmt"
+	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -149,7 +150,7 @@ func moreMachines(f factor) Variant {
 			"As configured, with maxInFlight %d times as high, and maxUnavailable and maxSurge too where they would be the limit.", f.n),
 		Change: changeGroups(func(p *fleet.Pool) { raiseLimits(p, f.n) }, func(u *fleet.Update) {
 			// Pools share its policy; control plane machines go one at a time all the same.
-			u.Policy.MaxInFlight = max(u.Policy.MaxInFlight, 0) * int32(f.n) // #nosec G115 -- a small factor
+			u.Policy.MaxInFlight = raiseInFlight(u.Policy.MaxInFlight, f.n)
 		}),
 	}
 }
@@ -157,10 +158,10 @@ func moreMachines(f factor) Variant {
 // raiseLimits raises what bounds how many machines of a pool go at once, to not more than it has.
 func raiseLimits(p *fleet.Pool, times int) {
 	inFlight := max(int(p.Update.Policy.MaxInFlight), 0)
-	p.Update.Policy.MaxInFlight = int32(inFlight * times) // #nosec G115 -- a small factor
+	p.Update.Policy.MaxInFlight = raiseInFlight(p.Update.Policy.MaxInFlight, times)
 	if p.Update.Limits != nil {
-		limits := *p.Update.Limits         // Variants share it.
-		limits.MaxInFlight *= int32(times) // #nosec G115 -- a small factor
+		limits := *p.Update.Limits // Variants share it.
+		limits.MaxInFlight = raiseInFlight(limits.MaxInFlight, times)
 		p.Update.Limits = &limits
 	}
 	unavailable := max(p.MaxUnavailable, int(p.Limits().Unavailable))
@@ -176,6 +177,11 @@ func raiseLimits(p *fleet.Pool, times int) {
 
 // raise never lowers n.
 func raise(n, times, most int) int { return max(n, min(n*times, most)) }
+
+// raiseInFlight raises a maxInFlight; 0, which is any number, remains 0.
+func raiseInFlight(limit int32, times int) int32 {
+	return int32(raise(max(int(limit), 0), times, math.MaxInt32)) // #nosec G115 -- it fits
+}
 
 func morePools(f factor) Variant {
 	return Variant{
