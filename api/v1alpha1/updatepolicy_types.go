@@ -79,40 +79,8 @@ type UpdatePolicySpec struct {
 	// +default=1
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10000
-	MaxInFlight int32 `json:"maxInFlight,omitempty"`
-	// canary is how many machines of each MachineDeployment are updated or replaced first: a number, or a percentage of
-	// spec.replicas, rounded up. In `windlass manager` no other one begins until all of these are done; a canary that fails
-	// holds the rollout. Beside Cluster API's own controllers any canary counts as 1, and the others begin when the first
-	// machine has finished the update or failed it finally. 0 turns this off. An edit counts at once.
-	// +optional
-	// +default=1
-	// +kubebuilder:validation:XIntOrString
-	// +kubebuilder:validation:MaxLength=16
-	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 && self <= 10000 : self.matches('^(100|[1-9]?[0-9])%$')",message="must be a number between 0 and 10000, or a percentage between 0% and 100%, such as 25%"
-	Canary *intstr.IntOrString `json:"canary,omitempty"`
-	// batches are how many machines of a MachineDeployment are updated or replaced after the canary, each a number or a
-	// percentage of spec.replicas, rounded up, at least 1. A batch begins when all machines before it are done. The last one
-	// repeats. Without batches all machines after the canary form one. Only `windlass manager` reads it. An edit counts at once.
-	// +optional
-	// +listType=atomic
-	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=16
-	// +kubebuilder:validation:items:XIntOrString
-	// +kubebuilder:validation:items:MaxLength=16
-	// +kubebuilder:validation:items:XValidation:rule="type(self) == int ? self >= 1 && self <= 10000 : self.matches('^(100|[1-9][0-9]?)%$')",message="must be a number between 1 and 10000, or a percentage between 1% and 100%, such as 25%"
-	Batches []intstr.IntOrString `json:"batches,omitempty"`
-	// partition is how many machines of each MachineDeployment stay at the old template: a number, or a percentage of
-	// spec.replicas, rounded up. A machine that is updated already stays so. An upgrade of the Cluster waits as long as machines
-	// are kept. Only `windlass manager` reads it. An edit counts at once.
-	// +optional
-	// +kubebuilder:validation:XIntOrString
-	// +kubebuilder:validation:MaxLength=16
-	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 && self <= 10000 : self.matches('^(100|[1-9]?[0-9])%$')",message="must be a number between 0 and 10000, or a percentage between 0% and 100%, such as 25%"
-	Partition *intstr.IntOrString `json:"partition,omitempty"`
-	// order says which machines of a MachineDeployment a rollout takes first. Without it Cluster API's order counts. Only
-	// `windlass manager` reads it. An edit counts at once.
-	// +optional
-	Order UpdateOrder `json:"order,omitzero"`
+	MaxInFlight   int32 `json:"maxInFlight,omitempty"`
+	RolloutLimits `json:",inline"`
 	// onDelete is what a change means for MachineDeployments with the strategy OnDelete: Wait until a person deletes machines,
 	// or InPlace, which updates them in place, one after another or as maxInFlight says. Machines that Updaters do not cover
 	// wait for a person then, too. Unset means Wait; it must be unset with strategy RollingUpdate. Only `windlass manager`
@@ -191,6 +159,44 @@ type UpdatePolicySpec struct {
 	// +listMapKey=object
 	// +listMapKey=path
 	IgnorePaths []IgnorePath `json:"ignorePaths,omitempty"`
+}
+
+// RolloutLimits are the limits of a rollout that are counted in machines of a MachineDeployment, and its
+// order. Scenario files of `windlass simulate` have the same fields.
+type RolloutLimits struct {
+	// canary is how many machines of each MachineDeployment are updated or replaced first: a number, or a percentage of
+	// spec.replicas, rounded up. In `windlass manager` no other one begins until all of these are done; a canary that fails
+	// holds the rollout. Beside Cluster API's own controllers any canary counts as 1, and the others begin when the first
+	// machine has finished the update or failed it finally. 0 turns this off. An edit counts at once.
+	// +optional
+	// +default=1
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:MaxLength=16
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 && self <= 10000 : self.matches('^(100|[1-9]?[0-9])%$')",message="must be a number between 0 and 10000, or a percentage between 0% and 100%, such as 25%"
+	Canary *intstr.IntOrString `json:"canary,omitempty"`
+	// batches are how many machines of a MachineDeployment are updated or replaced after the canary, each a number or a
+	// percentage of spec.replicas, rounded up, at least 1. A batch begins when all machines before it are done. The last one
+	// repeats. Without batches all machines after the canary form one. Only `windlass manager` reads it. An edit counts at once.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:XIntOrString
+	// +kubebuilder:validation:items:MaxLength=16
+	// +kubebuilder:validation:items:XValidation:rule="type(self) == int ? self >= 1 && self <= 10000 : self.matches('^(100|[1-9][0-9]?)%$')",message="must be a number between 1 and 10000, or a percentage between 1% and 100%, such as 25%"
+	Batches []intstr.IntOrString `json:"batches,omitempty"`
+	// partition is how many machines of each MachineDeployment stay at the old template: a number, or a percentage of
+	// spec.replicas, rounded up. A machine that is updated already stays so. An upgrade of the Cluster waits as long as machines
+	// are kept. Only `windlass manager` reads it. An edit counts at once.
+	// +optional
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:MaxLength=16
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 && self <= 10000 : self.matches('^(100|[1-9]?[0-9])%$')",message="must be a number between 0 and 10000, or a percentage between 0% and 100%, such as 25%"
+	Partition *intstr.IntOrString `json:"partition,omitempty"`
+	// order says which machines of a MachineDeployment a rollout takes first. Without it Cluster API's order counts. Only
+	// `windlass manager` reads it. An edit counts at once.
+	// +optional
+	Order UpdateOrder `json:"order,omitzero"`
 }
 
 // OnDeleteAction is what a change means for groups with the strategy OnDelete.

@@ -163,24 +163,14 @@ func checkStockLimits(g group, into *findings) {
 // managerFields names the limits of a group's policy that only windlass manager reads, but
 // onFailure.
 func managerFields(g group) []string {
-	limits := g.selected
-	var fields []string
-	for _, field := range []struct {
-		name string
-		set  bool
-	}{
-		// Beside stock any canary counts as one machine.
-		{"canary", pool.Share(limits.Canary, replicasOf(g)) > 1},
-		{"batches", len(limits.Batches) > 0},
-		{"partition", limits.Partition != (intstr.IntOrString{})},
-		{"order", limits.Order.IsSet()},
-		{"handOver", g.selected.HandOver},
-		{"machineDeadlineSeconds", limits.MachineDeadline > 0},
-		{"groupDeadlineSeconds", limits.GroupDeadline > 0},
-	} {
-		if field.set {
-			fields = append(fields, field.name)
-		}
+	limits := pool.Limits(g.selected).Fields()
+	if pool.Share(limits.Canary, replicasOf(g)) <= 1 {
+		limits.Canary = intstr.FromInt32(1) // Beside stock any canary counts as one machine.
+	}
+	limits.MaxFailures = 0
+	fields := limits.Names()
+	if g.selected.HandOver {
+		fields = append(fields, "handOver")
 	}
 	return fields
 }

@@ -1,6 +1,8 @@
 package pool_test
 
 import (
+	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -335,5 +337,33 @@ func (w *world) checkLimits(t failer, before []string, canaryDone bool) {
 	busy += max(replicas-len(w.machines), 0)
 	if most := int(w.limits.MaxInFlight); busy > most {
 		t.Fatalf("%d Machines are in flight, maxInFlight is %d:\n%s", busy, most, w)
+	}
+}
+
+// TestEveryLimitHasAText holds that Describe and Names know each field of LimitFields.
+func TestEveryLimitHasAText(t *testing.T) {
+	t.Parallel()
+	for field := range reflect.TypeFor[pool.LimitFields]().Fields() {
+		fields := pool.LimitFields{Canary: intstr.FromInt32(1)}
+		switch v := reflect.ValueOf(&fields).Elem().FieldByIndex(field.Index).Addr().Interface().(type) {
+		case *intstr.IntOrString:
+			*v = intstr.FromInt32(2)
+		case *[]intstr.IntOrString:
+			*v = []intstr.IntOrString{intstr.FromInt32(2)}
+		case **intstr.IntOrString:
+			*v = new(intstr.FromInt32(2))
+		case **pool.OrderFields:
+			*v = &pool.OrderFields{Labels: []string{"rack"}}
+		case *int32:
+			*v = 2
+		case *int64:
+			*v = 2
+		default:
+			t.Fatalf("the test does not know how to set %s", field.Name)
+		}
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		if diff := cmp.Diff([]string{name}, fields.Names()); diff != "" {
+			t.Errorf("the names of %+v (-want +got):\n%s", fields, diff)
+		}
 	}
 }

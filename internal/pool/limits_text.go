@@ -49,38 +49,98 @@ func (l Limits) Fields() LimitFields {
 	return f
 }
 
+// limitTexts are the fields of LimitFields in the order of reports, each with the reasons that
+// DescribeReason finds it by. text is empty for a field at its default.
+var limitTexts = []struct {
+	name    string
+	reasons []Reason
+	text    func(f LimitFields) string
+}{
+	{"canary", nil, func(f LimitFields) string {
+		if f.Canary == intstr.FromInt32(1) {
+			return ""
+		}
+		return f.canary()
+	}},
+	{"batches", []Reason{ReasonBatch, ReasonBatchFailed}, func(f LimitFields) string {
+		return describeBatches(f.Batches)
+	}},
+	{"partition", []Reason{ReasonPartition}, func(f LimitFields) string {
+		if f.Partition == nil {
+			return ""
+		}
+		return "partition " + f.Partition.String()
+	}},
+	{"order", []Reason{ReasonOrder, ReasonOrderFailed}, func(f LimitFields) string {
+		return f.Order.describe()
+	}},
+	{"maxFailures", []Reason{ReasonMaxFailures}, func(f LimitFields) string {
+		return describeNumber("maxFailures", int64(f.MaxFailures))
+	}},
+	{"machineDeadlineSeconds", []Reason{ReasonMachineDeadline}, func(f LimitFields) string {
+		return describeNumber("machineDeadlineSeconds", f.MachineDeadlineSeconds)
+	}},
+	{"groupDeadlineSeconds", []Reason{ReasonGroupDeadline}, func(f LimitFields) string {
+		return describeNumber("groupDeadlineSeconds", f.GroupDeadlineSeconds)
+	}},
+}
+
 // Describe names the limits that are not at their defaults. It returns an empty string if all are.
 func (l Limits) Describe() string { return l.Fields().Describe() }
 
 // Describe does what Limits.Describe does.
 func (f LimitFields) Describe() string {
 	var parts []string
-	add := func(format string, values ...any) { parts = append(parts, fmt.Sprintf(format, values...)) }
-	if f.Canary != intstr.FromInt32(1) {
-		add("canary %s", f.Canary.String())
-	}
-	if len(f.Batches) > 0 {
-		add("%s", describeBatches(f.Batches))
-	}
-	if f.Partition != nil {
-		add("partition %s", f.Partition.String())
-	}
-	if f.Order != nil {
-		add("%s", f.Order.describe())
-	}
-	if f.MaxFailures > 0 {
-		add("maxFailures %d", f.MaxFailures)
-	}
-	if f.MachineDeadlineSeconds > 0 {
-		add("machineDeadlineSeconds %d", f.MachineDeadlineSeconds)
-	}
-	if f.GroupDeadlineSeconds > 0 {
-		add("groupDeadlineSeconds %d", f.GroupDeadlineSeconds)
+	for _, limit := range limitTexts {
+		if text := limit.text(f); text != "" {
+			parts = append(parts, text)
+		}
 	}
 	return strings.Join(parts, "; ")
 }
 
+// Names returns the names of the fields that are not at their defaults.
+func (f LimitFields) Names() []string {
+	var names []string
+	for _, limit := range limitTexts {
+		if limit.text(f) != "" {
+			names = append(names, limit.name)
+		}
+	}
+	return names
+}
+
+// DescribeReason names the limit that a reason of these limits is about, as Describe does.
+func (l Limits) DescribeReason(r Reason) string {
+	f := l.Fields()
+	switch r {
+	case ReasonMaxInFlight:
+		return fmt.Sprintf("maxInFlight %d", l.MaxInFlight)
+	case ReasonCanary, ReasonCanaryFailed:
+		return f.canary()
+	}
+	for _, limit := range limitTexts {
+		if slices.Contains(limit.reasons, r) {
+			return cmp.Or(limit.text(f), string(r))
+		}
+	}
+	return string(r)
+}
+
+func (f LimitFields) canary() string { return "canary " + f.Canary.String() }
+
+// describeNumber is empty for 0.
+func describeNumber(name string, n int64) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s %d", name, n)
+}
+
 func describeBatches(batches []intstr.IntOrString) string {
+	if len(batches) == 0 {
+		return ""
+	}
 	sizes := make([]string, len(batches))
 	for i := range batches {
 		sizes[i] = batches[i].String()
@@ -88,35 +148,11 @@ func describeBatches(batches []intstr.IntOrString) string {
 	return "batches " + strings.Join(sizes, ", ")
 }
 
-// DescribeReason names the limit that a reason of these limits is about, as Describe does.
-func (l Limits) DescribeReason(r Reason) string {
-	// Only the limit in question remains, so that Describe names no other one.
-	only := Limits{Canary: intstr.FromInt32(1)}
-	for _, limit := range []struct {
-		reasons []Reason
-		keep    func()
-	}{
-		{[]Reason{ReasonBatch, ReasonBatchFailed}, func() { only.Batches = l.Batches }},
-		{[]Reason{ReasonPartition}, func() { only.Partition = l.Partition }},
-		{[]Reason{ReasonMaxFailures}, func() { only.MaxFailures = l.MaxFailures }},
-		{[]Reason{ReasonMachineDeadline}, func() { only.MachineDeadline = l.MachineDeadline }},
-		{[]Reason{ReasonGroupDeadline}, func() { only.GroupDeadline = l.GroupDeadline }},
-		{[]Reason{ReasonOrder, ReasonOrderFailed}, func() { only.Order = l.Order }},
-	} {
-		if slices.Contains(limit.reasons, r) {
-			limit.keep()
-		}
+// describe returns an empty string for nil.
+func (o *OrderFields) describe() string {
+	if o == nil {
+		return ""
 	}
-	if r == ReasonMaxInFlight {
-		return fmt.Sprintf("maxInFlight %d", l.MaxInFlight)
-	}
-	if r == ReasonCanary || r == ReasonCanaryFailed {
-		return "canary " + l.Canary.String()
-	}
-	return cmp.Or(only.Describe(), string(r))
-}
-
-func (o OrderFields) describe() string {
 	how := "order"
 	if len(o.Labels) > 0 {
 		how += " by " + strings.Join(o.Labels, ", ")

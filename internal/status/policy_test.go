@@ -17,7 +17,7 @@ func TestPolicyNamesLimits(t *testing.T) {
 	policy.Namespace, policy.Name = "team-a", "workers"
 	policy.Spec = v1alpha1.UpdatePolicySpec{
 		Targets: []v1alpha1.UpdateTarget{{}}, Strategy: v1alpha1.ExternalUpdate,
-		Partition: new(intstr.FromInt32(2)),
+		RolloutLimits: v1alpha1.RolloutLimits{Partition: new(intstr.FromInt32(2))},
 	}
 	f := Facts{Policies: []v1alpha1.UpdatePolicy{policy}}
 	f.Cluster = &clusterv1.Cluster{}

@@ -24,8 +24,10 @@ func rollingPool(done, updating int) Facts {
 		Name: "workers"}}
 	policy.Spec = v1alpha1.UpdatePolicySpec{
 		Targets: []v1alpha1.UpdateTarget{{}}, Strategy: v1alpha1.ExternalUpdate,
-		Canary: new(intstr.FromInt32(2)), SoakSeconds: 60,
-		Batches: []intstr.IntOrString{intstr.FromInt32(3), intstr.FromString("50%")},
+		SoakSeconds: 60, RolloutLimits: v1alpha1.RolloutLimits{
+			Canary:  new(intstr.FromInt32(2)),
+			Batches: []intstr.IntOrString{intstr.FromInt32(3), intstr.FromString("50%")},
+		},
 	}
 	f.Policies = []v1alpha1.UpdatePolicy{policy}
 	md := &clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a",

@@ -9,9 +9,7 @@ import (
 	"strings"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/sets"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -116,6 +114,7 @@ type reader struct {
 // usedPolicy is an UpdatePolicy that counts for groups, and the updaters of these.
 type usedPolicy struct {
 	selected policy.Policy
+	limits   v1alpha1.RolloutLimits
 	updaters map[string]v1alpha1.Updater
 	// manager says that windlass manager drives the Clusters, and replaced that the machines of the
 	// groups are replaced.
@@ -280,8 +279,9 @@ func (r *reader) use(
 	p = r.policies[name]
 	if p == nil {
 		p = &usedPolicy{
-			selected: selected, updaters: map[string]v1alpha1.Updater{},
-			manager: manager, replaced: replaced,
+			selected: selected, limits: c.limitsOf(selected),
+			updaters: map[string]v1alpha1.Updater{},
+			manager:  manager, replaced: replaced,
 		}
 		r.policies[name] = p
 	}
@@ -295,18 +295,22 @@ func (p *usedPolicy) rollout() *scenario.Rollout {
 	}
 	l := p.selected
 	into := &scenario.Rollout{
-		Canary: new(l.Canary), Batches: slices.Clone(l.Batches), MaxFailures: int(l.MaxFailures),
+		RolloutLimits: p.limits, MaxFailures: int(l.MaxFailures),
 		MachineDeadline: durationOf(l.MachineDeadline), GroupDeadline: durationOf(l.GroupDeadline),
 	}
-	if l.Partition != (intstr.IntOrString{}) {
-		into.Partition = new(l.Partition)
-	}
-	into.Order.Labels, into.Order.OneAtATime = slices.Clone(l.Order.Labels), l.Order.OneAtATime
-	if l.Order.Last != nil {
-		// It was made of a label selector, so that it can be written as one.
-		into.Order.Last, _ = metav1.ParseToLabelSelector(l.Order.Last.String())
-	}
+	into.Canary = new(l.Canary) // The default is written, too.
 	return into
+}
+
+// limitsOf returns the limits of a selected policy as its object has them.
+func (c Cluster) limitsOf(selected policy.Policy) v1alpha1.RolloutLimits {
+	name, _, _ := strings.Cut(selected.Name, "/") // keptOnDelete adds to it.
+	for i := range c.Policies {
+		if c.Policies[i].Name == name {
+			return *c.Policies[i].Spec.RolloutLimits.DeepCopy()
+		}
+	}
+	return v1alpha1.RolloutLimits{}
 }
 
 // durationOf writes a duration; empty for 0.

@@ -160,14 +160,9 @@ type Policy struct {
 // Rollout are the limits of an UpdatePolicy that only windlass manager reads. Numbers and
 // percentages are of the machines of a MachineDeployment.
 type Rollout struct {
-	// Canary is how many machines go first; 1 by default. One that fails holds the rollout.
-	Canary *intstr.IntOrString `json:"canary,omitempty"`
-	// Batches are the sizes of the batches after the canary; the last one repeats.
-	Batches []intstr.IntOrString `json:"batches,omitempty"`
-	// Partition is how many machines stay as they are.
-	Partition *intstr.IntOrString `json:"partition,omitempty"`
-	// Order is as in an UpdatePolicy. It reads Labels of pools, and their FailureDomains.
-	Order v1alpha1.UpdateOrder `json:"order,omitzero"`
+	// RolloutLimits are as in an UpdatePolicy. A canary is 1 by default, and holds the rollout if it
+	// fails. Order reads Labels of pools, and their FailureDomains.
+	v1alpha1.RolloutLimits `json:",inline"`
 	// MaxFailures is how many failed machines hold the rollout; 0 for any number.
 	MaxFailures int `json:"maxFailures,omitempty"`
 	// MachineDeadline is how long the change of a machine may take, and GroupDeadline how long the

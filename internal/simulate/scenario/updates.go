@@ -224,9 +224,7 @@ func (p Policy) limits(u policy.Policy) *pool.Limits {
 	if r == nil {
 		return nil
 	}
-	spec := v1alpha1.UpdatePolicySpec{
-		Canary: r.Canary, Batches: r.Batches, Partition: r.Partition, Order: r.Order,
-	}
+	spec := v1alpha1.UpdatePolicySpec{RolloutLimits: r.RolloutLimits}
 	if r.MaxFailures > 0 {
 		spec.OnFailure = v1alpha1.FailurePause
 		spec.MaxFailures = int32(r.MaxFailures) // #nosec G115 -- a number of machines

@@ -126,7 +126,8 @@ func (p *plane) createManaged(ctx context.Context, t *testing.T) *managed {
 	})
 	p.CreatePolicy(ctx, t, m.key.Namespace, m.key.Name, v1alpha1.UpdatePolicySpec{
 		Strategy: v1alpha1.ExternalUpdate, Fallback: v1alpha1.FallbackNone,
-		Canary: new(intstr.FromInt32(0)), MaxInFlight: 1, SoakSeconds: 1,
+		MaxInFlight: 1, SoakSeconds: 1,
+		RolloutLimits: v1alpha1.RolloutLimits{Canary: new(intstr.FromInt32(0))},
 		Targets: []v1alpha1.UpdateTarget{{
 			ClusterName: m.key.Name, MachineDeployments: []v1alpha1.MachineDeploymentName{"general"},
 		}},

@@ -38,11 +38,16 @@ func (p *plane) updaterScenarios(upstream string) []poolScenario {
 		// Without a canary the updater chooses the first machine, too.
 		{rig.Pool{
 			Name: "handed-over", Replicas: 2, MaxUnavailable: 2,
-			Policy: v1alpha1.UpdatePolicySpec{Canary: new(intstr.FromInt32(0))},
+			Policy: v1alpha1.UpdatePolicySpec{
+				RolloutLimits: v1alpha1.RolloutLimits{Canary: new(intstr.FromInt32(0))},
+			},
 		}, p.testHandOver},
 		{rig.Pool{
 			Name: "group", Replicas: 3, MaxUnavailable: 1,
-			Policy: v1alpha1.UpdatePolicySpec{HandOver: v1alpha1.HandOverGroup, Partition: new(intstr.FromInt32(1))},
+			Policy: v1alpha1.UpdatePolicySpec{
+				HandOver:      v1alpha1.HandOverGroup,
+				RolloutLimits: v1alpha1.RolloutLimits{Partition: new(intstr.FromInt32(1))},
+			},
 		}, p.testHandOverGroup},
 		{rig.Pool{
 			Name: "group-declined", Replicas: 1, MaxUnavailable: 1,
