@@ -68,7 +68,7 @@ func (c *Compiled) check(p *v1alpha1.UpdatePolicy, last labelselector.Selector) 
 		problems = append(problems, checkTarget(root.Child("targets").Index(i), p.Spec.Targets[i], c.targets[i])...)
 	}
 	problems = append(problems, checkChoices(root, p.Spec)...)
-	problems = append(problems, checkOrder(root.Child("order"), p.Spec.Order, last)...)
+	problems = append(problems, checkRollout(root, p.Spec.RolloutLimits, last)...)
 	if p.Spec.MaxFailures > 0 && p.Spec.OnFailure != v1alpha1.FailurePause {
 		problems = append(problems, field.Forbidden(root.Child("maxFailures"), "maxFailures goes with onFailure Pause only"))
 	}
@@ -151,9 +151,21 @@ func checkHandOver(path *field.Path, spec v1alpha1.UpdatePolicySpec) field.Error
 	return problems
 }
 
-// CheckOrder returns what is wrong with the order of a policy.
-func CheckOrder(path *field.Path, order v1alpha1.UpdateOrder) field.ErrorList {
-	return checkOrder(path, order, labelselector.Parse(order.Last))
+// CheckRollout returns what is wrong with limits of rollouts, in the order of their fields.
+func CheckRollout(path *field.Path, l v1alpha1.RolloutLimits) field.ErrorList {
+	return checkRollout(path, l, labelselector.Parse(l.Order.Last))
+}
+
+func checkRollout(
+	path *field.Path, l v1alpha1.RolloutLimits, last labelselector.Selector,
+) field.ErrorList {
+	problems := checkShare(path.Child("canary"), l.Canary, 0)
+	for i := range l.Batches {
+		batch := path.Child("batches").Index(i)
+		problems = append(problems, checkShare(batch, &l.Batches[i], 1)...)
+	}
+	problems = append(problems, checkShare(path.Child("partition"), l.Partition, 0)...)
+	return append(problems, checkOrder(path.Child("order"), l.Order, last)...)
 }
 
 func checkOrder(path *field.Path, order v1alpha1.UpdateOrder, last labelselector.Selector) field.ErrorList {
@@ -185,19 +197,15 @@ func checkNumbers(path *field.Path, spec v1alpha1.UpdatePolicySpec) field.ErrorL
 			problems = append(problems, field.Invalid(path.Child(n.name), n.value, "must not be negative"))
 		}
 	}
-	problems = append(problems, CheckShare(path.Child("canary"), spec.Canary, 0)...)
-	for i := range spec.Batches {
-		problems = append(problems, CheckShare(path.Child("batches").Index(i), &spec.Batches[i], 1)...)
-	}
-	return append(problems, CheckShare(path.Child("partition"), spec.Partition, 0)...)
+	return problems
 }
 
 // sharePattern is that of the API server's rule for percentages.
 var sharePattern = regexp.MustCompile(`^(100|[1-9]?[0-9])%$`)
 
-// CheckShare returns what is wrong with a number of machines or a percentage of them. least is the
+// checkShare returns what is wrong with a number of machines or a percentage of them. least is the
 // least of either; nil is in order.
-func CheckShare(path *field.Path, share *intstr.IntOrString, least int32) field.ErrorList {
+func checkShare(path *field.Path, share *intstr.IntOrString, least int32) field.ErrorList {
 	switch {
 	case share == nil:
 	case share.Type == intstr.Int && share.IntVal < least:

@@ -203,14 +203,7 @@ func (t *translation) checkRollout(path *field.Path, r *Rollout) {
 		return
 	}
 	t.count(path.Child("maxFailures"), r.MaxFailures)
-	problems := policy.CheckShare(path.Child("canary"), r.Canary, 0)
-	for i := range r.Batches {
-		batch := path.Child("batches").Index(i)
-		problems = append(problems, policy.CheckShare(batch, &r.Batches[i], 1)...)
-	}
-	problems = append(problems, policy.CheckShare(path.Child("partition"), r.Partition, 0)...)
-	problems = append(problems, policy.CheckOrder(path.Child("order"), r.Order)...)
-	for _, p := range problems {
+	for _, p := range policy.CheckRollout(path, r.RolloutLimits) {
 		t.problem(p)
 	}
 	t.fixed(path.Child("machineDeadline"), r.MachineDeadline, 0)
