@@ -9,9 +9,6 @@ import (
 // fixMark begins the part of a message that says what a person can do.
 const fixMark = "Fix: "
 
-// minFit is the least bound of a message of two parts.
-const minFit = 64
-
 // Fit returns a message as valid UTF-8 of at most the given number of bytes, which must be 64 or
 // more. A message that is longer loses the end of what comes before its last "Fix: ", and shows how
 // many bytes that is. Both parts keep at least half of the bytes if they need them. Unlike [Bound]

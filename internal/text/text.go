@@ -8,15 +8,19 @@ import (
 
 const ellipsis = "..."
 
+// minFix is the least number of bytes in which Bound keeps a Fix.
+const minFix = 160
+
 // Bound returns s as one line of valid UTF-8 of at most the given number of bytes. What is cut off at the end shows as "...", where
 // there is room for that. A space stands for each control character, line break and mark that changes the direction of text, a
 // question mark for what is not UTF-8; white space at both ends is left out.
 //
 // Like [Fit], it cuts what comes before the last "Fix: ", and what is from there on, so that both keep
-// at least half of the bytes if they need them. It is safe for concurrent use.
+// at least half of the bytes if they need them. Where the bytes are fewer than minFix, a part of each
+// says less than a whole sentence: only the end is cut. It is safe for concurrent use.
 func Bound(s string, bytes int) string {
 	at := strings.LastIndex(s, fixMark)
-	if at <= 0 || len(s) <= bytes || bytes < minFit {
+	if at <= 0 || len(s) <= bytes || bytes < minFix {
 		return boundEnd(s, bytes)
 	}
 	fix := boundEnd(s[at:], bytes-min(at, bytes/2))
