@@ -157,8 +157,8 @@ var rules = []rule{
 		api/v1alpha1 internal/capi internal/condition internal/contract internal/inplace
 		internal/inplace/cover internal/inplace/request internal/keyed internal/metrics
 		internal/policy internal/policystore internal/pool internal/port internal/record
-		internal/shares internal/snapshot internal/text internal/untrusted internal/updatepolicy
-		pkg/version
+		internal/refusal internal/shares internal/snapshot internal/text internal/untrusted
+		internal/updatepolicy pkg/version
 	`},
 	{pkg: "internal/inplace/preview", kind: effects, imports: `
 		api/v1alpha1 internal/inplace/cover internal/inplace/engine internal/policy internal/pool
@@ -262,8 +262,8 @@ var rules = []rule{
 	{pkg: "internal/text", kind: pure, imports: ``},
 	{pkg: "internal/topology", kind: effects, imports: `
 		api/v1alpha1 internal/capi internal/chain internal/condition internal/contract
-		internal/keyed internal/pool internal/pool/objects internal/refusal internal/snapshot
-		internal/text internal/untrusted pkg/plan pkg/version
+		internal/keyed internal/pool internal/pool/objects internal/record internal/refusal
+		internal/snapshot internal/text internal/untrusted pkg/plan pkg/version
 	`},
 	{pkg: "internal/transport", kind: effects, imports: `internal/port`},
 	{pkg: "internal/transport/pod", kind: effects, imports: `

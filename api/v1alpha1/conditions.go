@@ -20,7 +20,8 @@ const (
 	NoDecisionReason = "NoDecision"
 	// DesiredChangedReason: the desired state is not the one that was decided on.
 	DesiredChangedReason = "DesiredChanged"
-	// UnknownRecordReason: a newer release of Windlass has recorded something that this one does not know.
+	// UnknownRecordReason: a newer release of Windlass has recorded something that this one does not know,
+	// or a webhook changes what is recorded.
 	UnknownRecordReason = "UnknownRecord"
 	// RightsMissingReason: Windlass may not read an object that the update is about.
 	RightsMissingReason = "RightsMissing"

@@ -24,7 +24,8 @@ const (
 	TooLarge Reason = "TooLarge"
 	// Invalid: the object breaks a rule of its CRD, or of a webhook.
 	Invalid Reason = "Invalid"
-	// FieldsDropped: the API server did not store a field, because the CRD does not have it.
+	// FieldsDropped: the API server did not store a field, because the CRD does not have it, or a
+	// webhook changed it.
 	FieldsDropped Reason = "FieldsDropped"
 )
 
@@ -44,6 +45,9 @@ func (e *DroppedError) Error() string {
 // Wrapped errors count.
 func ReasonOf(err error) (Reason, bool) {
 	if _, dropped := errors.AsType[*DroppedError](err); dropped {
+		return FieldsDropped, true
+	}
+	if _, changed := errors.AsType[*record.UnstoredError](err); changed {
 		return FieldsDropped, true
 	}
 	if _, long := errors.AsType[*record.TooLongError](err); long {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/chain"
+	"github.com/windlass-dev/windlass/internal/record"
 	"github.com/windlass-dev/windlass/internal/snapshot"
 	"github.com/windlass-dev/windlass/pkg/plan"
 	"github.com/windlass-dev/windlass/pkg/version"
@@ -111,6 +112,9 @@ func (e *effects) Record(ctx context.Context, recorded chain.Recorded) error {
 		}
 		written, err = r.patchAnnotations(ctx, annotations)
 	}
+	if err == nil {
+		err = record.CheckStored(written.Annotations, changedAnnotations(r.cluster.Annotations, annotations))
+	}
 	if err != nil {
 		return fmt.Errorf("patching Cluster %s: %w", client.ObjectKeyFromObject(r.cluster), err)
 	}
@@ -120,6 +124,22 @@ func (e *effects) Record(ctx context.Context, recorded chain.Recorded) error {
 		r.controller.DeferNextReconcileUntilCacheUpToDate(r.cluster, capicontroller.StructuredObject(clusterv1.GroupVersion, "Cluster"), written.ResourceVersion)
 	}
 	return nil
+}
+
+// changedAnnotations returns what a patch from before to after sets; nil removes.
+func changedAnnotations(before, after map[string]string) map[string]*string {
+	changed := map[string]*string{}
+	for key := range before {
+		if _, kept := after[key]; !kept {
+			changed[key] = nil
+		}
+	}
+	for key, value := range after {
+		if old, was := before[key]; !was || old != value {
+			changed[key] = &value
+		}
+	}
+	return changed
 }
 
 // recordRetries bounds how often a status may be written between the reading of a Cluster and the patch that follows it.

@@ -135,6 +135,9 @@ func (o *options) run(ctx context.Context, logs io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if err := app.AddRestoredWatch(mgr, ""); err != nil {
+		return err
+	}
 	hooks, _, err := app.SetUpExtension(ctx, mgr, served)
 	if err != nil {
 		return err

@@ -15,6 +15,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/inplace"
 	"github.com/windlass-dev/windlass/internal/inplace/request"
+	"github.com/windlass-dev/windlass/internal/refusal"
 )
 
 // UpgradeMachine takes the upgrade of a Machine as far as it goes without waiting. It is idempotent, and may be cut short at any point.
@@ -37,6 +38,11 @@ func (e *Engine) UpgradeMachine(ctx context.Context, key types.NamespacedName) (
 	result, err := r.carryOn(ctx)
 	if isStale(err) {
 		return Result{Now: true}, nil
+	}
+	if _, refused := refusal.ReasonOf(err); refused {
+		s := request.State{Reason: request.ReasonWriteRefused, Message: fmt.Sprintf(
+			"the API server refuses a write, which is tried again: %v. Fix: remove what refuses it", err)}
+		err = errors.Join(err, r.showNow(ctx, s))
 	}
 	return result, err
 }

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/internal/condition"
+	"github.com/windlass-dev/windlass/internal/record"
 )
 
 const (
@@ -117,9 +118,16 @@ func (f fence) Retry(ctx context.Context, object client.Object, write func() err
 }
 
 // Annotate writes annotations under the object's resourceVersion, and removes those that are nil. It
-// leaves the object as the API server returned it. It returns a *staleError on a conflict.
+// leaves the object as the API server returned it. It returns a *staleError on a conflict, and an
+// *record.UnstoredError if the API server stored something else.
 func (f fence) Annotate(ctx context.Context, object client.Object, annotations map[string]*string) error {
-	return f.patch(ctx, object, map[string]any{"annotations": annotations}, nil)
+	if err := f.patch(ctx, object, map[string]any{"annotations": annotations}, nil); err != nil {
+		return err
+	}
+	if err := record.CheckStored(object.GetAnnotations(), annotations); err != nil {
+		return fmt.Errorf("writing %s: %w", client.ObjectKeyFromObject(object), err)
+	}
+	return nil
 }
 
 // PatchSpec is Annotate for fields of the spec.

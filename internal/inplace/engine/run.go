@@ -14,6 +14,7 @@ import (
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/inplace"
 	"github.com/windlass-dev/windlass/internal/policy"
+	"github.com/windlass-dev/windlass/internal/record"
 	"github.com/windlass-dev/windlass/internal/updatepolicy"
 )
 
@@ -92,6 +93,9 @@ func (e *Engine) tryUpdate(
 
 // report shows the result of a step on the Machine, and returns the answer to the call.
 func (r *run) report(ctx context.Context, reply inplace.Reply, err error) (inplace.Reply, error) {
+	if unstored, is := errors.AsType[*record.UnstoredError](err); is {
+		err = refused(v1alpha1.UnknownRecordReason, "%v", unstored)
+	}
 	refusal, isRefused := errors.AsType[*RefusedError](err)
 	switch {
 	case isRefused:

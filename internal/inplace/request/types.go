@@ -49,6 +49,9 @@ const (
 	ReasonCancelled Reason = "Cancelled"
 	// ReasonMachines: machines of the group are being upgraded.
 	ReasonMachines Reason = "UpgradingMachines"
+	// ReasonWriteRefused: the API server refuses a write that comes before the next step, by a quota, a
+	// webhook or a limit.
+	ReasonWriteRefused Reason = "WriteRefused"
 	// ReasonMachinesHeld: the machines that are left cannot be upgraded now.
 	ReasonMachinesHeld Reason = "MachinesHeld"
 )
