@@ -154,7 +154,7 @@ func (o ManagerOptions) newManager(
 		WebhookServer: httplimit.NewTLSServer("webhooks", crwebhook.Options{
 			Host: o.Webhook.BindAddress, Port: o.Webhook.Port, TLSOpts: tlsOptions,
 			CertDir: o.Webhook.CertDir, CertName: o.Webhook.CertName, KeyName: o.Webhook.KeyName,
-		}, httplimit.ForCalls),
+		}, httplimit.ForCalls, hookserver.NewIntake()),
 	}
 	if lock != nil {
 		lock.Apply(&options)

@@ -357,6 +357,50 @@ func TestScopeThatIsTooLong(t *testing.T) {
 	}
 }
 
+// A namespace with more comparisons than are made is guarded as a whole, and its policies report it.
+// With fewer policies each group is compared, and the guard covers what policies keep.
+func TestScopeOfTooManyComparisons(t *testing.T) {
+	t.Parallel()
+	// Each label is a term. No group has them.
+	const policies, labels, targets, groups = 10, v1alpha1.MaxSelectorTerms, 16, 1000
+	target := v1alpha1.UpdateTarget{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{}}}
+	for i := range labels {
+		target.Selector.MatchLabels[fmt.Sprintf("label-%d", i)] = "x"
+	}
+	objects := []client.Object{newGuard(), newCluster("prod", "OtherControlPlane")}
+	var large []client.Object
+	for i := range policies {
+		large = append(large, newPolicy(fmt.Sprint("large-", i), slices.Repeat([]v1alpha1.UpdateTarget{target}, targets)...))
+	}
+	objects = append(objects, large...)
+	objects = append(objects, newPolicy("a", v1alpha1.UpdateTarget{ControlPlane: true}))
+	for i := range groups {
+		objects = append(objects, newDeployment("prod", fmt.Sprint("md-", i)))
+	}
+	w := newWorld(t, objects...)
+	check := func(want guard.Scope, ready, guarding string, status metav1.ConditionStatus) {
+		t.Helper()
+		w.reconcileAll(t, "ns", "ns")
+		if got, _, _ := w.registered(t.Context(), t); !cmp.Equal(want, got) {
+			t.Errorf("the scope is %v, want %v", got, want)
+		}
+		conditions := w.status(t, "a").Conditions
+		if got := meta.FindStatusCondition(conditions, v1alpha1.ReadyCondition); got.Reason != ready {
+			t.Errorf("Ready is %+v, want %s", got, ready)
+		}
+		if got := meta.FindStatusCondition(conditions, v1alpha1.GuardingCondition); got.Reason != guarding || got.Status != status {
+			t.Errorf("Guarding is %+v, want %s", got, guarding)
+		}
+	}
+	check(guard.Scope{"ns"}, v1alpha1.UpdatePolicyTooManyReason, v1alpha1.UpdatePolicyTooManyReason, metav1.ConditionUnknown)
+	for _, p := range large {
+		if err := w.client.Delete(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check(guard.Scope{"ns/prod/cp"}, v1alpha1.UpdatePolicyValidReason, v1alpha1.GuardInstalledReason, metav1.ConditionTrue)
+}
+
 // Where the scope cannot be written, the status says that the guard does not cover the groups, and the error is returned.
 func TestScopeThatCannotBeWritten(t *testing.T) {
 	t.Parallel()

@@ -74,7 +74,7 @@ func Add(ctx context.Context, mgr manager.Manager, o metricsserver.Options) erro
 		}
 		options.TLSOpts = append(slices.Clip(options.TLSOpts), signed)
 	}
-	server := httplimit.NewTLSServer("diagnostics", options, httplimit.ForDiagnostics)
+	server := httplimit.NewTLSServer("diagnostics", options, httplimit.ForDiagnostics, nil)
 	if err := mgr.Add(server); err != nil {
 		return fmt.Errorf("adding the server of diagnostics: %w", err)
 	}

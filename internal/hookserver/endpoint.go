@@ -39,9 +39,9 @@ func NewTLSServer(e Endpoint) (webhook.Server, error) {
 		Host: e.BindAddress, Port: e.Port, CertDir: e.CertDir, CertName: CertName, KeyName: KeyName,
 		TLSOpts: []func(*tls.Config){RequireTLS13},
 	}
-	wrap := newIntake().wrap
+	wrap := NewIntake()
 	if e.ClientCAName == "" {
-		return &wrapping{Server: httplimit.NewTLSServer(serverName, options, httplimit.ForCalls), wrap: wrap}, nil
+		return httplimit.NewTLSServer(serverName, options, httplimit.ForCalls, wrap), nil
 	}
 	ca, err := ReadClientCA(filepath.Join(e.CertDir, e.ClientCAName))
 	if err != nil {
@@ -51,7 +51,7 @@ func NewTLSServer(e Endpoint) (webhook.Server, error) {
 	log.Log.Info("Callers need a client certificate", "port", e.Port, "clientCA", ca.file)
 	// Who may not call takes no memory.
 	authenticated := func(next http.Handler) http.Handler { return ca.wrap(wrap(next)) }
-	return &wrapping{Server: httplimit.NewTLSServer(serverName, options, httplimit.ForCalls), wrap: authenticated}, nil
+	return httplimit.NewTLSServer(serverName, options, httplimit.ForCalls, authenticated), nil
 }
 
 // wrapping is a webhook.Server that wraps its handlers.

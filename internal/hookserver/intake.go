@@ -54,8 +54,11 @@ type intake struct {
 	small, large *semaphore.Weighted
 }
 
-func newIntake() *intake {
-	return &intake{small: semaphore.NewWeighted(maxSmallIntake), large: semaphore.NewWeighted(maxIntake)}
+// NewIntake returns what wraps the handlers of one port, and bounds the memory and the time of all
+// their requests together. A request beyond the bounds is answered 503, 413 or 408.
+func NewIntake() func(http.Handler) http.Handler {
+	i := &intake{small: semaphore.NewWeighted(maxSmallIntake), large: semaphore.NewWeighted(maxIntake)}
+	return i.wrap
 }
 
 // reservationKey is the key of a request's *reservation in its context.

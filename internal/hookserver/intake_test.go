@@ -43,7 +43,7 @@ func (r *reader) count(size, canceled int) {
 func serveReader(t *testing.T, takes time.Duration) *reader {
 	t.Helper()
 	r := &reader{}
-	handler := hookserver.Intake(http.HandlerFunc(func(_ http.ResponseWriter, request *http.Request) {
+	handler := hookserver.NewIntake()(http.HandlerFunc(func(_ http.ResponseWriter, request *http.Request) {
 		body, err := io.ReadAll(request.Body)
 		if err != nil {
 			t.Errorf("the handler reads %v", err)

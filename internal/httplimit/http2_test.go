@@ -64,7 +64,7 @@ func dialHTTP2(t *testing.T, handler http.HandlerFunc) *http2.Framer {
 	authority.Issue(t, "server", time.Now().Add(time.Hour)).WriteTo(t, dir)
 	server := httplimit.NewTLSServer("test", webhook.Options{
 		Host: "127.0.0.1", Port: port, CertDir: dir, CertName: "tls.crt", KeyName: "tls.key",
-	}, httplimit.ForCalls)
+	}, httplimit.ForCalls, nil)
 	server.Register("/", handler)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)

@@ -135,6 +135,7 @@ type tlsServer struct {
 	name    string
 	options webhook.Options
 	bounds  Bounds
+	wrap    func(http.Handler) http.Handler
 	lines   *loglimit.Lines
 	started atomic.Bool
 	// reached is set once the server has answered itself.
@@ -142,14 +143,19 @@ type tlsServer struct {
 }
 
 // NewTLSServer returns a server that serves the handlers in options.WebhookMux over TLS, within the
-// bounds. It is ready once it has answered itself. From then on it serves until the process ends, also
-// while others hold all connections.
-func NewTLSServer(name string, options webhook.Options, bounds Bounds) webhook.Server {
+// bounds. It wraps each handler that is registered, unless wrap is nil. It is ready once it has answered
+// itself. From then on it serves until the process ends, also while others hold all connections.
+func NewTLSServer(
+	name string, options webhook.Options, bounds Bounds, wrap func(http.Handler) http.Handler,
+) webhook.Server {
+	if wrap == nil {
+		wrap = func(next http.Handler) http.Handler { return next }
+	}
 	if options.WebhookMux == nil {
 		options.WebhookMux = http.NewServeMux()
 	}
 	return &tlsServer{
-		Server: webhook.NewServer(options), name: name, options: options, bounds: bounds,
+		Server: webhook.NewServer(options), name: name, options: options, bounds: bounds, wrap: wrap,
 		lines: loglimit.New(time.Now, maxLines, maxLinesEach),
 	}
 }
@@ -159,7 +165,7 @@ func (s *tlsServer) Register(path string, handler http.Handler) {
 	if admitting, ok := handler.(*admission.Webhook); ok {
 		s.lines.Webhook(admitting)
 	}
-	s.Server.Register(path, handler)
+	s.Server.Register(path, s.wrap(handler))
 }
 
 // Start implements webhook.Server.

@@ -1,9 +1,9 @@
 package bounds
 
 import (
-	"encoding/json"
+	"context"
 	"fmt"
-	"net/http"
+	"strings"
 	"testing"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -17,6 +17,9 @@ import (
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/lab/test/wire"
 )
+
+// What the first tenant has when the extension runs. Its stored objects have more than storedBytes.
+const groups, rivals, annotated, stored = 200, 100, 50, 106
 
 // requests returns the largest request of each handler, by its path.
 var requests = map[string]func(*testing.T, *world) any{
@@ -122,68 +125,136 @@ func review(t *testing.T, w *world) any {
 	w.plane.Get(t, m)
 	m.TypeMeta = metav1.TypeMeta{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine"}
 	m.Annotations["filler"] = filler(3 << 20)
-	data, err := json.Marshal(m)
-	if err != nil {
-		t.Fatal(err)
+	return reviewOf(t, admissionv1.Delete, m)
+}
+
+// reviewOf is a review of an object with its type.
+func reviewOf(t *testing.T, operation admissionv1.Operation, o client.Object) admissionv1.AdmissionReview {
+	t.Helper()
+	kind := o.GetObjectKind().GroupVersionKind()
+	request := &admissionv1.AdmissionRequest{
+		UID: "bounds", Operation: operation, Namespace: o.GetNamespace(), Name: o.GetName(),
+		Kind: metav1.GroupVersionKind{Group: kind.Group, Version: kind.Version, Kind: kind.Kind},
+	}
+	raw := runtime.RawExtension{Raw: encoded(t, o)}
+	if operation == admissionv1.Delete {
+		request.OldObject = raw
+	} else {
+		request.Object = raw
 	}
 	return admissionv1.AdmissionReview{
 		TypeMeta: metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: "AdmissionReview"},
-		Request: &admissionv1.AdmissionRequest{
-			UID: "bounds", Operation: admissionv1.Delete, Namespace: m.Namespace, Name: m.Name,
-			OldObject: runtime.RawExtension{Raw: data},
-		},
+		Request:  request,
 	}
 }
 
-// reconciled waits until a reconciler has looked at the largest objects of its kind, and checks what
-// it wrote.
-var reconciled = map[string]func(*testing.T, *world){
-	"updatepolicy": func(t *testing.T, w *world) {
+// runExtension starts `windlass extension`, with the rows of its handlers.
+func runExtension(t *testing.T, w *world) *program {
+	t.Helper()
+	m, plane := newMeter(t, w.plane)
+	p := &program{
+		process: plane.Run(t, "--insecure-diagnostics"), meter: m, requests: requests,
+		reconcilers: extensionReconcilers, sends: extensionSends, copies: 8,
+	}
+	p.at = func(path string) string {
+		if strings.HasPrefix(path, "/hooks.") {
+			return p.process.Hooks + path
+		}
+		return p.process.Guard + path
+	}
+	question, client := w.other.Question(t), p.process.Client(t, nil)
+	p.asOther = func(ctx context.Context) (int, []byte, error) {
+		url := p.process.Hooks + wire.CanUpdateMachineSet.Path()
+		return p.process.Post(ctx, client, url, question)
+	}
+	return p
+}
+
+var (
+	ofMachines = []string{"in-place-upgrade-machine"}
+	ofGroups   = []string{"in-place-upgrade-group"}
+	ofBoth     = append(ofMachines, ofGroups...)
+	ofPolicies = []string{"updatepolicy"}
+)
+
+// large is how many bytes a request about an object with large annotations has with its answer, which
+// has its managed fields; small is that of others.
+const large, small = annotationBytes + 32<<10, 64 << 10
+
+// extensionSends is what the reconcilers of the extension may send to the API server. What they read
+// again for each reconcile is an object, and never what a namespace has.
+var extensionSends = map[string]sent{
+	"discovery":                             {once: 10, size: small},
+	"get clusters":                          {once: slack, per: 1, by: ofBoth, size: large},
+	"get machinedeployments":                {once: slack, per: 1, by: ofGroups, size: large},
+	"get machines":                          {once: slack, per: 1, by: ofMachines, size: large},
+	"list machines":                         {once: slack, per: 1, by: ofBoth, size: large},
+	"list kubeadmcontrolplanes":             {once: 2, per: 1, by: ofPolicies, size: small},
+	"list machinedeployments":               {once: 2, per: 1, by: ofPolicies, size: (annotated+managed)*large + groups*small/16},
+	"patch machinedeployments":              {once: 3 * annotated, size: large},
+	"patch machinedeployments/status":       {once: 3 * annotated, size: large},
+	"patch machines/status":                 {once: 3 * annotated, size: large},
+	"patch updatepolicies/status":           {once: 2 * (rivals + stored), size: 2 * small},
+	"patch updaters/status":                 {once: 2 * stored, size: 2 * small},
+	"patch upgradegates/status":             {once: 2 * stored, size: small},
+	"patch upgradegraphs/status":            {once: 2, size: small},
+	"post events":                           {once: 4 * annotated, size: small},
+	"watch clusters":                        {once: 2, size: 4 * large},
+	"watch customresourcedefinitions":       {once: 2, size: small},
+	"watch machinedeployments":              {once: 2, size: 2*(annotated+managed)*large + groups*small/16},
+	"watch machines":                        {once: 4, size: 2*(annotated+managed)*large + groups*small/16},
+	"watch namespaces":                      {once: 2, size: small},
+	"watch updatepolicies":                  {once: 2, size: 2 * storedBytes},
+	"watch updaters":                        {once: 2, size: 4 * small},
+	"watch upgradegates":                    {once: 2, size: storedBytes},
+	"watch upgradegraphs":                   {once: 2, size: small},
+	"watch validatingwebhookconfigurations": {once: 2, size: small},
+}
+
+// extensionReconcilers look at the objects of newWorld.
+var extensionReconcilers = map[string]reconciler{
+	"updatepolicy": {1, 40, func(t *testing.T, w *world) {
 		t.Helper()
 		await(t, w, &v1alpha1.UpdatePolicyList{}, func(p *v1alpha1.UpdatePolicy) string {
 			return bounded(p.Generation, p.Status.ObservedGeneration, p.Status.Conditions)
 		}, client.InNamespace(w.namespace))
-	},
-	"upgradegate": func(t *testing.T, w *world) {
+	}},
+	"upgradegate": {stored, 4 * stored, func(t *testing.T, w *world) {
 		t.Helper()
 		await(t, w, &v1alpha1.UpgradeGateList{}, func(g *v1alpha1.UpgradeGate) string {
 			return bounded(g.Generation, g.Status.ObservedGeneration, g.Status.Conditions)
 		}, client.InNamespace(w.namespace))
-	},
-	"upgradegraph": func(t *testing.T, w *world) {
+	}},
+	"upgradegraph": {1, 10, func(t *testing.T, w *world) {
 		t.Helper()
 		await(t, w, &v1alpha1.UpgradeGraphList{}, func(g *v1alpha1.UpgradeGraph) string {
 			return bounded(g.Generation, g.Status.ObservedGeneration, g.Status.Conditions)
 		})
-	},
-	"updater": func(t *testing.T, w *world) {
+	}},
+	"updater": {1, 10, func(t *testing.T, w *world) {
 		t.Helper()
 		await(t, w, &v1alpha1.UpdaterList{}, func(u *v1alpha1.Updater) string {
 			return bounded(u.Generation, u.Status.ObservedGeneration, u.Status.Conditions)
 		})
-	},
-	"in-place-upgrade-machine": func(t *testing.T, w *world) {
-		t.Helper()
-		await(t, w, &clusterv1.MachineList{}, func(o *clusterv1.Machine) string {
-			return answered(o, o.Status.Conditions)
-		}, client.InNamespace(w.namespace))
-	},
-	"in-place-upgrade-group": func(t *testing.T, w *world) {
-		t.Helper()
-		await(t, w, &clusterv1.MachineDeploymentList{}, func(o *clusterv1.MachineDeployment) string {
-			return answered(o, o.Status.Conditions)
-		}, client.InNamespace(w.namespace))
-	},
+	}},
+	"in-place-upgrade-machine": {annotated, 0, machinesAnswered},
+	"in-place-upgrade-group":   {annotated, 0, groupsAnswered},
 	// It looks at Clusters, whose annotations are large, and writes nothing.
-	"in-place-upgrade-kinds": func(t *testing.T, w *world) {
-		t.Helper()
-		served := wire.Scrape(t, http.DefaultClient, "http://"+w.extension.Diagnostics)
-		if n, _ := served.Value("controller_runtime_reconcile_total", map[string]string{
-			"controller": "in-place-upgrade-kinds", "result": "success",
-		}); n == 0 {
-			t.Error("the reconciler of kinds has looked at nothing")
-		}
-	},
+	"in-place-upgrade-kinds": {1, 20, nil},
+}
+
+func machinesAnswered(t *testing.T, w *world) {
+	t.Helper()
+	await(t, w, &clusterv1.MachineList{}, func(o *clusterv1.Machine) string {
+		return answered(o, o.Status.Conditions)
+	}, client.InNamespace(w.namespace))
+}
+
+func groupsAnswered(t *testing.T, w *world) {
+	t.Helper()
+	await(t, w, &clusterv1.MachineDeploymentList{}, func(o *clusterv1.MachineDeployment) string {
+		return answered(o, o.Status.Conditions)
+	}, client.InNamespace(w.namespace))
 }
 
 // bounded returns why a status is not the one of the object's generation, or has a text that is too

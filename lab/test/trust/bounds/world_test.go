@@ -15,49 +15,60 @@ import (
 	"github.com/windlass-dev/windlass/lab/test/wire"
 )
 
-const (
-	// groups is how many MachineDeployments the first tenant has, and rivals how many policies
-	// select each of them with the same precision.
-	groups, rivals = 200, 100
+// size is how much the first tenant has.
+type size struct {
+	// groups is how many MachineDeployments there are, and rivals how many policies select each of
+	// them with the same precision.
+	groups, rivals int
 	// annotated is how many Machines and MachineDeployments ask for an upgrade by annotation.
-	annotated = 50
+	annotated int
+	// stored is how many of the largest UpdatePolicies and UpgradeGates there are.
+	stored int
+}
+
+const (
 	// annotationBytes is how much an object's other annotations take.
 	annotationBytes = 200 << 10
 )
 
 // world is what two tenants have.
 type world struct {
-	plane     *wire.Plane
-	extension *wire.Process
+	plane *wire.Plane
 	// namespace is that of the tenant with the largest objects; other is the other tenant.
 	namespace string
 	other     *wire.Pool
 	graph     *v1alpha1.UpgradeGraph
 	updater   *v1alpha1.Updater
+	size
+	// bytes is how much the largest policies and gates have.
+	bytes int
+	// class is as large as it was created; see addForManager.
+	class *clusterv1.ClusterClass
+	// asked is the extension that the manager asks.
+	asked *wire.Updater
 }
 
-func newWorld(t *testing.T, plane *wire.Plane) *world {
+func newWorld(t *testing.T, plane *wire.Plane, has size) *world {
 	t.Helper()
-	w := &world{plane: plane, namespace: plane.Namespace(t), other: plane.NewPool(t, "a")}
+	w := &world{plane: plane, size: has, namespace: plane.Namespace(t), other: plane.NewPool(t, "a")}
 	cluster := &clusterv1.Cluster{
 		ObjectMeta: w.meta("c"),
 		Spec:       clusterv1.ClusterSpec{ControlPlaneEndpoint: clusterv1.APIEndpoint{Host: "127.0.0.1", Port: 1}},
 	}
 	cluster.Annotations = map[string]string{"filler": filler(annotationBytes)}
 	plane.Create(t, cluster)
-	for i := range groups {
-		plane.Create(t, w.deployment(name("md-%d", i), i < annotated))
+	for i := range w.groups {
+		plane.Create(t, w.deployment(name("md-%d", i), i < w.annotated))
 	}
-	for i := range annotated {
+	for i := range w.annotated {
 		plane.Create(t, w.machine(name("m-%d", i)))
 	}
-	for i := range rivals {
+	for i := range w.rivals {
 		plane.Create(t, w.policy(name("rival-%d", i), v1alpha1.UpdateTarget{ClusterName: "c"}))
 	}
-	stored := 0
-	for i := 0; stored < storedBytes; i++ {
+	for i := range w.stored {
 		policy, gate := w.largestPolicy(i), w.largestGate(i)
-		stored += encodedSize(t, policy) + encodedSize(t, gate)
+		w.bytes += len(encoded(t, policy)) + len(encoded(t, gate))
 		plane.Create(t, policy, gate)
 	}
 	w.graph, w.updater = largestGraph(), largestUpdater()
@@ -77,6 +88,9 @@ func (w *world) deployment(name string, asks bool) *clusterv1.MachineDeployment 
 		Spec: clusterv1.MachineDeploymentSpec{
 			ClusterName: "c", Replicas: new(int32(0)), Selector: metav1.LabelSelector{MatchLabels: labels},
 			Template: clusterv1.MachineTemplateSpec{ObjectMeta: clusterv1.ObjectMeta{Labels: labels}, Spec: w.spec(name)},
+			Rollout: clusterv1.MachineDeploymentRolloutSpec{Strategy: clusterv1.MachineDeploymentRolloutStrategy{
+				Type: clusterv1.RollingUpdateMachineDeploymentStrategyType,
+			}},
 		},
 	}
 	if asks {
@@ -182,19 +196,6 @@ func largestUpdater() *v1alpha1.Updater {
 			NamespaceSelector: largestSelector(), Selector: largestSelector(),
 			Remote: &v1alpha1.RemoteUpdater{URL: "https://127.0.0.1:1/"},
 		},
-	}
-}
-
-// askAsOther asks, as Cluster API does, about a Machine of the other tenant, and fails if there is no
-// answer.
-func (w *world) askAsOther(t *testing.T) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	code, body, err := w.extension.Post(ctx, w.extension.Client(t, nil),
-		w.extension.Hooks+wire.CanUpdateMachineSet.Path(), w.other.Question(t))
-	if err != nil || code >= 500 && !isRefusal(code) {
-		t.Errorf("the other tenant is not served: %d %s %v", code, body, err)
 	}
 }
 

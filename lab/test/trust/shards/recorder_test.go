@@ -2,18 +2,10 @@ package shards
 
 import (
 	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
-
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/windlass-dev/windlass/lab/test/wire"
 )
@@ -29,35 +21,17 @@ type recorder struct {
 
 func newRecorder(t *testing.T, plane *wire.Plane) *recorder {
 	t.Helper()
-	transport, err := rest.TransportFor(plane.Config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	server, err := url.Parse(plane.Config.Host)
-	if err != nil {
-		t.Fatal(err)
-	}
 	r := &recorder{}
-	forward := &httputil.ReverseProxy{Transport: transport, Rewrite: func(p *httputil.ProxyRequest) { p.SetURL(server) }}
-	listener := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
-		if request.Method != http.MethodGet {
-			r.mu.Lock()
-			r.writes = append(r.writes, request.URL.Path)
-			r.mu.Unlock()
-		}
-		forward.ServeHTTP(w, request)
-	}))
-	t.Cleanup(listener.Close)
-	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	config := clientcmdapi.NewConfig()
-	config.Clusters["c"], config.AuthInfos["u"] = &clientcmdapi.Cluster{Server: listener.URL}, &clientcmdapi.AuthInfo{}
-	config.Contexts["c"], config.CurrentContext = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}, "c"
-	if err := clientcmd.WriteToFile(*config, kubeconfig); err != nil {
-		t.Fatal(err)
-	}
-	through := *plane
-	through.Kubeconfig = kubeconfig
-	r.plane = &through
+	r.plane = plane.Through(t, func(forward http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+			if request.Method != http.MethodGet {
+				r.mu.Lock()
+				r.writes = append(r.writes, request.URL.Path)
+				r.mu.Unlock()
+			}
+			forward.ServeHTTP(w, request)
+		})
+	})
 	return r
 }
 

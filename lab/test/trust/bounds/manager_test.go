@@ -1,0 +1,211 @@
+package bounds
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// managed is how many MachineDeployments and policies there are when the manager runs, many how many
+// objects of a kind that only the manager reads.
+const managed, many = 20, 5
+
+// runManager starts `windlass manager` with all its controllers, and the rows of its handlers.
+// Cluster API's manifest has no limit of memory: the manager keeps the extension's.
+func runManager(t *testing.T, w *world) *program {
+	t.Helper()
+	m, plane := newMeter(t, w.plane)
+	p := &program{
+		process: plane.RunManager(t, "--in-place-upgrades", "--feature-gates="+
+			"ClusterTopology=true,RuntimeSDK=true,InPlaceUpdates=true,MachinePool=true"),
+		meter: m, requests: admissions, denied: hostileNames,
+		reconcilers: managerReconcilers, sends: managerSends(), copies: 30,
+	}
+	p.at = func(path string) string { return p.process.Webhooks + path }
+	client := p.process.Client(t, nil)
+	small := w.deployment("other", false)
+	small.TypeMeta, small.Namespace = typeOf("MachineDeployment"), w.other.Namespace
+	review := reviewOf(t, admissionv1.Create, small)
+	p.asOther = func(ctx context.Context) (int, []byte, error) {
+		return p.process.Post(ctx, client, p.at(validate("cluster", "machinedeployment")), review)
+	}
+	return p
+}
+
+func typeOf(kind string) metav1.TypeMeta {
+	return metav1.TypeMeta{APIVersion: clusterv1.GroupVersion.String(), Kind: kind}
+}
+
+func mutate(group, kind string) string   { return path("mutate", group, kind) }
+func validate(group, kind string) string { return path("validate", group, kind) }
+func path(verb, group, kind string) string {
+	return "/" + verb + "-" + strings.TrimPrefix(group+"-cluster-x-k8s-io-v1beta2-", "cluster-") + kind
+}
+
+// admissions returns the largest request of each webhook of the manager, by its path.
+var admissions = map[string]func(*testing.T, *world) any{
+	"/convert": conversion,
+
+	mutate("cluster", "cluster"):              admitting((*world).classy),
+	mutate("cluster", "machine"):              admitting(func(w *world) client.Object { return w.machine("m-0") }),
+	mutate("cluster", "machinedeployment"):    admitting(func(w *world) client.Object { return w.deployment("md-0", true) }),
+	mutate("cluster", "machinehealthcheck"):   admitting(func(w *world) client.Object { return w.healthCheck("mhc-0") }),
+	mutate("cluster", "machinepool"):          admitting(func(w *world) client.Object { return w.machinePool("mp-0") }),
+	mutate("cluster", "machineset"):           admitting(func(w *world) client.Object { return w.set("ms-0") }),
+	mutate("addons", "clusterresourceset"):    admitting(func(w *world) client.Object { return w.resourceSet("crs-0") }),
+	mutate("runtime", "extensionconfig"):      admitting(func(w *world) client.Object { return w.extensionConfig() }),
+	validate("addons", "clusterresourceset"):  admitting(func(w *world) client.Object { return w.resourceSet("crs-0") }),
+	validate("cluster", "cluster"):            admitting((*world).classy),
+	validate("cluster", "clusterclass"):       admitting(func(w *world) client.Object { return w.class.DeepCopy() }),
+	validate("cluster", "machine"):            admitting(func(w *world) client.Object { return w.machine("m-0") }),
+	validate("cluster", "machinedeployment"):  admitting(func(w *world) client.Object { return w.deployment("md-0", true) }),
+	validate("cluster", "machinedrainrule"):   admitting(func(w *world) client.Object { return w.drainRule() }),
+	validate("cluster", "machinehealthcheck"): admitting(func(w *world) client.Object { return w.healthCheck("mhc-0") }),
+	validate("cluster", "machinepool"):        admitting(func(w *world) client.Object { return w.machinePool("mp-0") }),
+	validate("cluster", "machineset"):         admitting(func(w *world) client.Object { return w.set("ms-0") }),
+	validate("ipam", "ipaddress"):             admitting(func(w *world) client.Object { return w.address() }),
+	validate("ipam", "ipaddressclaim"):        admitting(func(w *world) client.Object { return w.claim() }),
+	validate("runtime", "extensionconfig"):    admitting(func(w *world) client.Object { return w.extensionConfig() }),
+
+	validate("addons", "clusterresourcesetbinding"): admitting(func(w *world) client.Object { return w.binding("c") }),
+}
+
+// admitting returns a review of the creation of an object, with annotations as large as a request of
+// the API server.
+func admitting(object func(*world) client.Object) func(*testing.T, *world) any {
+	return func(t *testing.T, w *world) any {
+		t.Helper()
+		o := object(w)
+		o.SetAnnotations(map[string]string{"filler": filler(3 << 20)})
+		return reviewOf(t, admissionv1.Create, o)
+	}
+}
+
+// conversion asks for the Cluster of the first tenant in an older version.
+func conversion(t *testing.T, w *world) any {
+	t.Helper()
+	cluster := w.classy()
+	cluster.SetAnnotations(map[string]string{"filler": filler(3 << 20)})
+	return apiextensionsv1.ConversionReview{
+		TypeMeta: metav1.TypeMeta{
+			APIVersion: apiextensionsv1.SchemeGroupVersion.String(), Kind: "ConversionReview",
+		},
+		Request: &apiextensionsv1.ConversionRequest{
+			UID: "bounds", DesiredAPIVersion: clusterv1.GroupVersion.Group + "/v1beta1",
+			Objects: []runtime.RawExtension{{Raw: encoded(t, cluster)}},
+		},
+	}
+}
+
+// hostileNames returns a review of an object whose template of names writes 1 GB of text, which one
+// execution of the template would take from the process.
+var hostileNames = map[string]func(*testing.T, *world) any{
+	validate("cluster", "machinedeployment"): func(t *testing.T, w *world) any {
+		t.Helper()
+		md := w.deployment("hostile", false)
+		md.TypeMeta, md.Spec.MachineNaming.Template = typeOf("MachineDeployment"), endless
+		return reviewOf(t, admissionv1.Create, md)
+	},
+	validate("cluster", "machineset"): func(t *testing.T, w *world) any {
+		t.Helper()
+		set := w.set("hostile")
+		set.Spec.MachineNaming.Template = endless
+		return reviewOf(t, admissionv1.Create, set)
+	},
+}
+
+const endless = "{{ range 1000000000 }}x{{ end }}{{ .random }}"
+
+// managerSends returns what the reconcilers of the manager may send to the API server. They list and
+// watch each kind once, and then send a few requests about the object that they reconcile.
+func managerSends() map[string]sent {
+	const lists, objects, each = 6, 40, 3
+	all := slices.Collect(maps.Keys(managerReconcilers))
+	rows := map[string]sent{
+		"discovery": {once: 20, size: small},
+		// A ClusterResourceSet names as many as it may, and applies them to each of two Clusters.
+		"get configmaps":            {once: slack, per: 2 * resources, by: []string{"clusterresourceset"}, size: small},
+		"get secrets":               {once: slack, per: 2, by: []string{"clustercache", "cluster"}, size: small},
+		"list machines":             {once: slack, per: 1, by: append(ofBoth, "machinedeployment"), size: large},
+		"list machinesets":          {once: slack, per: 1, by: []string{"machinedeployment"}, size: objects * large},
+		"list machinedeployments":   {once: lists, per: 1, by: []string{"topology/cluster"}, size: objects * large},
+		"list kubeadmcontrolplanes": {once: lists, per: 1, by: []string{"topology/cluster"}, size: small},
+		"post events":               {once: slack, per: 1, by: all, size: small},
+		"patch events":              {once: slack, per: 1, by: all, size: small},
+	}
+	for _, kind := range []struct {
+		resource string
+		size     int64
+		by       []string
+	}{
+		{"clusters", 2 * large, append(ofBoth, "cluster", "topology/cluster", "clustercache")},
+		{"clusterclasses", 4 * large, []string{"clusterclass", "topology/cluster"}},
+		{"clusterresourcesets", 2 * small, []string{"clusterresourceset"}},
+		{"clusterresourcesetbindings", small, []string{"clusterresourceset", "clusterresourcesetbinding"}},
+		{"customresourcedefinitions", 4 * small, []string{"crdmigrator"}},
+		{"extensionconfigs", 2 * large, []string{"extensionconfig", "extensionconfig-conflicts"}},
+		{"machinedeployments", large, append(ofGroups, "machinedeployment", "topology/machinedeployment")},
+		{"machinehealthchecks", 2 * small, []string{"machinehealthcheck"}},
+		{"machinepools", large, []string{"machinepool"}},
+		{"machines", large, append(ofMachines, "machine")},
+		{"machinesets", large, []string{"machineset", "machinedeployment", "topology/machineset"}},
+		{"devmachines", small, []string{"machine", "machinepool"}},
+		{"kubeadmconfigs", small, []string{"machine"}},
+		// The rest is read by its metadata, or has no reconciler here.
+		{"configmaps", small, nil}, {"secrets", small, nil},
+		{"ipaddressclaims", small, nil}, {"ipaddresses", small, nil}, {"namespaces", small, nil},
+		{"machinedrainrules", 4 * small, nil}, {"updatepolicies", 2 * small, nil}, {"updaters", 2 * small, nil},
+		{"upgradegraphs", small, nil},
+		{"devclustertemplates", small, []string{"clusterclass", "topology/cluster"}},
+		{"devmachinetemplates", small, []string{"clusterclass", "topology/cluster", "machinedeployment"}},
+		{"kubeadmconfigtemplates", small, []string{"clusterclass", "topology/cluster", "machinedeployment"}},
+		{"kubeadmcontrolplanetemplates", small, []string{"clusterclass", "topology/cluster"}},
+	} {
+		for _, verb := range []string{"get ", "post ", "patch ", "delete "} {
+			for _, part := range []string{"", "/status"} {
+				if _, known := rows[verb+kind.resource+part]; !known && kind.by != nil {
+					rows[verb+kind.resource+part] = sent{once: slack, per: each, by: kind.by, size: kind.size}
+				}
+			}
+		}
+		for _, verb := range []string{"list ", "watch "} {
+			if _, known := rows[verb+kind.resource]; !known {
+				rows[verb+kind.resource] = sent{once: lists, size: objects * kind.size}
+			}
+		}
+	}
+	return rows
+}
+
+// managerReconcilers look at the objects of newWorld and addForManager. Those of machines and their
+// groups look again and again, because nobody provides the machines.
+var managerReconcilers = map[string]reconciler{
+	"cluster":                    {2, 200, nil},
+	"clustercache":               {2, 200, nil},
+	"clusterclass":               {1, 50, nil},
+	"clusterresourceset":         {1, 50, nil},
+	"clusterresourcesetbinding":  {1, 200, nil},
+	"crdmigrator":                {1, 200, nil},
+	"extensionconfig":            {1, 50, nil},
+	"extensionconfig-conflicts":  {1, 50, nil},
+	"machine":                    {managed / 2, 0, nil},
+	"machinedeployment":          {managed, 0, nil},
+	"machinehealthcheck":         {many, 0, nil},
+	"machinepool":                {many, 0, nil},
+	"machineset":                 {many, 0, nil},
+	"topology/cluster":           {1, 200, nil},
+	"topology/machinedeployment": {1, 200, nil},
+	"topology/machineset":        {1, 200, nil},
+	"in-place-upgrade-machine":   {managed / 2, 0, machinesAnswered},
+	"in-place-upgrade-group":     {managed / 2, 0, groupsAnswered},
+	"in-place-upgrade-kinds":     {1, 50, nil},
+}
