@@ -80,12 +80,14 @@ func TestLargestObjects(t *testing.T) {
 	plane := wire.Start(t)
 	// The extension reads what the manager leaves, too. The manager is not for its objects.
 	t.Run("manager", func(t *testing.T) {
-		w := newWorld(t, plane, size{groups: managed, rivals: managed, annotated: managed / 2, stored: managed})
+		w := newWorld(t, plane,
+			size{groups: managed, rivals: managed, annotated: managed / 2, stored: managed})
 		w.addForManager(t)
 		runManager(t, w).test(t, w)
 	})
 	t.Run("extension", func(t *testing.T) {
-		w := newWorld(t, plane, size{groups: groups, rivals: rivals, annotated: annotated, stored: stored})
+		w := newWorld(t, plane,
+			size{groups: groups, rivals: rivals, annotated: annotated, stored: stored})
 		if w.bytes < storedBytes {
 			t.Fatalf("the largest objects have %d bytes, want %d", w.bytes, storedBytes)
 		}
@@ -160,9 +162,10 @@ func (p *program) reconcile(t *testing.T, w *world, name string) {
 	if r.written != nil {
 		r.written(t, w)
 	}
-	loopback.Eventually(t, name+" has looked at its objects, and is idle once nothing is left to do", func() bool {
+	loopback.Eventually(t, name+" has looked at its objects and is idle", func() bool {
 		return p.value(t, reconciles, name) >= r.least && (r.most == 0 ||
-			p.value(t, "controller_runtime_active_workers", name) == 0 && p.value(t, "workqueue_depth", name) == 0)
+			p.value(t, "controller_runtime_active_workers", name) == 0 &&
+				p.value(t, "workqueue_depth", name) == 0)
 	})
 	got := p.value(t, reconciles, name)
 	t.Logf("%-30s reconciled %.0f times", name, got)

@@ -181,6 +181,9 @@ var (
 // has its managed fields; small is that of others.
 const large, small = annotationBytes + 32<<10, 64 << 10
 
+// ofDeployments is how many bytes a list of all MachineDeployments has.
+const ofDeployments = (annotated+managed)*large + groups*small/16
+
 // extensionSends is what the reconcilers of the extension may send to the API server. What they read
 // again for each reconcile is an object, and never what a namespace has.
 var extensionSends = map[string]sent{
@@ -190,7 +193,7 @@ var extensionSends = map[string]sent{
 	"get machines":                          {once: slack, per: 1, by: ofMachines, size: large},
 	"list machines":                         {once: slack, per: 1, by: ofBoth, size: large},
 	"list kubeadmcontrolplanes":             {once: 2, per: 1, by: ofPolicies, size: small},
-	"list machinedeployments":               {once: 2, per: 1, by: ofPolicies, size: (annotated+managed)*large + groups*small/16},
+	"list machinedeployments":               {once: 2, per: 1, by: ofPolicies, size: ofDeployments},
 	"patch machinedeployments":              {once: 3 * annotated, size: large},
 	"patch machinedeployments/status":       {once: 3 * annotated, size: large},
 	"patch machines/status":                 {once: 3 * annotated, size: large},
@@ -201,8 +204,8 @@ var extensionSends = map[string]sent{
 	"post events":                           {once: 4 * annotated, size: small},
 	"watch clusters":                        {once: 2, size: 4 * large},
 	"watch customresourcedefinitions":       {once: 2, size: small},
-	"watch machinedeployments":              {once: 2, size: 2*(annotated+managed)*large + groups*small/16},
-	"watch machines":                        {once: 4, size: 2*(annotated+managed)*large + groups*small/16},
+	"watch machinedeployments":              {once: 2, size: 2 * ofDeployments},
+	"watch machines":                        {once: 4, size: 2 * ofDeployments},
 	"watch namespaces":                      {once: 2, size: small},
 	"watch updatepolicies":                  {once: 2, size: 2 * storedBytes},
 	"watch updaters":                        {once: 2, size: 4 * small},

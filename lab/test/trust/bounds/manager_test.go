@@ -52,32 +52,41 @@ func path(verb, group, kind string) string {
 }
 
 // admissions returns the largest request of each webhook of the manager, by its path.
-var admissions = map[string]func(*testing.T, *world) any{
-	"/convert": conversion,
+var admissions = func() map[string]func(*testing.T, *world) any {
+	machine := func(w *world) client.Object { return w.machine("m-0") }
+	deployment := func(w *world) client.Object { return w.deployment("md-0", true) }
+	set := func(w *world) client.Object { return w.set("ms-0") }
+	pool := func(w *world) client.Object { return w.machinePool("mp-0") }
+	check := func(w *world) client.Object { return w.healthCheck("mhc-0") }
+	resources := func(w *world) client.Object { return w.resourceSet("crs-0") }
+	binding := func(w *world) client.Object { return w.binding("c") }
+	extension := func(w *world) client.Object { return w.extensionConfig() }
+	return map[string]func(*testing.T, *world) any{
+		"/convert": conversion,
 
-	mutate("cluster", "cluster"):              admitting((*world).classy),
-	mutate("cluster", "machine"):              admitting(func(w *world) client.Object { return w.machine("m-0") }),
-	mutate("cluster", "machinedeployment"):    admitting(func(w *world) client.Object { return w.deployment("md-0", true) }),
-	mutate("cluster", "machinehealthcheck"):   admitting(func(w *world) client.Object { return w.healthCheck("mhc-0") }),
-	mutate("cluster", "machinepool"):          admitting(func(w *world) client.Object { return w.machinePool("mp-0") }),
-	mutate("cluster", "machineset"):           admitting(func(w *world) client.Object { return w.set("ms-0") }),
-	mutate("addons", "clusterresourceset"):    admitting(func(w *world) client.Object { return w.resourceSet("crs-0") }),
-	mutate("runtime", "extensionconfig"):      admitting(func(w *world) client.Object { return w.extensionConfig() }),
-	validate("addons", "clusterresourceset"):  admitting(func(w *world) client.Object { return w.resourceSet("crs-0") }),
-	validate("cluster", "cluster"):            admitting((*world).classy),
-	validate("cluster", "clusterclass"):       admitting(func(w *world) client.Object { return w.class.DeepCopy() }),
-	validate("cluster", "machine"):            admitting(func(w *world) client.Object { return w.machine("m-0") }),
-	validate("cluster", "machinedeployment"):  admitting(func(w *world) client.Object { return w.deployment("md-0", true) }),
-	validate("cluster", "machinedrainrule"):   admitting(func(w *world) client.Object { return w.drainRule() }),
-	validate("cluster", "machinehealthcheck"): admitting(func(w *world) client.Object { return w.healthCheck("mhc-0") }),
-	validate("cluster", "machinepool"):        admitting(func(w *world) client.Object { return w.machinePool("mp-0") }),
-	validate("cluster", "machineset"):         admitting(func(w *world) client.Object { return w.set("ms-0") }),
-	validate("ipam", "ipaddress"):             admitting(func(w *world) client.Object { return w.address() }),
-	validate("ipam", "ipaddressclaim"):        admitting(func(w *world) client.Object { return w.claim() }),
-	validate("runtime", "extensionconfig"):    admitting(func(w *world) client.Object { return w.extensionConfig() }),
-
-	validate("addons", "clusterresourcesetbinding"): admitting(func(w *world) client.Object { return w.binding("c") }),
-}
+		mutate("addons", "clusterresourceset"):          admitting(resources),
+		mutate("cluster", "cluster"):                    admitting((*world).classy),
+		mutate("cluster", "machine"):                    admitting(machine),
+		mutate("cluster", "machinedeployment"):          admitting(deployment),
+		mutate("cluster", "machinehealthcheck"):         admitting(check),
+		mutate("cluster", "machinepool"):                admitting(pool),
+		mutate("cluster", "machineset"):                 admitting(set),
+		mutate("runtime", "extensionconfig"):            admitting(extension),
+		validate("addons", "clusterresourceset"):        admitting(resources),
+		validate("addons", "clusterresourcesetbinding"): admitting(binding),
+		validate("cluster", "cluster"):                  admitting((*world).classy),
+		validate("cluster", "clusterclass"):             admitting((*world).largestClass),
+		validate("cluster", "machine"):                  admitting(machine),
+		validate("cluster", "machinedeployment"):        admitting(deployment),
+		validate("cluster", "machinedrainrule"):         admitting((*world).drainRule),
+		validate("cluster", "machinehealthcheck"):       admitting(check),
+		validate("cluster", "machinepool"):              admitting(pool),
+		validate("cluster", "machineset"):               admitting(set),
+		validate("ipam", "ipaddress"):                   admitting((*world).address),
+		validate("ipam", "ipaddressclaim"):              admitting((*world).claim),
+		validate("runtime", "extensionconfig"):          admitting(extension),
+	}
+}()
 
 // admitting returns a review of the creation of an object, with annotations as large as a request of
 // the API server.
@@ -130,15 +139,20 @@ const endless = "{{ range 1000000000 }}x{{ end }}{{ .random }}"
 func managerSends() map[string]sent {
 	const lists, objects, each = 6, 40, 3
 	all := slices.Collect(maps.Keys(managerReconcilers))
+	ofClusters, ofTopology := []string{"clustercache", "cluster"}, []string{"topology/cluster"}
+	ofSets := []string{"machinedeployment"}
+	ofTemplates := []string{"clusterclass", "topology/cluster", "machinedeployment"}
 	rows := map[string]sent{
 		"discovery": {once: 20, size: small},
 		// A ClusterResourceSet names as many as it may, and applies them to each of two Clusters.
-		"get configmaps":            {once: slack, per: 2 * resources, by: []string{"clusterresourceset"}, size: small},
-		"get secrets":               {once: slack, per: 2, by: []string{"clustercache", "cluster"}, size: small},
-		"list machines":             {once: slack, per: 1, by: append(ofBoth, "machinedeployment"), size: large},
-		"list machinesets":          {once: slack, per: 1, by: []string{"machinedeployment"}, size: objects * large},
-		"list machinedeployments":   {once: lists, per: 1, by: []string{"topology/cluster"}, size: objects * large},
-		"list kubeadmcontrolplanes": {once: lists, per: 1, by: []string{"topology/cluster"}, size: small},
+		"get configmaps": {
+			once: slack, per: 2 * resources, by: []string{"clusterresourceset"}, size: small,
+		},
+		"get secrets":               {once: slack, per: 2, by: ofClusters, size: small},
+		"list machines":             {once: slack, per: 1, by: append(ofBoth, ofSets...), size: large},
+		"list machinesets":          {once: slack, per: 1, by: ofSets, size: objects * large},
+		"list machinedeployments":   {once: lists, per: 1, by: ofTopology, size: objects * large},
+		"list kubeadmcontrolplanes": {once: lists, per: 1, by: ofTopology, size: small},
 		"post events":               {once: slack, per: 1, by: all, size: small},
 		"patch events":              {once: slack, per: 1, by: all, size: small},
 	}
@@ -165,10 +179,10 @@ func managerSends() map[string]sent {
 		{"ipaddressclaims", small, nil}, {"ipaddresses", small, nil}, {"namespaces", small, nil},
 		{"machinedrainrules", 4 * small, nil}, {"updatepolicies", 2 * small, nil}, {"updaters", 2 * small, nil},
 		{"upgradegraphs", small, nil},
-		{"devclustertemplates", small, []string{"clusterclass", "topology/cluster"}},
-		{"devmachinetemplates", small, []string{"clusterclass", "topology/cluster", "machinedeployment"}},
-		{"kubeadmconfigtemplates", small, []string{"clusterclass", "topology/cluster", "machinedeployment"}},
-		{"kubeadmcontrolplanetemplates", small, []string{"clusterclass", "topology/cluster"}},
+		{"devclustertemplates", small, ofTemplates},
+		{"devmachinetemplates", small, ofTemplates},
+		{"kubeadmconfigtemplates", small, ofTemplates},
+		{"kubeadmcontrolplanetemplates", small, ofTemplates},
 	} {
 		for _, verb := range []string{"get ", "post ", "patch ", "delete "} {
 			for _, part := range []string{"", "/status"} {

@@ -81,9 +81,11 @@ func (w *world) addClass(t *testing.T) {
 			},
 		})
 	}
-	created := w.class.DeepCopy()
-	w.plane.Create(t, created)
+	w.plane.Create(t, w.largestClass())
 }
+
+// largestClass is the ClusterClass as it was created.
+func (w *world) largestClass() client.Object { return w.class.DeepCopy() }
 
 // classy is a Cluster whose topology writes a long text into the templates of many pools.
 func (w *world) classy() client.Object {
@@ -141,7 +143,7 @@ func (w *world) healthCheck(name string) *clusterv1.MachineHealthCheck {
 	}
 }
 
-func (w *world) drainRule() *clusterv1.MachineDrainRule {
+func (w *world) drainRule() client.Object {
 	rule := &clusterv1.MachineDrainRule{
 		TypeMeta: typeOf("MachineDrainRule"), ObjectMeta: w.meta("rule"), Spec: clusterv1.MachineDrainRuleSpec{
 			Drain: clusterv1.MachineDrainRuleDrainConfig{Behavior: clusterv1.MachineDrainRuleDrainBehaviorSkip},
@@ -193,7 +195,7 @@ func (w *world) extensionConfig() *runtimev1.ExtensionConfig {
 	}
 }
 
-func (w *world) claim() *ipamv1.IPAddressClaim {
+func (w *world) claim() client.Object {
 	return &ipamv1.IPAddressClaim{
 		TypeMeta:   metav1.TypeMeta{APIVersion: ipamv1.GroupVersion.String(), Kind: "IPAddressClaim"},
 		ObjectMeta: w.meta("claim"), Spec: ipamv1.IPAddressClaimSpec{
@@ -202,7 +204,7 @@ func (w *world) claim() *ipamv1.IPAddressClaim {
 	}
 }
 
-func (w *world) address() *ipamv1.IPAddress {
+func (w *world) address() client.Object {
 	return &ipamv1.IPAddress{
 		TypeMeta:   metav1.TypeMeta{APIVersion: ipamv1.GroupVersion.String(), Kind: "IPAddress"},
 		ObjectMeta: w.meta("address"), Spec: ipamv1.IPAddressSpec{
