@@ -15,6 +15,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
 	"github.com/windlass-dev/windlass/internal/hookserver"
 )
 
@@ -92,40 +94,113 @@ func (r *repeated) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// bodyOf returns so many bytes of a repeated text.
-func bodyOf(text string, size int64) io.Reader {
-	return io.LimitReader(&repeated{text: text}, size)
+// bodyOf returns a JSON object of so many bytes: the start, as much of the repeated text as there is
+// room for, the end, and spaces.
+func bodyOf(start, text, end string, size int64) io.Reader {
+	count := (size - int64(len(start)+len(end))) / int64(len(text))
+	filled := count * int64(len(text))
+	return io.MultiReader(strings.NewReader(start), io.LimitReader(&repeated{text: text}, filled), strings.NewReader(end),
+		io.LimitReader(&repeated{text: " "}, size-filled-int64(len(start)+len(end))))
 }
+
+// ofString, ofList and ofFields are bodies of a long string, of elements and of fields.
+func ofString(text string, size int64) io.Reader   { return bodyOf(`{"a":"`, text, `"}`, size) }
+func ofList(element string, size int64) io.Reader  { return bodyOf(`{"a":[`, element+",", `0]}`, size) }
+func ofFields(field string, size int64) io.Reader  { return bodyOf(`{`, field+",", `"z":0}`, size) }
+func unfinished(text string, size int64) io.Reader { return bodyOf(``, text, ``, size) }
 
 func TestBodies(t *testing.T) {
 	t.Parallel()
 	const mib = 1 << 20
 	for name, tt := range map[string]struct {
+		body func(text string, size int64) io.Reader
 		text string
 		size int64
 		want int
 	}{
-		"none":                             {"x", 0, http.StatusOK},
-		"small":                            {"x", 4 << 10, http.StatusOK},
-		"as long as a part":                {"x", 16 << 10, http.StatusOK},
-		"the largest of Cluster API":       {"x", 9 * mib, http.StatusOK},
-		"larger":                           {"x", 9*mib + 1, http.StatusRequestEntityTooLarge},
-		"much larger":                      {"x", 1 << 30, http.StatusRequestEntityTooLarge},
-		"a Cluster with 80,000 values":     {`"abcdefghij": 1,`, 16 * 80_000, http.StatusOK},
-		"values that become large structs": {"{},", 2 * mib, http.StatusRequestEntityTooLarge},
-		"objects in objects":               {`{"a":`, 600 << 10, http.StatusRequestEntityTooLarge},
-		"objects in lists":                 {strings.Repeat(`{"a":`, 100) + "1" + strings.Repeat("}", 100) + ",", 1 * mib, http.StatusRequestEntityTooLarge},
-		"the same in a string":             {`"{},,\",,{},,,,,,,,,,,,,,,,,,,,,,,,,,"`, 2 * mib, http.StatusOK},
+		"none":                             {unfinished, "x", 0, http.StatusOK},
+		"small":                            {ofString, "x", 4 << 10, http.StatusOK},
+		"as long as a part":                {ofString, "x", 16 << 10, http.StatusOK},
+		"the largest of Cluster API":       {ofString, "x", 9 * mib, http.StatusOK},
+		"larger":                           {ofString, "x", 9*mib + 1, http.StatusRequestEntityTooLarge},
+		"much larger":                      {ofString, "x", 1 << 30, http.StatusRequestEntityTooLarge},
+		"a Cluster with 80,000 values":     {ofFields, `"abcdefghij": 1`, 16 * 80_000, http.StatusOK},
+		"values that become large structs": {ofList, "{}", 2 * mib, http.StatusRequestEntityTooLarge},
+		"objects in objects":               {unfinished, `{"a":`, 600 << 10, http.StatusRequestEntityTooLarge},
+		"objects in lists":                 {ofList, strings.Repeat(`{"a":`, 100) + "1" + strings.Repeat("}", 100), 1 * mib, http.StatusRequestEntityTooLarge},
+		"the same in a string":             {ofString, `{},,\",,{},,,,,,,,,,,,,,,,,,,,,,,,,,`, 2 * mib, http.StatusOK},
 	} {
 		for how, size := range map[string]int64{"": tt.size, ", unknown length": -1} {
 			synctest.Test(t, func(t *testing.T) {
-				code, _, err := serveReader(t, 0).send(t.Context(), bodyOf(tt.text, tt.size), size)
+				code, _, err := serveReader(t, 0).send(t.Context(), tt.body(tt.text, tt.size), size)
 				if err != nil || code != tt.want {
 					t.Errorf("%s%s: %d, %v, want %d", name, how, code, err, tt.want)
 				}
 			})
 		}
 	}
+}
+
+// TestOnlyJSON sends what the decoder of an admission webhook does not read as the JSON that the
+// intake counts the values of.
+func TestOnlyJSON(t *testing.T) {
+	t.Parallel()
+	review := `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"a"}}`
+	// To a scan of JSON, everything after the comment is one string.
+	yaml := "# \"\napiVersion: admission.k8s.io/v1\nkind: AdmissionReview\nrequest:\n  uid: a\n  object:\n    a: ["
+	for name, tt := range map[string]struct {
+		body    string
+		handled int
+	}{
+		"JSON":                            {review, 1},
+		"JSON after white space":          {" \r\n\t" + review + "\n", 1},
+		"YAML whose values are uncounted": {yaml + strings.Repeat("0,", 1<<20) + "0]\n", 0},
+		"YAML":                            {strings.TrimPrefix(yaml, "# \"\n") + "]", 0},
+		"YAML that begins as JSON does":   {strings.ReplaceAll(review, `"request"`, `request`), 0},
+		"YAML after JSON":                 {review + "\n# \"\n---\na: [0,0]", 0},
+		"JSON after a comment":            {"#\n" + review, 0},
+		"JSON after a byte order mark":    {"\ufeff" + review, 0},
+		"JSON after other white space":    {"\u00a0" + review, 0},
+		"protobuf":                        {"k8s\x00" + review, 0},
+		"a list":                          {"[" + review + "]", 0},
+		"a string":                        {`"` + yaml[4:20] + `"`, 0},
+		"two objects":                     {review + review, 0},
+		"half of an object":               {review[:len(review)-1], 0},
+		"white space":                     {" \n", 0},
+		"nothing":                         {"", 0},
+	} {
+		handled := 0
+		hook := &admission.Webhook{Handler: admission.HandlerFunc(func(context.Context, admission.Request) admission.Response {
+			handled++
+			return admission.Allowed("")
+		})}
+		code := admit(t, hook, tt.body)
+		want := http.StatusBadRequest
+		if tt.handled > 0 || tt.body == "" { // The webhook refuses an empty body itself, in its answer.
+			want = http.StatusOK
+		}
+		if handled != tt.handled || code != want {
+			t.Errorf("%s: handled %d times, want %d; the answer is %d, want %d", name, handled, tt.handled, code, want)
+		}
+	}
+}
+
+// admit sends a body to a webhook behind the intake.
+func admit(t *testing.T, hook *admission.Webhook, body string) (code int) {
+	t.Helper()
+	server := httptest.NewServer(hookserver.Intake(hook))
+	defer server.Close()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	answer, err := server.Client().Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = answer.Body.Close()
+	return answer.StatusCode
 }
 
 // TestRegister checks that handlers of a server get no longer body.
@@ -163,7 +238,7 @@ func testManyBodies(t *testing.T) {
 	for range callers {
 		wait.Go(func() {
 			for {
-				code, retryAfter, err := r.send(t.Context(), bodyOf("x", size), size)
+				code, retryAfter, err := r.send(t.Context(), ofString("x", size), size)
 				if err == nil && code == http.StatusOK {
 					return
 				}
@@ -210,9 +285,9 @@ func testLargeBodies(t *testing.T, parsed bool) {
 	}
 	var wait sync.WaitGroup
 	var refused atomic.Int64
-	send := func(text string, size int64) {
+	send := func(field string, size int64) {
 		wait.Go(func() {
-			code, _, err := r.send(t.Context(), bodyOf(text, size), size)
+			code, _, err := r.send(t.Context(), ofFields(field, size), size)
 			if err != nil || code != http.StatusOK {
 				refused.Add(1)
 			}
@@ -221,13 +296,13 @@ func testLargeBodies(t *testing.T, parsed bool) {
 	}
 	for range large {
 		// 40,000 annotations have 200 kB, which the API server allows.
-		send(`"00001":"",`, 440_000)
+		send(`"00001":""`, 440_000)
 	}
 	if got, want := refused.Swap(0), map[bool]int64{true: 0, false: large - 2}[parsed]; got != want {
 		t.Fatalf("%d large requests were refused, want %d", got, want)
 	}
 	for range honest {
-		send(`"f:field-of-a-machine-001":{},`, 9000)
+		send(`"f:field-of-a-machine-001":{}`, 9000)
 	}
 	close(waits)
 	wait.Wait()

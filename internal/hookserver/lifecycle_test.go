@@ -89,7 +89,7 @@ func TestLifecycle(t *testing.T) {
 		if open := ask(request("open", "v1.32.4")); open.Status != runtimehooksv1.ResponseStatusSuccess || open.RetryAfterSeconds != 0 || open.Message != "" {
 			t.Errorf("%s: a step that may go on got %+v", h.name, open)
 		}
-		for _, body := range []string{request("broken", "v1.32.4"), request("open", "latest"), request("open", ""), "{", "", `{"cluster":1}`} {
+		for _, body := range []string{request("broken", "v1.32.4"), request("open", "latest"), request("open", ""), "", `{"cluster":1}`} {
 			if got := ask(body); got.Status != runtimehooksv1.ResponseStatusFailure || got.Message == "" || got.RetryAfterSeconds != 0 {
 				t.Errorf("%s: %q got %+v", h.name, body, got)
 			}

@@ -175,7 +175,7 @@ func TestServer(t *testing.T) {
 	})
 	t.Run("bodies that are no request", func(t *testing.T) {
 		t.Parallel()
-		for _, body := range []string{``, `{`, `[]`, `{"cluster":[]}`, `{"toKubernetesVersion":1}`, "\x00"} {
+		for _, body := range []string{``, `{}`, `{"cluster":[]}`, `{"toKubernetesVersion":1}`} {
 			var got runtimehooksv1.GenerateUpgradePlanResponse
 			post(t, trusting, url+planPath, []byte(body), &got)
 			if got.Status != runtimehooksv1.ResponseStatusFailure || got.Message == "" {
