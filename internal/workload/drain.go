@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -10,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/noderefutil"
@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/windlass-dev/windlass/internal/labelselector"
 	"github.com/windlass-dev/windlass/internal/port"
 	"github.com/windlass-dev/windlass/internal/text"
 )
@@ -27,8 +28,10 @@ const (
 	drainTimeout = 8 * time.Second
 	// drainLogLevel is where Cluster API's lines about a drain go: it writes some at every call.
 	drainLogLevel = 4
-	// maxBlockers is how many pods without a reason are explained.
+	// maxBlockers is how many pods without a reason are explained, and how many budgets of one are named.
 	maxBlockers = 5
+	// maxBudgets is how many PodDisruptionBudgets of a namespace are looked at.
+	maxBudgets = 500
 	// maxDrainLines bounds the lines of a message. Cluster API writes one for each kind of pod and each error.
 	maxDrainLines = 30
 )
@@ -117,44 +120,91 @@ func drainMessage(result drain.EvictionResult, blockers []string) string {
 // namesBudget is in the API server's words for an eviction that one PodDisruptionBudget refuses, just before its name.
 const namesBudget = "The disruption budget "
 
-// blockers names the PodDisruptionBudgets of pods whose eviction failed with words that name none, as when a pod has two. It
-// is a help for the reader: where budgets cannot be read, it has nothing to say.
+// blockers names the PodDisruptionBudgets of the first maxBlockers pods whose eviction failed with words
+// that name none, as when a pod has two. It only helps the reader: it leaves out what cannot be read,
+// and returns what it has once ctx ends. It holds the budgets of one namespace at a time.
 func blockers(ctx context.Context, remote client.Client, result drain.EvictionResult) []string {
-	budgets := map[string][]policyv1.PodDisruptionBudget{}
 	var lines []string
-	for message, pods := range result.PodsFailedEviction {
-		if strings.Contains(message, namesBudget) {
-			continue
+	var namespace string
+	var budgets []budget
+	for i, pod := range unexplained(result) {
+		if i == 0 || pod.Namespace != namespace {
+			namespace, budgets = pod.Namespace, nil
+			budgets = listBudgets(ctx, remote, namespace)
 		}
-		for _, pod := range pods {
-			if _, ok := budgets[pod.Namespace]; !ok {
-				var list policyv1.PodDisruptionBudgetList
-				if err := remote.List(ctx, &list, client.InNamespace(pod.Namespace)); err != nil {
-					log.FromContext(ctx).Info("PodDisruptionBudgets cannot be listed", "namespace", pod.Namespace, "reason", describe(err))
-				}
-				budgets[pod.Namespace] = list.Items
-			}
-			if names := selectBudgets(pod, budgets[pod.Namespace]); len(names) > 0 {
-				lines = append(lines, fmt.Sprintf("* Pod %s/%s: PodDisruptionBudget %s", pod.Namespace, pod.Name, strings.Join(names, ", ")))
-			}
+		if ctx.Err() != nil {
+			break
+		}
+		if names := selectBudgets(pod, budgets); len(names) > 0 {
+			lines = append(lines, fmt.Sprintf("* Pod %s/%s: PodDisruptionBudget %s",
+				pod.Namespace, pod.Name, text.JoinSome(names, maxBlockers, ", ")))
 		}
 	}
 	slices.Sort(lines)
-	return lines[:min(len(lines), maxBlockers)]
+	return lines
+}
+
+// unexplained returns the first maxBlockers of the pods that blockers is about, in the order of their
+// namespaces and names.
+func unexplained(result drain.EvictionResult) []*corev1.Pod {
+	var pods []*corev1.Pod
+	for message, failed := range result.PodsFailedEviction {
+		if !strings.Contains(message, namesBudget) {
+			pods = append(pods, failed...)
+		}
+	}
+	slices.SortFunc(pods, func(a, b *corev1.Pod) int {
+		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+	})
+	return pods[:min(len(pods), maxBlockers)]
+}
+
+// budget is what blockers needs of a PodDisruptionBudget.
+type budget struct {
+	name     string
+	selector labelselector.Selector
+	blocks   bool
+}
+
+// listBudgets returns the first maxBudgets budgets of a namespace whose selectors can be used, parsed
+// once. It returns those that it has read once ctx ends.
+func listBudgets(ctx context.Context, remote client.Client, namespace string) []budget {
+	var list policyv1.PodDisruptionBudgetList
+	if err := remote.List(ctx, &list, client.InNamespace(namespace), client.Limit(maxBudgets)); err != nil {
+		log.FromContext(ctx).Info("PodDisruptionBudgets cannot be listed",
+			"namespace", text.Bound(namespace, maxNameBytes), "reason", describe(err))
+	}
+	var budgets []budget
+	// A server need not obey the limit.
+	for i := range list.Items[:min(len(list.Items), maxBudgets)] {
+		if ctx.Err() != nil {
+			break
+		}
+		b := &list.Items[i]
+		// One without a selector selects nothing, and one with an empty selector everything.
+		if b.Spec.Selector == nil {
+			continue
+		}
+		if selector := labelselector.Parse(b.Spec.Selector); selector.Err() == nil {
+			budgets = append(budgets, budget{
+				name: text.Bound(b.Name, maxNameBytes), selector: selector, blocks: b.Status.DisruptionsAllowed == 0,
+			})
+		}
+	}
+	return budgets
 }
 
 // selectBudgets names the budgets that keep a pod: those that allow no disruption; or all, where there are several, since the
 // API server then evicts no pod.
-func selectBudgets(pod *corev1.Pod, budgets []policyv1.PodDisruptionBudget) []string {
+func selectBudgets(pod *corev1.Pod, budgets []budget) []string {
 	var all, blocking []string
-	for i := range budgets {
-		selector, err := metav1.LabelSelectorAsSelector(budgets[i].Spec.Selector)
-		if err != nil || !selector.Matches(labels.Set(pod.Labels)) {
+	for _, b := range budgets {
+		if !b.selector.MayMatch(pod.Labels) {
 			continue
 		}
-		all = append(all, budgets[i].Name)
-		if budgets[i].Status.DisruptionsAllowed == 0 {
-			blocking = append(blocking, budgets[i].Name)
+		all = append(all, b.name)
+		if b.blocks {
+			blocking = append(blocking, b.name)
 		}
 	}
 	if len(all) > 1 {
