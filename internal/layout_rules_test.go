@@ -315,7 +315,7 @@ var rules = []rule{
 		pkg/version embed
 	`},
 	{pkg: "internal/workload", kind: effects, imports: `
-		internal/gate internal/inplace internal/keyed internal/peer internal/port internal/shares
-		internal/text internal/untrusted pkg/version
+		internal/gate internal/inplace internal/keyed internal/labelselector internal/peer
+		internal/port internal/shares internal/text internal/untrusted pkg/version
 	`},
 }
