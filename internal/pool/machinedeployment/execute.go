@@ -73,6 +73,8 @@ func (r *run) applySet(ctx context.Context, plan pool.SetPlan) (*clusterv1.Machi
 	if waits {
 		return plan.Current.DeepCopy(), nil
 	}
+	// A process that was frozen before this write must not repeat what another one has gone beyond.
+	desired.ResourceVersion = plan.Current.ResourceVersion
 	err = r.applier.ApplyIfChanged(ctx, manager, desired, plan.Current)
 	gone := apierrors.IsConflict(err) || apierrors.IsNotFound(err)
 	if gone && !plan.Current.DeletionTimestamp.IsZero() {
