@@ -57,7 +57,7 @@ type program struct {
 	// copies is how many bytes it may allocate for each byte that it sends to the API server and reads
 	// from it: requests are encoded, answers are decoded, converted and kept. More means that objects
 	// are copied again and again.
-	copies int64
+	copies float64
 	// asOther asks for the other tenant, and returns the code of the answer.
 	asOther func(context.Context) (int, []byte, error)
 }
@@ -186,6 +186,9 @@ func (p *program) checkSent(t *testing.T) {
 		for _, name := range may.by {
 			requests += may.per * p.value(t, reconciles, name)
 		}
+		for _, other := range may.with {
+			requests += float64(counted[other].requests)
+		}
 		if resource, watches := strings.CutPrefix(kind, "watch "); watches {
 			// What is written arrives again.
 			for _, verb := range []string{"post ", "patch ", "put "} {
@@ -201,8 +204,8 @@ func (p *program) checkSent(t *testing.T) {
 	}
 	allocated := p.value(t, "go_memstats_alloc_bytes_total", "")
 	t.Logf("%d MiB to and from the API server, %.0f MiB allocated", total>>20, allocated/(1<<20))
-	if allocated > float64(p.copies*total) {
-		t.Errorf("the process has allocated %.0f bytes, want at most %d for each of %d",
+	if allocated > p.copies*float64(total) {
+		t.Errorf("the process has allocated %.0f bytes, want at most %g for each of %d",
 			allocated, p.copies, total)
 	}
 }

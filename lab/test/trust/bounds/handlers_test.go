@@ -154,7 +154,7 @@ func runExtension(t *testing.T, w *world) *program {
 	m, plane := newMeter(t, w.plane)
 	p := &program{
 		process: plane.Run(t, "--insecure-diagnostics"), meter: m, requests: requests,
-		reconcilers: extensionReconcilers, sends: extensionSends, copies: 8,
+		reconcilers: extensionReconcilers, sends: extensionSends, copies: 4.5,
 	}
 	p.at = func(path string) string {
 		if strings.HasPrefix(path, "/hooks.") {
@@ -169,6 +169,10 @@ func runExtension(t *testing.T, w *world) *program {
 	}
 	return p
 }
+
+// live are the reads of objects that ask for an upgrade. Each goes with one of its Cluster, and one of
+// the Machines of its group.
+var live = []string{"get machines", "get machinedeployments"}
 
 var (
 	ofMachines = []string{"in-place-upgrade-machine"}
@@ -188,10 +192,10 @@ const ofDeployments = (annotated+managed)*large + groups*small/16
 // again for each reconcile is an object, and never what a namespace has.
 var extensionSends = map[string]sent{
 	"discovery":                             {once: 10, size: small},
-	"get clusters":                          {once: slack, per: 1, by: ofBoth, size: large},
-	"get machinedeployments":                {once: slack, per: 1, by: ofGroups, size: large},
+	"get clusters":                          {once: slack, with: live, size: large},
+	"get machinedeployments":                {once: 4*annotated + slack, size: large},
 	"get machines":                          {once: slack, per: 1, by: ofMachines, size: large},
-	"list machines":                         {once: slack, per: 1, by: ofBoth, size: large},
+	"list machines":                         {once: groups + managed + slack, with: live, size: large},
 	"list kubeadmcontrolplanes":             {once: 2, per: 1, by: ofPolicies, size: small},
 	"list machinedeployments":               {once: 2, per: 1, by: ofPolicies, size: ofDeployments},
 	"patch machinedeployments":              {once: 3 * annotated, size: large},

@@ -28,7 +28,7 @@ func runManager(t *testing.T, w *world) *program {
 		process: plane.RunManager(t, "--in-place-upgrades", "--feature-gates="+
 			"ClusterTopology=true,RuntimeSDK=true,InPlaceUpdates=true,MachinePool=true"),
 		meter: m, requests: admissions, denied: hostileNames,
-		reconcilers: managerReconcilers, sends: managerSends(), copies: 30,
+		reconcilers: managerReconcilers, sends: managerSends(), copies: 20,
 	}
 	p.at = func(path string) string { return p.process.Webhooks + path }
 	client := p.process.Client(t, nil)
@@ -115,7 +115,7 @@ func conversion(t *testing.T, w *world) any {
 	}
 }
 
-// hostileNames returns a review of an object whose template of names writes 1 GB of text, which one
+// hostileNames returns a review of an object whose template of names writes 300 MB of text, which one
 // execution of the template would take from the process.
 var hostileNames = map[string]func(*testing.T, *world) any{
 	validate("cluster", "machinedeployment"): func(t *testing.T, w *world) any {
@@ -132,12 +132,12 @@ var hostileNames = map[string]func(*testing.T, *world) any{
 	},
 }
 
-const endless = "{{ range 1000000000 }}x{{ end }}{{ .random }}"
+const endless = "{{ range 300000000 }}x{{ end }}{{ .random }}"
 
 // managerSends returns what the reconcilers of the manager may send to the API server. They list and
-// watch each kind once, and then send a few requests about the object that they reconcile.
+// watch each kind once, and then write at most once to the object that they reconcile.
 func managerSends() map[string]sent {
-	const lists, objects, each = 6, 40, 3
+	const lists, objects = 6, 40
 	all := slices.Collect(maps.Keys(managerReconcilers))
 	ofClusters, ofTopology := []string{"clustercache", "cluster"}, []string{"topology/cluster"}
 	ofSets := []string{"machinedeployment"}
@@ -149,7 +149,11 @@ func managerSends() map[string]sent {
 			once: slack, per: 2 * resources, by: []string{"clusterresourceset"}, size: small,
 		},
 		"get secrets":               {once: slack, per: 2, by: ofClusters, size: small},
-		"list machines":             {once: slack, per: 1, by: append(ofBoth, ofSets...), size: large},
+		"list machines":             {once: 2*managed + slack, with: live, size: large},
+		"get clusters":              {once: slack, with: live, size: 2 * large},
+		"get machinedeployments":    {once: 4*managed + slack, size: large},
+		"get machines":              {once: slack, per: 1, by: ofMachines, size: large},
+		"get devmachines":           {once: slack, per: 1, by: []string{"machine", "machinepool"}, size: small},
 		"list machinesets":          {once: slack, per: 1, by: ofSets, size: objects * large},
 		"list machinedeployments":   {once: lists, per: 1, by: ofTopology, size: objects * large},
 		"list kubeadmcontrolplanes": {once: lists, per: 1, by: ofTopology, size: small},
@@ -184,17 +188,20 @@ func managerSends() map[string]sent {
 		{"kubeadmconfigtemplates", small, ofTemplates},
 		{"kubeadmcontrolplanetemplates", small, ofTemplates},
 	} {
-		for _, verb := range []string{"get ", "post ", "patch ", "delete "} {
-			for _, part := range []string{"", "/status"} {
-				if _, known := rows[verb+kind.resource+part]; !known && kind.by != nil {
-					rows[verb+kind.resource+part] = sent{once: slack, per: each, by: kind.by, size: kind.size}
-				}
+		add := func(of string, row sent) {
+			if _, known := rows[of]; !known {
+				rows[of] = row
 			}
 		}
+		// What is read again comes from caches.
+		add("get "+kind.resource, sent{once: slack, size: kind.size})
+		for _, verb := range []string{"post ", "patch ", "delete "} {
+			write := sent{once: slack, per: 1, by: kind.by, size: kind.size}
+			add(verb+kind.resource, write)
+			add(verb+kind.resource+"/status", write)
+		}
 		for _, verb := range []string{"list ", "watch "} {
-			if _, known := rows[verb+kind.resource]; !known {
-				rows[verb+kind.resource] = sent{once: lists, size: objects * kind.size}
-			}
+			add(verb+kind.resource, sent{once: lists, size: objects * kind.size})
 		}
 	}
 	return rows

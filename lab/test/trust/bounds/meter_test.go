@@ -21,6 +21,8 @@ type sent struct {
 	// each reconcile of the reconcilers named by.
 	once, per float64
 	by        []string
+	// with are kinds of requests. There is one for each of them.
+	with []string
 	// size is how many bytes a request and its answer have on average.
 	size int64
 }
