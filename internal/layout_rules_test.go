@@ -113,8 +113,9 @@ var rules = []rule{
 	{pkg: "internal/contract", kind: effects, imports: `internal/capi internal/keyed`},
 	{pkg: "internal/controllers", kind: effects, imports: `
 		api/v1alpha1 internal/capi internal/condition internal/contract internal/gate internal/guard
-		internal/inplace/engine internal/policy internal/policystore internal/refusal
-		internal/snapshot internal/text internal/updatepolicy internal/upgradegraph
+		internal/inplace/engine internal/keyed internal/policy internal/policystore
+		internal/record internal/refusal internal/snapshot internal/text internal/updatepolicy
+		internal/upgradegraph
 	`},
 	{pkg: "internal/diagnostics", kind: effects, imports: `internal/httplimit internal/loglimit`},
 	{pkg: "internal/doctor", kind: pure, imports: `

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -41,8 +42,10 @@ type updaterPool struct {
 }
 
 type openUpdater struct {
-	generation int64
-	updater    port.Updater
+	// spec is a copy of the one that updater was opened from. A generation would not do: an etcd that
+	// is restored repeats one. Neither would a resourceVersion, which each write of a status changes.
+	spec    v1alpha1.UpdaterSpec
+	updater port.Updater
 }
 
 // newUpdaterPool returns an empty pool. live reads Machines from the API server.
@@ -109,7 +112,7 @@ func (p *updaterPool) forget(deleted any) {
 func (p *updaterPool) Open(_ context.Context, u *v1alpha1.Updater) (port.Updater, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if known, ok := p.open[u.UID]; ok && known.generation == u.Generation {
+	if known, ok := p.open[u.UID]; ok && equality.Semantic.DeepEqual(known.spec, u.Spec) {
 		return known.updater, nil
 	}
 	opened, err := p.newUpdater(u)
@@ -120,7 +123,7 @@ func (p *updaterPool) Open(_ context.Context, u *v1alpha1.Updater) (port.Updater
 	if old, ok := p.open[u.UID].updater.(interface{ Close() }); ok {
 		old.Close()
 	}
-	p.open[u.UID] = openUpdater{generation: u.Generation, updater: opened}
+	p.open[u.UID] = openUpdater{spec: *u.Spec.DeepCopy(), updater: opened}
 	return opened, nil
 }
 

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/port"
 	"github.com/windlass-dev/windlass/internal/refusal"
 )
 
@@ -90,5 +91,31 @@ func TestRecordSerialThatIsDropped(t *testing.T) {
 	_, err := newUpdaterPool(live, "").recordSerial(t.Context(), "u", 7)
 	if dropped, is := errors.AsType[*refusal.DroppedError](err); !is || dropped.Fields[0] != "status.digestsSerial" {
 		t.Errorf("the error is %v", err)
+	}
+}
+
+// TestUpdaterOfARestoredSpec: an etcd that is restored repeats a generation with another spec, which
+// counts. A write of the status changes nothing.
+func TestUpdaterOfARestoredSpec(t *testing.T) {
+	t.Parallel()
+	pool := newUpdaterPool(newLive(t), "")
+	open := func(version, url string) port.Updater {
+		t.Helper()
+		opened, err := pool.Open(t.Context(), &v1alpha1.Updater{
+			ObjectMeta: metav1.ObjectMeta{Name: "u", UID: "1", Generation: 2, ResourceVersion: version},
+			Spec:       v1alpha1.UpdaterSpec{Remote: &v1alpha1.RemoteUpdater{URL: url}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return opened
+	}
+	lost := open("900", "https://lost.example")
+	if open("901", "https://lost.example") != lost {
+		t.Error("a write of the status opens the updater again")
+	}
+	restored := open("500", "https://restored.example")
+	if restored == lost || open("501", "https://restored.example") != restored {
+		t.Error("the updater of a spec that was lost is used")
 	}
 }

@@ -12,9 +12,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/guard"
+	"github.com/windlass-dev/windlass/internal/keyed"
 )
 
 // A process whose scope another one took over writes neither scope nor a status that promises
@@ -127,5 +129,75 @@ func TestTerms(t *testing.T) {
 		if _, writer, _ := w.registered(t.Context(), t); writer != want {
 			t.Errorf("process %d is %s, want %s", i, writer, want)
 		}
+	}
+}
+
+// An etcd that is restored has the configuration at a lower generation, with a scope of this process
+// or of another one. It looks like a cache that lags, but for longer: then the scope is written
+// again, with all namespaces whose policies report that they guard, and so are the statuses.
+func TestScopeOfARestoredEtcd(t *testing.T) {
+	t.Parallel()
+	for name, restored := range map[string]string{
+		"of a predecessor":                     guard.NewScope("old").Expression("900-zero"),
+		"of this process":                      guard.NewScope("old").Expression("1000-one"),
+		"of this process, as it must be again": guard.NewScope("elsewhere", "ns").Expression("1000-one"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			config := newGuard()
+			config.Generation = 20
+			w := newWorld(t, config, newPolicy("a", v1alpha1.UpdateTarget{}), newCluster("prod", "KubeadmControlPlane"),
+				elsewhere(newPolicy("b", v1alpha1.UpdateTarget{})), elsewhere(newCluster("prod", "KubeadmControlPlane")))
+			now := time.Unix(1000, 0)
+			w.Now = func() time.Time { return now }
+			w.reconcileAll(t, "ns", "elsewhere")
+			if err := w.client.Get(t.Context(), client.ObjectKeyFromObject(config), config); err != nil {
+				t.Fatal(err)
+			}
+			config.Generation, config.Webhooks[0].MatchConditions[0].Expression = 3, restored
+			if err := w.client.Update(t.Context(), config); err != nil {
+				t.Fatal(err)
+			}
+			if result, err := w.Reconcile(t.Context(), inNamespace("ns")); err != nil || result.RequeueAfter != retryDelay {
+				t.Errorf("a configuration that may just be an old one: %+v, %v", result, err)
+			}
+			if err := w.client.Create(t.Context(), newPolicy("new", v1alpha1.UpdateTarget{ClusterName: "other"})); err != nil {
+				t.Fatal(err)
+			}
+			now = now.Add(keyed.CacheLag)
+			w.reconcileAll(t, "ns")
+			checkPromise(t.Context(), t, w, "ns", "elsewhere")
+			if !guards(w.status(t, "a")) || len(w.status(t, "new").Conditions) == 0 {
+				t.Error("the statuses are not written")
+			}
+			w.reconcileAll(t, "elsewhere", "old", "")
+			got, writer, _ := w.registered(t.Context(), t)
+			if !cmp.Equal(guard.Scope{"elsewhere", "ns"}, got) || writer != "1000-one" {
+				t.Errorf("the scope is %v, by %s", got, writer)
+			}
+		})
+	}
+}
+
+// After the clock was set back, a status waits for API servers no longer than they take.
+func TestPropagationAfterTheClockWasSetBack(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, newGuard(), newPolicy("a", v1alpha1.UpdateTarget{}), newCluster("prod", "KubeadmControlPlane"))
+	now := time.Unix(1_000_000, 0)
+	w.Now, w.Propagation = func() time.Time { return now }, 10*time.Second
+	for _, passes := range []time.Duration{0, -12 * time.Hour, 9 * time.Second} {
+		now = now.Add(passes)
+		result, err := w.Reconcile(t.Context(), inNamespace("ns"))
+		if err != nil || result.RequeueAfter <= 0 || result.RequeueAfter > w.Propagation {
+			t.Errorf("after %s: %+v, %v", passes, result, err)
+		}
+		if len(w.status(t, "a").Conditions) > 0 {
+			t.Errorf("after %s the status relies on a scope that API servers may not know", passes)
+		}
+	}
+	now = now.Add(time.Second)
+	w.reconcileAll(t, "ns")
+	if !guards(w.status(t, "a")) {
+		t.Error("the policy does not guard")
 	}
 }

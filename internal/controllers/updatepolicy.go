@@ -20,6 +20,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/contract"
 	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/policystore"
+	"github.com/windlass-dev/windlass/internal/record"
 	"github.com/windlass-dev/windlass/internal/updatepolicy"
 )
 
@@ -72,7 +73,7 @@ func (r *UpdatePolicyReconciler) Reconcile(ctx context.Context, request reconcil
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if r.scope.lags(config) {
+	if r.scope.lags(config, r.Now()) {
 		// The event of the write that is missing reconciles all namespaces.
 		return reconcile.Result{RequeueAfter: retryDelay}, nil
 	}
@@ -128,12 +129,16 @@ func (r *UpdatePolicyReconciler) reconcilePolicies(
 	return r.finish(result, err)
 }
 
-// awaitPropagation returns how long API servers may still use the configuration before the one that a status of the namespace relies on.
+// awaitPropagation returns how long API servers may still use the configuration before the one that a
+// status of the namespace relies on: from 0 to Propagation. A clock that was set back makes the wait
+// begin anew.
 func (r *UpdatePolicyReconciler) awaitPropagation(namespace string) time.Duration {
-	wait := time.Duration(0)
+	wait, now := time.Duration(0), r.Now()
 	for _, key := range []string{noNamespace, namespace} {
 		if at, ok := r.scope.widened[key]; ok {
-			wait = max(wait, r.Propagation-r.Now().Sub(at))
+			at = record.Past(at, now)
+			r.scope.widened[key] = at
+			wait = max(wait, record.Left(at, r.Propagation, now))
 		}
 	}
 	if wait == 0 {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/guard"
+	"github.com/windlass-dev/windlass/internal/keyed"
 	"github.com/windlass-dev/windlass/internal/policy"
 )
 
@@ -54,8 +55,9 @@ var errNotOurs = errors.New("the scope of the guard belongs to another process")
 // scopeWriter remembers what this process wrote. The zero value has written nothing.
 type scopeWriter struct {
 	uid types.UID
-	// generation is that of the last write: a cache that shows an older one lags.
+	// generation is that of the last write, at the time written.
 	generation int64
+	written    time.Time
 	// term is that of this process, and 0 until it has put its name into the scope.
 	term int64
 	// widened holds when the part of a namespace last grew, until a status relied on it; for
@@ -66,9 +68,19 @@ type scopeWriter struct {
 	pace    scopePace
 }
 
-// lags reports whether a cached configuration does not show the last write yet.
-func (w *scopeWriter) lags(config *admissionregistrationv1.ValidatingWebhookConfiguration) bool {
+// isBehind reports whether a cached configuration does not show the last write: the cache lags, or
+// the configuration is one of an etcd that was restored from a backup.
+func (w *scopeWriter) isBehind(
+	config *admissionregistrationv1.ValidatingWebhookConfiguration,
+) bool {
 	return config != nil && config.UID == w.uid && config.Generation < w.generation
+}
+
+// lags reports whether a cached configuration may not show the last write yet.
+func (w *scopeWriter) lags(
+	config *admissionregistrationv1.ValidatingWebhookConfiguration, now time.Time,
+) bool {
+	return w.isBehind(config) && keyed.Lags(w.written, now)
 }
 
 // newRegistration reads the scope out of a configuration, which may be nil.
@@ -105,9 +117,10 @@ func termOf(writer string) int64 {
 	return int64(term)
 }
 
-// wrote reports whether this process was the last one to write a scope.
+// wrote reports whether the scope is the last one that this process wrote.
 func (r *UpdatePolicyReconciler) wrote(reg registration) bool {
-	return reg.known && r.scope.term > 0 && reg.writer == r.writerName(r.scope.term)
+	return reg.known && r.scope.term > 0 && reg.writer == r.writerName(r.scope.term) &&
+		!r.scope.isBehind(reg.config)
 }
 
 func configWebhooks(config *admissionregistrationv1.ValidatingWebhookConfiguration) []admissionregistrationv1.ValidatingWebhook {
@@ -162,7 +175,8 @@ func (r *UpdatePolicyReconciler) writeScope(
 	}
 	scope = scope.Fit()
 	expression := scope.Expression(r.writerName(term))
-	if reg.known && expression == reg.scope.Expression(reg.writer) {
+	// One that is behind is written anyway: a Conflict tells a cache that lags from a restored etcd.
+	if reg.known && expression == reg.scope.Expression(reg.writer) && !r.scope.isBehind(reg.config) {
 		return reg, nil
 	}
 	written, err := r.applyScope(ctx, reg.config, expression)
@@ -170,6 +184,7 @@ func (r *UpdatePolicyReconciler) writeScope(
 		return reg, err
 	}
 	r.scope.uid, r.scope.generation, r.scope.term = written.UID, written.Generation, term
+	r.scope.written = r.Now()
 	ctrl.LoggerFrom(ctx).Info("Changed which groups the API server asks the guard about",
 		"entries", len(scope), "before", len(reg.scope), "updatePoliciesOf", namespace)
 	return newRegistration(written), nil

@@ -209,6 +209,16 @@ func TestReconcileFollows(t *testing.T) {
 			controlPlane.Generation++
 			return w.client.Update(t.Context(), controlPlane)
 		}, wantGuarding: "GuardInstalled"},
+		{name: "restored to the same generation", change: func() error {
+			one := int32(1)
+			controlPlane.Spec.Replicas = &one
+			return w.client.Update(t.Context(), controlPlane)
+		}, wantGuarding: "GuardInstalled", wantWarnings: 1},
+		{name: "scaled again", change: func() error {
+			three := int32(3)
+			controlPlane.Spec.Replicas = &three
+			return w.client.Update(t.Context(), controlPlane)
+		}, wantGuarding: "GuardInstalled"},
 		{name: "excluded", change: func() error {
 			namespace.Labels = map[string]string{v1alpha1.GuardLabel: v1alpha1.GuardDisabled}
 			return w.client.Update(t.Context(), namespace)

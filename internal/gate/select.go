@@ -39,9 +39,7 @@ func (s *Store) Select(gates []v1alpha1.UpgradeGate, c Cluster, step Step) []Gat
 	}
 	specs := versions.Compute(c.Namespace, len(gates), func(i int) (string, keyed.Version) {
 		g := &gates[i]
-		return g.Name, keyed.Version{
-			UID: string(g.UID), Generation: g.Generation, ResourceVersion: g.ResourceVersion,
-		}
+		return g.Name, keyed.VersionOf(g)
 	}, func(i int) *parsedSpec {
 		g := &gates[i]
 		return &parsedSpec{selector: labelselector.Parse(g.Spec.ClusterSelector), gate: parse(g)}

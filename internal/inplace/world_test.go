@@ -131,7 +131,7 @@ func (w *world) look() {
 	} else {
 		w.facts.Node = inplace.Node{Unknown: w.node.Unknown}
 	}
-	w.facts.Node.ReadySince = w.clock.Past(w.facts.Node.ReadySince, w.now)
+	w.facts.Node.ReadySince = w.clock.Past("ns", w.facts.Node.ReadySince, w.now)
 }
 
 // take checks that what decides changes none of its inputs.

@@ -161,13 +161,17 @@ func TestOnceSaysChanges(t *testing.T) {
 			since, at time.Time
 		}
 		now, last := start, map[string]said{}
+		passes := []time.Duration{time.Second, time.Minute}
+		if lifetime == keyed.Forever {
+			passes = append(passes, -time.Hour) // The clock is set back.
+		}
 		for range rapid.IntRange(1, 100).Draw(t, "steps") {
 			key, text := rapid.SampledFrom([]string{"a", "b"}).Draw(t, "key"), rapid.SampledFrom([]string{"", "x", "y"}).Draw(t, "text")
 			was, known := last[key]
 			known = known && now.Sub(was.at) < lifetime
 			changed := !known || was.text != text
 			is := said{text, was.since, now}
-			if changed {
+			if changed || now.Before(was.since) {
 				is.since = now
 			}
 			switch rapid.IntRange(0, 3).Draw(t, "call") {
@@ -187,10 +191,23 @@ func TestOnceSaysChanges(t *testing.T) {
 				}
 				delete(last, key)
 			default:
-				now = now.Add(rapid.SampledFrom([]time.Duration{time.Second, time.Minute}).Draw(t, "pass"))
+				now = now.Add(rapid.SampledFrom(passes).Draw(t, "pass"))
 			}
 		}
 	})
+}
+
+// TestOnceAfterTheClockWasSetBack holds that a caller who says something again after a while does so
+// after that while, not after as much longer as the clock was ahead.
+func TestOnceAfterTheClockWasSetBack(t *testing.T) {
+	t.Parallel()
+	once := keyed.NewOnce[string](time.Hour, 0)
+	once.Lasts("a", "x", start.Add(12*time.Hour))
+	for _, passed := range []time.Duration{0, time.Minute, 10 * time.Minute} {
+		if got := once.Lasts("a", "x", start.Add(passed)); got != passed {
+			t.Errorf("%s after the clock was set back it lasts %s", passed, got)
+		}
+	}
 }
 
 // TestLocks: two holders of one key exclude each other, those of two keys do not, and nothing is kept.

@@ -9,6 +9,27 @@ type Version struct {
 	Generation           int64
 }
 
+// Object is what VersionOf reads of an object of Kubernetes.
+type Object[UID ~string] interface {
+	GetUID() UID
+	GetResourceVersion() string
+	GetGeneration() int64
+}
+
+// VersionOf returns the version of an object. Every cache of what was read from an object compares
+// it, or the content itself: a generation alone may be that of another content.
+func VersionOf[UID ~string](o Object[UID]) Version {
+	return Version{
+		UID: string(o.GetUID()), ResourceVersion: o.GetResourceVersion(), Generation: o.GetGeneration(),
+	}
+}
+
+// Is reports whether both are the same content of one object. A version without UID or
+// ResourceVersion, such as one from a file, is none.
+func (v Version) Is(other Version) bool { return v.isKnown() && v == other }
+
+func (v Version) isKnown() bool { return v.UID != "" && v.ResourceVersion != "" }
+
 // Versions keeps what was computed from the objects of a scope, such as a namespace, one value for each
 // object and only for its last version. It is safe for concurrent use: callers about one scope wait for
 // each other, those about different scopes do not. Its zero value is ready. A nil one keeps nothing.
@@ -53,10 +74,10 @@ func (v *Versions[V]) Compute(
 	for i := range n {
 		name, version := describe(i)
 		found, ok := before[name]
-		if !ok || found.version != version {
+		if !ok || !found.version.Is(version) {
 			found = versioned[V]{version: version, value: compute(i)}
 		}
-		if version.UID != "" && version.ResourceVersion != "" {
+		if version.isKnown() {
 			kept[name] = found
 		}
 		values = append(values, found.value)

@@ -98,3 +98,29 @@ func TestScopesDoNotWait(t *testing.T) {
 		t.Fatal("a scope waits for another one")
 	}
 }
+
+// TestVersionIs holds that an object is the same only where all of its version is, and that a version
+// that could be that of any content is never the same.
+func TestVersionIs(t *testing.T) {
+	t.Parallel()
+	a := keyed.Version{UID: "a", ResourceVersion: "1", Generation: 1}
+	for name, tt := range map[string]struct {
+		b    keyed.Version
+		same bool
+	}{
+		"itself":                   {a, true},
+		"another object":           {keyed.Version{UID: "b", ResourceVersion: "1", Generation: 1}, false},
+		"the generation, restored": {keyed.Version{UID: "a", ResourceVersion: "2", Generation: 1}, false},
+		"the version, restored":    {keyed.Version{UID: "a", ResourceVersion: "1", Generation: 2}, false},
+		"none":                     {keyed.Version{}, false},
+	} {
+		if got := a.Is(tt.b); got != tt.same {
+			t.Errorf("%s: the same: %t, want %t", name, got, tt.same)
+		}
+	}
+	for _, unknown := range []keyed.Version{{}, {UID: "a"}, {ResourceVersion: "1"}} {
+		if unknown.Is(unknown) {
+			t.Errorf("%+v is the version of any content", unknown)
+		}
+	}
+}

@@ -119,7 +119,7 @@ func (s *Store) Compile(namespace string, policies []v1alpha1.UpdatePolicy) Set 
 	}
 	set := Set(versions.Compute(namespace, len(policies), func(i int) (string, keyed.Version) {
 		p := &policies[i]
-		return p.Name, keyed.Version{UID: string(p.UID), Generation: p.Generation, ResourceVersion: p.ResourceVersion}
+		return p.Name, keyed.VersionOf(p)
 	}, func(i int) *Compiled { return Compile(&policies[i]) }))
 	slices.SortStableFunc(set, func(a, b *Compiled) int { return strings.Compare(a.Policy.Name, b.Policy.Name) })
 	return set

@@ -38,7 +38,9 @@ func (g Group) began(newest *clusterv1.MachineSet) time.Time {
 }
 
 // past is a time that others have recorded, as it counts now.
-func (g Group) past(t time.Time) time.Time { return g.Clock.Past(t, g.Now) }
+func (g Group) past(t time.Time) time.Time {
+	return g.Clock.Past(g.MachineDeployment.Namespace, t, g.Now)
+}
 
 func sinceOf(md *clusterv1.MachineDeployment, kind string) time.Time {
 	if c := conditions.Get(md, kind); c != nil {

@@ -209,7 +209,9 @@ func (f SetFacts) verdictLeft(m *clusterv1.Machine) time.Duration {
 }
 
 // past is a time that others have recorded, as it counts now.
-func (f SetFacts) past(t time.Time) time.Time { return f.Clock.Past(t, f.Now) }
+func (f SetFacts) past(t time.Time) time.Time {
+	return f.Clock.Past(f.MachineSet.Namespace, t, f.Now)
+}
 
 func (f SetFacts) holdLimit() time.Duration {
 	return cmp.Or(f.Policy.HoldLimit, DefaultHoldLimit)

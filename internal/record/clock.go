@@ -29,33 +29,45 @@ func Left(since time.Time, lasts time.Duration, now time.Time) time.Duration {
 	return max(lasts-now.Sub(Past(since, now)), 0)
 }
 
-// mostAhead bounds how many times of the future a Clock remembers. One that has read more forgets
-// all of them, and what they count as begins again.
+// mostAhead bounds how many times of the future a Clock remembers for a namespace. Beyond, it forgets
+// all of that namespace, and what they count as begins again.
 const mostAhead = 4096
 
 // Clock reads times that others have recorded. It is Past, but what a time of the future counts as
-// stays the same from its first reading on, so that a wait which begins with it ends. Records of one
-// second share their reading. It is safe for concurrent use. A nil Clock remembers nothing.
+// stays the same from its first reading on, so that a wait which begins with it ends. Times of one
+// second that a namespace has recorded share their reading; no namespace changes what the times of
+// another one count as. It is safe for concurrent use. A nil Clock remembers nothing.
 type Clock struct {
-	read keyed.Memory[int64, time.Time]
+	namespaces keyed.Memory[string, *readings]
 }
+
+// readings have, by second, when a time of it was first read. It was of the future then.
+type readings = keyed.Memory[int64, time.Time]
 
 // NewClock returns a Clock that has read nothing.
-func NewClock() *Clock {
-	return &Clock{read: keyed.Memory[int64, time.Time]{Most: mostAhead}}
-}
+func NewClock() *Clock { return &Clock{} }
 
-// Past returns what a recorded time counts as at the time now. It is not after now.
-func (c *Clock) Past(t, now time.Time) time.Time {
+// Past returns what a time counts as at the time now that an object of a namespace has recorded. It is
+// neither after now nor after t.
+func (c *Clock) Past(namespace string, t, now time.Time) time.Time {
 	if c == nil {
 		return Past(t, now)
 	}
-	key := t.UnixNano()
-	if first, known := c.read.Get(key, now); known && !first.After(now) {
-		return first
+	read, known := c.namespaces.Get(namespace, now)
+	if known {
+		// Nanoseconds overflow after some hundred years.
+		first, known := read.Get(t.Unix(), now)
+		if known && !first.After(now) {
+			return Past(t, first)
+		}
 	}
-	if t.After(now) {
-		c.read.Put(key, now, now, keyed.Forever)
+	if !t.After(now) {
+		return t
 	}
-	return Past(t, now)
+	if !known {
+		empty := &readings{Most: mostAhead}
+		read, _ = c.namespaces.GetOrPut(namespace, empty, now, keyed.Forever)
+	}
+	read.Put(t.Unix(), now, now, keyed.Forever)
+	return now
 }

@@ -44,7 +44,7 @@ func TestClockEndsWaits(t *testing.T) {
 		recorded := noon.Add(hours("recorded"))
 		since := now
 		for range rapid.IntRange(1, 20).Draw(t, "looks") {
-			got := clock.Past(recorded, now)
+			got := clock.Past("ns", recorded, now)
 			if got.After(now) {
 				t.Fatalf("at %s, %s counts as %s", now, recorded, got)
 			}
@@ -62,14 +62,68 @@ func TestClockEndsWaits(t *testing.T) {
 	})
 }
 
-// TestClockIsBounded: what tenants write does not fill the memory.
+// TestClockIsBounded: what one namespace writes neither fills the memory nor takes what is remembered
+// for another one.
 func TestClockIsBounded(t *testing.T) {
 	t.Parallel()
 	clock := record.NewClock()
+	recorded := noon.Add(12 * time.Hour)
+	clock.Past("victim", recorded, noon)
 	for i := range 20_000 {
-		clock.Past(noon.Add(time.Duration(i+1)*time.Second), noon)
+		clock.Past("flood", noon.Add(time.Duration(i+1)*time.Second), noon)
 	}
-	if n := clock.Len(); n > 4096 {
+	if n := clock.Len("flood"); n > 4096 {
 		t.Errorf("it remembers %d times", n)
+	}
+	if got := clock.Past("victim", recorded, noon.Add(time.Hour)); !got.Equal(noon) {
+		t.Errorf("the wait of another namespace began anew at %s", got)
+	}
+}
+
+// TestClockSharesSeconds: all times of one second share a reading, so a record that gets another
+// fraction with each write begins no wait anew.
+func TestClockSharesSeconds(t *testing.T) {
+	t.Parallel()
+	clock, recorded := record.NewClock(), noon.Add(12*time.Hour)
+	for i := range 1000 {
+		at := recorded.Add(time.Duration(i) * time.Millisecond)
+		if got := clock.Past("ns", at, noon.Add(time.Duration(i)*time.Second)); !got.Equal(noon) {
+			t.Fatalf("%s counts as %s, not as when the second was first read", at, got)
+		}
+	}
+	if n := clock.Len("ns"); n != 1 {
+		t.Errorf("one second has %d entries", n)
+	}
+}
+
+// TestClockKeepsPastTimes: no time of the future, however far, changes what a past one counts as, and
+// neither does another namespace.
+func TestClockKeepsPastTimes(t *testing.T) {
+	t.Parallel()
+	past := noon.Add(-time.Hour)
+	// 1<<64 nanoseconds later, UnixNano is the same.
+	wrapped := past
+	for range 4 {
+		wrapped = wrapped.Add(1 << 62)
+	}
+	clock := record.NewClock()
+	for _, namespace := range []string{"other", "ns"} {
+		for _, t := range []time.Time{wrapped, noon.Add(time.Hour), noon.Add(500 * time.Millisecond)} {
+			clock.Past(namespace, t, noon)
+		}
+	}
+	if got := clock.Past("ns", past, noon); !got.Equal(past) {
+		t.Errorf("%s counts as %s", past, got)
+	}
+	clock.Past("other", noon.Add(2*time.Hour), noon)
+	later := noon.Add(3 * time.Hour)
+	if got := clock.Past("ns", noon.Add(2*time.Hour), later); !got.Equal(noon.Add(2 * time.Hour)) {
+		t.Errorf("what another namespace recorded has it count as %s", got)
+	}
+	// The second was of the future, but this time of it was not when the other one was read.
+	early := noon.Add(100 * time.Millisecond)
+	clock.Past("early", noon.Add(900*time.Millisecond), noon.Add(500*time.Millisecond))
+	if got := clock.Past("early", early, later); !got.Equal(early) {
+		t.Errorf("%s counts as %s, which is later", early, got)
 	}
 }

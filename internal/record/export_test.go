@@ -1,4 +1,12 @@
 package record
 
-// Len returns how many times a Clock remembers.
-func (c *Clock) Len() int { return c.read.Len() }
+import "time"
+
+// Len returns how many times a Clock remembers for a namespace.
+func (c *Clock) Len(namespace string) int {
+	read, known := c.namespaces.Get(namespace, time.Time{})
+	if !known {
+		return 0
+	}
+	return read.Len()
+}

@@ -20,8 +20,8 @@ import (
 // settledFor is how long "nothing to write" is believed. What it does not depend on, such as defaults that a newer provider brings, is seen then.
 const settledFor = 10 * time.Minute
 
-// fingerprintInputs covers everything that desired objects are made from and compared with: of each object, in place of its content, the
-// generation that counts changes of it. Statuses are not among it.
+// fingerprintInputs covers everything that desired objects are made from and compared with: of each object its metadata and spec. The
+// generation would not do in place of the spec: an etcd that is restored repeats one. Statuses are not among it.
 func fingerprintInputs(blueprint *scope.ClusterBlueprint, current *scope.ClusterState, versions Versions, holdControlPlane bool, stamp version.Version) (string, error) {
 	hash := sha256.New()
 	encoder := json.NewEncoder(hash)
@@ -31,11 +31,30 @@ func fingerprintInputs(blueprint *scope.ClusterBlueprint, current *scope.Cluster
 		}
 	}
 	for _, object := range involved(blueprint, current) {
-		if err := encoder.Encode([]any{object.GetUID(), readMetadata(object)}); err != nil {
+		if err := encoder.Encode([]any{object.GetUID(), readMetadata(object), specOf(object)}); err != nil {
 			return "", fmt.Errorf("computing what the topology's objects depend on: %w", err)
 		}
 	}
 	return hex.EncodeToString(hash.Sum(nil)), nil
+}
+
+// specOf returns the spec of an object that involved lists.
+func specOf(object metav1.Object) any {
+	switch o := object.(type) {
+	case *unstructured.Unstructured:
+		return o.Object["spec"]
+	case *clusterv1.Cluster:
+		return o.Spec
+	case *clusterv1.ClusterClass:
+		return o.Spec
+	case *clusterv1.MachineDeployment:
+		return o.Spec
+	case *clusterv1.MachinePool:
+		return o.Spec
+	case *clusterv1.MachineHealthCheck:
+		return o.Spec
+	}
+	return nil
 }
 
 // involved lists all objects in a stable order; one that does not exist is an empty one.

@@ -1,9 +1,12 @@
 package topology
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/exp/topology/scope"
 
 	"github.com/windlass-dev/windlass/pkg/version"
@@ -60,6 +63,51 @@ func TestFingerprint(t *testing.T) {
 		if same := fingerprint() == before; same != tt.same {
 			t.Errorf("after a change of %s the fingerprint is the same: %t, want %t", tt.name, same, tt.same)
 		}
+	}
+}
+
+// TestFingerprintOfRestoredSpecs holds for each object that its spec counts, not the generation alone:
+// an etcd that is restored repeats a generation with another spec.
+func TestFingerprintOfRestoredSpecs(t *testing.T) {
+	w := newWorld(t).running("v1.31.0")
+	blueprint, current := w.read()
+	fingerprint := func() string {
+		t.Helper()
+		got, err := fingerprintInputs(blueprint, current, Versions{}, false, version.Version{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	changed := map[string]int{}
+	for _, object := range involved(blueprint, current) {
+		if object.GetUID() == "" && object.GetName() == "" {
+			continue
+		}
+		before := fingerprint()
+		switch o := object.(type) {
+		case *unstructured.Unstructured:
+			if err := unstructured.SetNestedField(o.Object, "restored", "spec", "restored"); err != nil {
+				t.Fatal(err)
+			}
+		case *clusterv1.Cluster:
+			o.Spec.Topology.ControlPlane.Replicas = new(int32(7))
+		case *clusterv1.ClusterClass:
+			o.Spec.Patches = append(o.Spec.Patches, clusterv1.ClusterClassPatch{Name: "restored"})
+		case *clusterv1.MachineDeployment:
+			o.Spec.Replicas = new(int32(7))
+		case *clusterv1.MachinePool:
+			o.Spec.Replicas = new(int32(7))
+		case *clusterv1.MachineHealthCheck:
+			o.Spec.ClusterName = "restored"
+		}
+		if fingerprint() == before {
+			t.Errorf("another spec of %T %s changes nothing", object, object.GetName())
+		}
+		changed[fmt.Sprintf("%T", object)]++
+	}
+	if len(changed) < 4 {
+		t.Errorf("only %v were there", changed)
 	}
 }
 

@@ -166,7 +166,7 @@ func (r *run) readCandidates(ctx context.Context) (*port.Candidates, error) {
 		}
 		for i := range machines.Items {
 			member := memberOf(&machines.Items[i])
-			member.ended = r.clock.Past(member.ended, r.now())
+			member.ended = r.clock.Past(r.Object.Namespace, member.ended, r.now())
 			members = append(members, member)
 		}
 	}
@@ -177,7 +177,7 @@ func (r *run) readCandidates(ctx context.Context) (*port.Candidates, error) {
 	}
 	return &port.Candidates{
 		Cluster: r.cluster(), Machines: names, Free: free,
-		Deadline: chooseBy(members, r.clock.Past(markedAt(r.Object, r.now()), r.now()),
+		Deadline: chooseBy(members, r.clock.Past(r.Object.Namespace, markedAt(r.Object, r.now()), r.now()),
 			r.policy.AttemptTimeout),
 	}, nil
 }

@@ -40,7 +40,7 @@ func (m *Machine) Look(ctx context.Context) (time.Time, inplace.Node) {
 		return now, inplace.Node{Unknown: "the Machine has no status.nodeRef yet"}
 	}
 	node := m.Nodes.Node(ctx, m.cluster(), name)
-	node.ReadySince = m.clock.Past(node.ReadySince, now)
+	node.ReadySince = m.clock.Past(m.Object.Namespace, node.ReadySince, now)
 	return now, node
 }
 

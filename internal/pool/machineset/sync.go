@@ -11,6 +11,7 @@ import (
 	coreadmission "sigs.k8s.io/cluster-api/core/webhooks/admission"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/windlass-dev/windlass/internal/keyed"
 	"github.com/windlass-dev/windlass/internal/pool"
 	"github.com/windlass-dev/windlass/internal/pool/objects"
 )
@@ -87,7 +88,7 @@ func (r *Run) syncMachine(
 		}
 		out = desired
 	}
-	reached.machine = out.ResourceVersion
+	reached.machine = objectVersion{Version: keyed.VersionOf(out)}
 	reached.infrastructure, err = r.syncObject(ctx, m, m.Spec.InfrastructureRef, restored)
 	if err != nil {
 		return out, versions{}, err
@@ -106,22 +107,22 @@ func (r *Run) syncMachine(
 func (r *Run) syncObject(
 	ctx context.Context, m *clusterv1.Machine, ref clusterv1.ContractVersionedObjectReference,
 	restored *bool,
-) (string, error) {
+) (objectVersion, error) {
 	current, err := external.GetObjectFromContractVersionedRef(ctx, r.Client, ref, m.Namespace)
 	if err != nil {
-		return "", fmt.Errorf("getting %s %s of Machine %s: %w", ref.Kind, ref.Name, m.Name, err)
+		return objectVersion{}, fmt.Errorf("getting %s %s of Machine %s: %w", ref.Kind, ref.Name, m.Name, err)
 	}
 	if err := r.restore(ctx, current, metadataManager, restored); err != nil || *restored {
-		return "", err
+		return objectVersion{}, err
 	}
 	if err := r.split(ctx, current); err != nil {
-		return "", err
+		return objectVersion{}, err
 	}
 	desired := identityOf(current)
 	desired.SetLabels(machineLabels(r.Set))
 	desired.SetAnnotations(machineAnnotations(r.Set))
 	if err := r.applier.ApplyIfChanged(ctx, metadataManager, desired, current); err != nil {
-		return "", fmt.Errorf("updating %s %s: %w", ref.Kind, client.ObjectKeyFromObject(current), err)
+		return objectVersion{}, fmt.Errorf("updating %s %s: %w", ref.Kind, client.ObjectKeyFromObject(current), err)
 	}
 	return versionOf(desired), nil
 }

@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/internal/contract"
+	"github.com/windlass-dev/windlass/internal/keyed"
 	"github.com/windlass-dev/windlass/internal/pool/objects"
 )
 
@@ -16,9 +17,15 @@ import (
 // [objects.Lifetime], so that the Applier remembers the intents of a Machine at rest.
 const syncedFor = objects.Lifetime / 2
 
-// versions are those of a Machine and its objects in the cache. An object's has the API version,
-// too.
-type versions struct{ machine, infrastructure, bootstrap string }
+// versions are those of a Machine and its objects in the cache.
+type versions struct{ machine, infrastructure, bootstrap objectVersion }
+
+// objectVersion is the version of an object, as an API version shows it. The zero value is that of
+// an object that cannot be read.
+type objectVersion struct {
+	apiVersion string
+	keyed.Version
+}
 
 // synced is what the sync of a Machine depends on: what the MachineSet says, and what is there.
 type synced struct {
@@ -41,10 +48,10 @@ func (r *Run) newSyncStates() (syncStates, error) {
 	return syncStates{r, wanted, map[schema.GroupKind]string{}}, err
 }
 
-// read returns the versions in the cache. That of an object that cannot be read is empty.
+// read returns the versions in the cache.
 func (s syncStates) read(ctx context.Context, m *clusterv1.Machine) versions {
 	return versions{
-		machine:        m.ResourceVersion,
+		machine:        objectVersion{Version: keyed.VersionOf(m)},
 		infrastructure: s.version(ctx, m.Namespace, m.Spec.InfrastructureRef),
 		bootstrap:      s.version(ctx, m.Namespace, m.Spec.Bootstrap.ConfigRef),
 	}
@@ -52,7 +59,7 @@ func (s syncStates) read(ctx context.Context, m *clusterv1.Machine) versions {
 
 func (s syncStates) version(
 	ctx context.Context, namespace string, ref clusterv1.ContractVersionedObjectReference,
-) string {
+) objectVersion {
 	kind := ref.GroupKind()
 	apiVersion, ok := s.apiVersions[kind]
 	if !ok && ref.IsDefined() {
@@ -60,7 +67,7 @@ func (s syncStates) version(
 		s.apiVersions[kind] = apiVersion
 	}
 	if apiVersion == "" {
-		return ""
+		return objectVersion{}
 	}
 	object := &unstructured.Unstructured{}
 	object.SetAPIVersion(apiVersion)
@@ -68,13 +75,13 @@ func (s syncStates) version(
 	key := client.ObjectKey{Namespace: namespace, Name: ref.Name}
 	// Nothing is changed in the object, which is the cache's own.
 	if err := s.Client.Get(ctx, key, object, client.UnsafeDisableDeepCopy); err != nil {
-		return ""
+		return objectVersion{}
 	}
 	return versionOf(object)
 }
 
-func versionOf(o *unstructured.Unstructured) string {
-	return o.GetAPIVersion() + " " + o.GetResourceVersion()
+func versionOf(o *unstructured.Unstructured) objectVersion {
+	return objectVersion{apiVersion: o.GetAPIVersion(), Version: keyed.VersionOf(o)}
 }
 
 // isSynced reports whether a sync changed nothing of what is there.

@@ -53,6 +53,9 @@ func TestIdentity(t *testing.T) {
 		"no kubelet":                         {edit: func(w *world) { w.hostNode = "" }, want: "has no kubelet", execs: 1},
 		"a kubeconfig without a CA":          {edit: func(w *world) { w.authorities = "" }, want: "has no certificate authority", execs: 1},
 		"the Node is another Machine's":      {edit: func(w *world) { w.providerID = "id://other" }, want: `has the provider ID "id://other"`},
+		"the Node has no provider ID":        {edit: func(w *world) { w.providerID = "" }, want: `has the provider ID ""`},
+		"neither has a provider ID":          {edit: func(w *world) { w.providerID, w.machine.ProviderID = "", "" }, want: "Machine default/m has no spec.providerID"},
+		"the Machine has no provider ID":     {edit: func(w *world) { w.machine.ProviderID = "" }, want: "has no spec.providerID"},
 		"it does not answer, another's host": {edit: func(w *world) { w.providerError, w.hostAuthorities = errors.New("no route"), other }, want: "node of another cluster", execs: 1},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -121,12 +121,13 @@ func newWorld(t *testing.T) *world {
 				URL: "https://mirror.example/{version}/bin/linux/{arch}/{name}", Digests: v1alpha1.HostDigests{Manifest: manifest()},
 			},
 		},
-		machine: hosts.Machine{Cluster: porttest.UpdaterCluster, Node: "node-m", Addresses: clusterv1.MachineAddresses{
+		machine: hosts.Machine{Cluster: porttest.UpdaterCluster, Node: "node-m", ProviderID: "id://m", Addresses: clusterv1.MachineAddresses{
 			{Type: clusterv1.MachineExternalIP, Address: "203.0.113.1"}, {Type: clusterv1.MachineInternalIP, Address: "10.0.0.1"},
 		}},
-		secrets: map[string]map[string][]byte{porttest.UpdaterCluster + "-ssh": {"ssh-privatekey": []byte(planted), "known_hosts": []byte("m ssh-ed25519 AAAA")}},
-		maps:    map[string]map[string]string{},
-		done:    map[string]map[string]bool{}, free: map[string]bool{}, exit: map[string]int{},
+		providerID: "id://m",
+		secrets:    map[string]map[string][]byte{porttest.UpdaterCluster + "-ssh": {"ssh-privatekey": []byte(planted), "known_hosts": []byte("m ssh-ed25519 AAAA")}},
+		maps:       map[string]map[string]string{},
+		done:       map[string]map[string]bool{}, free: map[string]bool{}, exit: map[string]int{},
 		files: map[string]string{"/var/lib/kubelet/config.yaml": "kind: KubeletConfiguration\nmaxPods: 110\n"},
 		node:  inplace.Node{Exists: true, Ready: true, Kubelet: version.MustParse(porttest.UpdaterFrom)},
 	}

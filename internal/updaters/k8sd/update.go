@@ -347,7 +347,7 @@ func (u *Updater) look(ctx context.Context, a attempt) inplace.Answer {
 		return updaters.Unknown("whether the refresh to %s has begun is not known: %v", a.option, err)
 	case kubelet != a.record.Kubelet:
 		return u.end(ctx, a, done, fmt.Sprintf("the kubelet of node %s was at %s and is at %s", a.machine.Node, a.record.Kubelet, kubelet))
-	case record.Left(u.clock.Past(a.record.Requested, now), lookFor, now) > 0:
+	case record.Left(u.clock.Past(a.machine.Name.Namespace, a.record.Requested, now), lookFor, now) > 0:
 		return inProgress("whether the refresh to %s has begun is not known; waiting for the kubelet of node %s to change", a.option, a.machine.Node)
 	case a.record.Operation != a.operation:
 		// Somebody wants it tried again, and enough time has passed for what was asked for before.
