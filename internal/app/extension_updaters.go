@@ -42,8 +42,9 @@ type updaterPool struct {
 }
 
 type openUpdater struct {
-	// spec is a copy of the one that updater was opened from. A generation would not do: an etcd that
-	// is restored repeats one. Neither would a resourceVersion, which each write of a status changes.
+	// spec is a copy of the one that updater was opened from. A generation would not do: an etcd
+	// that is restored repeats one. Neither would a resourceVersion, which each write of a status
+	// changes.
 	spec    v1alpha1.UpdaterSpec
 	updater port.Updater
 }

@@ -94,8 +94,8 @@ func TestRecordSerialThatIsDropped(t *testing.T) {
 	}
 }
 
-// TestUpdaterOfARestoredSpec: an etcd that is restored repeats a generation with another spec, which
-// counts. A write of the status changes nothing.
+// TestUpdaterOfARestoredSpec: an etcd that is restored repeats a generation with another spec,
+// which counts. A write of the status changes nothing.
 func TestUpdaterOfARestoredSpec(t *testing.T) {
 	t.Parallel()
 	pool := newUpdaterPool(newLive(t), "")

@@ -132,9 +132,10 @@ func TestTerms(t *testing.T) {
 	}
 }
 
-// An etcd that is restored has the configuration at a lower generation, with a scope of this process
-// or of another one. It looks like a cache that lags, but for longer: then the scope is written
-// again, with all namespaces whose policies report that they guard, and so are the statuses.
+// An etcd that is restored has the configuration at a lower generation, with a scope of this
+// process or of another one. It looks like a cache that lags, but for longer: then the scope is
+// written again, with all namespaces whose policies report that they guard, and so are the
+// statuses.
 func TestScopeOfARestoredEtcd(t *testing.T) {
 	t.Parallel()
 	for name, restored := range map[string]string{

@@ -129,9 +129,9 @@ func (r *UpdatePolicyReconciler) reconcilePolicies(
 	return r.finish(result, err)
 }
 
-// awaitPropagation returns how long API servers may still use the configuration before the one that a
-// status of the namespace relies on: from 0 to Propagation. A clock that was set back makes the wait
-// begin anew.
+// awaitPropagation returns how long API servers may still use the configuration before the one that
+// a status of the namespace relies on: from 0 to Propagation. A clock that was set back makes the
+// wait begin anew.
 func (r *UpdatePolicyReconciler) awaitPropagation(namespace string) time.Duration {
 	wait, now := time.Duration(0), r.Now()
 	for _, key := range []string{noNamespace, namespace} {

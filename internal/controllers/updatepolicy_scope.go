@@ -175,8 +175,10 @@ func (r *UpdatePolicyReconciler) writeScope(
 	}
 	scope = scope.Fit()
 	expression := scope.Expression(r.writerName(term))
-	// One that is behind is written anyway: a Conflict tells a cache that lags from a restored etcd.
-	if reg.known && expression == reg.scope.Expression(reg.writer) && !r.scope.isBehind(reg.config) {
+	// One that is behind is written anyway: a Conflict tells a cache that lags from a restored
+	// etcd.
+	same := reg.known && expression == reg.scope.Expression(reg.writer)
+	if same && !r.scope.isBehind(reg.config) {
 		return reg, nil
 	}
 	written, err := r.applyScope(ctx, reg.config, expression)

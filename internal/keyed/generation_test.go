@@ -13,8 +13,8 @@ import (
 )
 
 // TestGenerationsAreNotCompared finds caches that take a generation for a content: an etcd that is
-// restored from a snapshot repeats one. A cache compares keyed.VersionOf, or the content. The places
-// that do compare generations are listed with the reason.
+// restored from a snapshot repeats one. A cache compares keyed.VersionOf, or the content. The
+// places that do compare generations are listed with the reason.
 func TestGenerationsAreNotCompared(t *testing.T) {
 	t.Parallel()
 	want := map[string]int{
@@ -54,8 +54,8 @@ func TestGenerationsAreNotCompared(t *testing.T) {
 	}
 }
 
-// comparesGenerations reports whether an expression compares two generations of which neither is the
-// one that a controller has observed.
+// comparesGenerations reports whether an expression compares two generations of which neither is
+// the one that a controller has observed.
 func comparesGenerations(e *ast.BinaryExpr) bool {
 	switch e.Op {
 	case token.EQL, token.NEQ, token.LSS, token.LEQ, token.GTR, token.GEQ:

@@ -197,8 +197,8 @@ func TestOnceSaysChanges(t *testing.T) {
 	})
 }
 
-// TestOnceAfterTheClockWasSetBack holds that a caller who says something again after a while does so
-// after that while, not after as much longer as the clock was ahead.
+// TestOnceAfterTheClockWasSetBack holds that a caller who says something again after a while does
+// so after that while, not after as much longer as the clock was ahead.
 func TestOnceAfterTheClockWasSetBack(t *testing.T) {
 	t.Parallel()
 	once := keyed.NewOnce[string](time.Hour, 0)

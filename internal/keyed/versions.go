@@ -20,7 +20,8 @@ type Object[UID ~string] interface {
 // it, or the content itself: a generation alone may be that of another content.
 func VersionOf[UID ~string](o Object[UID]) Version {
 	return Version{
-		UID: string(o.GetUID()), ResourceVersion: o.GetResourceVersion(), Generation: o.GetGeneration(),
+		UID: string(o.GetUID()), ResourceVersion: o.GetResourceVersion(),
+		Generation: o.GetGeneration(),
 	}
 }
 

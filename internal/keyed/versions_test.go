@@ -99,8 +99,8 @@ func TestScopesDoNotWait(t *testing.T) {
 	}
 }
 
-// TestVersionIs holds that an object is the same only where all of its version is, and that a version
-// that could be that of any content is never the same.
+// TestVersionIs holds that an object is the same only where all of its version is, and that a
+// version that could be that of any content is never the same.
 func TestVersionIs(t *testing.T) {
 	t.Parallel()
 	a := keyed.Version{UID: "a", ResourceVersion: "1", Generation: 1}

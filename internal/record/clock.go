@@ -29,8 +29,8 @@ func Left(since time.Time, lasts time.Duration, now time.Time) time.Duration {
 	return max(lasts-now.Sub(Past(since, now)), 0)
 }
 
-// mostAhead bounds how many times of the future a Clock remembers for a namespace. Beyond, it forgets
-// all of that namespace, and what they count as begins again.
+// mostAhead bounds how many times of the future a Clock remembers for a namespace. Beyond, it
+// forgets all of that namespace, and what they count as begins again.
 const mostAhead = 4096
 
 // Clock reads times that others have recorded. It is Past, but what a time of the future counts as
@@ -47,8 +47,8 @@ type readings = keyed.Memory[int64, time.Time]
 // NewClock returns a Clock that has read nothing.
 func NewClock() *Clock { return &Clock{} }
 
-// Past returns what a time counts as at the time now that an object of a namespace has recorded. It is
-// neither after now nor after t.
+// Past returns what a time counts as at the time now that an object of a namespace has recorded. It
+// is neither after now nor after t.
 func (c *Clock) Past(namespace string, t, now time.Time) time.Time {
 	if c == nil {
 		return Past(t, now)

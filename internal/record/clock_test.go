@@ -62,8 +62,8 @@ func TestClockEndsWaits(t *testing.T) {
 	})
 }
 
-// TestClockIsBounded: what one namespace writes neither fills the memory nor takes what is remembered
-// for another one.
+// TestClockIsBounded: what one namespace writes neither fills the memory nor takes what is
+// remembered for another one.
 func TestClockIsBounded(t *testing.T) {
 	t.Parallel()
 	clock := record.NewClock()
@@ -96,8 +96,8 @@ func TestClockSharesSeconds(t *testing.T) {
 	}
 }
 
-// TestClockKeepsPastTimes: no time of the future, however far, changes what a past one counts as, and
-// neither does another namespace.
+// TestClockKeepsPastTimes: no time of the future, however far, changes what a past one counts as,
+// and neither does another namespace.
 func TestClockKeepsPastTimes(t *testing.T) {
 	t.Parallel()
 	past := noon.Add(-time.Hour)

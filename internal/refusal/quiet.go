@@ -33,11 +33,12 @@ type state struct {
 	delay  time.Duration
 }
 
-// Quiet returns a Reconciler for a controller that calls another one. It replaces an error of a refused
-// write by a retry after a delay that grows from one second to ten minutes. It logs such an error when it
-// appears and when its reason changes. A RequeueAfter beside such an error does not count, as it does not
-// beside any other error: each retry repeats the refused write. Requests about other objects are not
-// affected. All other results and errors pass unchanged. It is as safe for concurrent use as r.
+// Quiet returns a Reconciler for a controller that calls another one. It replaces an error of a
+// refused write by a retry after a delay that grows from one second to ten minutes. It logs such an
+// error when it appears and when its reason changes. A RequeueAfter beside such an error does not
+// count, as it does not beside any other error: each retry repeats the refused write. Requests
+// about other objects are not affected. All other results and errors pass unchanged. It is as safe
+// for concurrent use as r.
 func Quiet[R comparable](controller string, r reconcile.TypedReconciler[R]) reconcile.TypedReconciler[R] {
 	memory := &keyed.Memory[R, state]{Most: maxRemembered}
 	return reconcile.TypedFunc[R](func(ctx context.Context, request R) (reconcile.Result, error) {

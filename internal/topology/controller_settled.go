@@ -20,8 +20,9 @@ import (
 // settledFor is how long "nothing to write" is believed. What it does not depend on, such as defaults that a newer provider brings, is seen then.
 const settledFor = 10 * time.Minute
 
-// fingerprintInputs covers everything that desired objects are made from and compared with: of each object its metadata and spec. The
-// generation would not do in place of the spec: an etcd that is restored repeats one. Statuses are not among it.
+// fingerprintInputs covers everything that desired objects are made from and compared with: of each
+// object its metadata and spec. The generation would not do in place of the spec: an etcd that is
+// restored repeats one. Statuses are not among it.
 func fingerprintInputs(blueprint *scope.ClusterBlueprint, current *scope.ClusterState, versions Versions, holdControlPlane bool, stamp version.Version) (string, error) {
 	hash := sha256.New()
 	encoder := json.NewEncoder(hash)
@@ -31,7 +32,8 @@ func fingerprintInputs(blueprint *scope.ClusterBlueprint, current *scope.Cluster
 		}
 	}
 	for _, object := range involved(blueprint, current) {
-		if err := encoder.Encode([]any{object.GetUID(), readMetadata(object), specOf(object)}); err != nil {
+		facts := []any{object.GetUID(), readMetadata(object), specOf(object)}
+		if err := encoder.Encode(facts); err != nil {
 			return "", fmt.Errorf("computing what the topology's objects depend on: %w", err)
 		}
 	}

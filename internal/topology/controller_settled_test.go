@@ -66,8 +66,8 @@ func TestFingerprint(t *testing.T) {
 	}
 }
 
-// TestFingerprintOfRestoredSpecs holds for each object that its spec counts, not the generation alone:
-// an etcd that is restored repeats a generation with another spec.
+// TestFingerprintOfRestoredSpecs holds for each object that its spec counts, not the generation
+// alone: an etcd that is restored repeats a generation with another spec.
 func TestFingerprintOfRestoredSpecs(t *testing.T) {
 	w := newWorld(t).running("v1.31.0")
 	blueprint, current := w.read()

@@ -177,8 +177,10 @@ func (r *run) readCandidates(ctx context.Context) (*port.Candidates, error) {
 	}
 	return &port.Candidates{
 		Cluster: r.cluster(), Machines: names, Free: free,
-		Deadline: chooseBy(members, r.clock.Past(r.Object.Namespace, markedAt(r.Object, r.now()), r.now()),
-			r.policy.AttemptTimeout),
+		Deadline: chooseBy(
+			members, r.clock.Past(r.Object.Namespace, markedAt(r.Object, r.now()), r.now()),
+			r.policy.AttemptTimeout,
+		),
 	}, nil
 }
 

@@ -110,7 +110,8 @@ func (r *Run) syncObject(
 ) (objectVersion, error) {
 	current, err := external.GetObjectFromContractVersionedRef(ctx, r.Client, ref, m.Namespace)
 	if err != nil {
-		return objectVersion{}, fmt.Errorf("getting %s %s of Machine %s: %w", ref.Kind, ref.Name, m.Name, err)
+		return objectVersion{}, fmt.Errorf(
+			"getting %s %s of Machine %s: %w", ref.Kind, ref.Name, m.Name, err)
 	}
 	if err := r.restore(ctx, current, metadataManager, restored); err != nil || *restored {
 		return objectVersion{}, err
@@ -122,7 +123,8 @@ func (r *Run) syncObject(
 	desired.SetLabels(machineLabels(r.Set))
 	desired.SetAnnotations(machineAnnotations(r.Set))
 	if err := r.applier.ApplyIfChanged(ctx, metadataManager, desired, current); err != nil {
-		return objectVersion{}, fmt.Errorf("updating %s %s: %w", ref.Kind, client.ObjectKeyFromObject(current), err)
+		return objectVersion{}, fmt.Errorf(
+			"updating %s %s: %w", ref.Kind, client.ObjectKeyFromObject(current), err)
 	}
 	return versionOf(desired), nil
 }

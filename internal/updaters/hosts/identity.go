@@ -25,8 +25,9 @@ type claim struct {
 // The host is compared with the certificate authorities in the Cluster's kubeconfig. These are not
 // secret, so whoever writes the kubeconfig can name those of another cluster. The API server must
 // prove them: it answers under them, to the kubeconfig's credentials, that the Machine's node has
-// the Machine's provider ID. Nodes without one are equal in that, so an empty one proves nothing. Once a step has begun, the proof on the host counts instead, for later
-// operations, too: an upgrade takes the API server away, and another one may be what brings it back.
+// the Machine's provider ID. Nodes without one are equal in that, so an empty one proves nothing.
+// Once a step has begun, the proof on the host counts instead, for later operations, too: an
+// upgrade takes the API server away, and another one may be what brings it back.
 func (u *Updater) prove(ctx context.Context, target Target, machine Machine) (claim, *linuxhost.Failure, error) {
 	found, pem, unproved := u.options.ProveNode(ctx, target.Cluster, target.Node)
 	if unproved == nil && machine.ProviderID == "" {

@@ -342,12 +342,13 @@ func (u *Updater) outlast(ctx context.Context, a attempt) inplace.Answer {
 func (u *Updater) look(ctx context.Context, a attempt) inplace.Answer {
 	kubelet, err := u.readKubelet(ctx, a.machine)
 	now := u.options.Now()
+	requested := u.clock.Past(a.machine.Name.Namespace, a.record.Requested, now)
 	switch {
 	case err != nil:
 		return updaters.Unknown("whether the refresh to %s has begun is not known: %v", a.option, err)
 	case kubelet != a.record.Kubelet:
 		return u.end(ctx, a, done, fmt.Sprintf("the kubelet of node %s was at %s and is at %s", a.machine.Node, a.record.Kubelet, kubelet))
-	case record.Left(u.clock.Past(a.machine.Name.Namespace, a.record.Requested, now), lookFor, now) > 0:
+	case record.Left(requested, lookFor, now) > 0:
 		return inProgress("whether the refresh to %s has begun is not known; waiting for the kubelet of node %s to change", a.option, a.machine.Node)
 	case a.record.Operation != a.operation:
 		// Somebody wants it tried again, and enough time has passed for what was asked for before.
