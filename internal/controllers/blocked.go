@@ -8,6 +8,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/windlass-dev/windlass/internal/keyed"
 )
 
 // interval is between two sweeps. Nothing reports the moment: it shows in the status of objects only, and
@@ -30,15 +32,17 @@ type UpdateSweeper struct {
 	Kinds []schema.GroupVersionKind
 }
 
-// Start runs until ctx is cancelled. What fails is tried again.
+// Start runs until ctx is cancelled. What fails is tried again, and logged once per change.
 func (s *UpdateSweeper) Start(ctx context.Context) error {
 	logger := ctrl.Log.WithName("blocked")
 	ctx = ctrl.LoggerInto(ctx, logger)
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	found := false
+	said := keyed.NewOnce[struct{}](time.Hour, 1)
 	for {
-		if err := s.sweep(ctx, &found); err != nil && ctx.Err() == nil {
+		err := s.sweep(ctx, &found)
+		if err != nil && ctx.Err() == nil && said.Changed(struct{}{}, err.Error(), time.Now()) {
 			logger.Error(err, "Looking at blocked groups of machines")
 		}
 		select {

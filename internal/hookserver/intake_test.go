@@ -188,7 +188,7 @@ func TestOnlyJSON(t *testing.T) {
 // admit sends a body to a webhook behind the intake.
 func admit(t *testing.T, hook *admission.Webhook, body string) (code int) {
 	t.Helper()
-	server := httptest.NewServer(hookserver.Intake(hook))
+	server := httptest.NewServer(hookserver.NewIntake()(hook))
 	defer server.Close()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL, strings.NewReader(body))
 	if err != nil {

@@ -160,12 +160,10 @@ func NewTLSServer(
 	}
 }
 
-// Register implements webhook.Server. It bounds the lines that callers of an admission webhook cause,
-// and passes on only JSON to it.
+// Register implements webhook.Server. It bounds the lines that callers of an admission webhook cause.
 func (s *tlsServer) Register(path string, handler http.Handler) {
 	if admitting, ok := handler.(*admission.Webhook); ok {
 		s.lines.Webhook(admitting)
-		handler = onlyJSON(handler)
 	}
 	s.Server.Register(path, s.wrap(handler))
 }

@@ -64,6 +64,9 @@ type Engine struct {
 	// unasked is what desired objects have that no live object asks for.
 	unasked *keyed.Once[types.UID]
 	blocked *blockedSet
+	// unreadable has the resourceVersions of Machines with records that cannot be read.
+	unreadable           keyed.Memory[types.UID, string]
+	sweeping, unblocking *sweeper
 	// machines keeps calls about one Machine apart: Cluster API gives a call up after its timeout, and makes another.
 	machines keyed.Locks[types.NamespacedName]
 	// draining are the messages of drains that are shown. A drain's message changes with every pod, and
@@ -88,7 +91,8 @@ func New(o Options) *Engine {
 		said: keyed.NewOnce[saidOf](sayAgainAfter, 0), unasked: keyed.NewOnce[types.UID](sayAgainAfter, 0),
 		locks: newControlPlaneLocks(o.Client, o.Live), fence: fence{Client: o.Client, Live: o.Live},
 		keys: NewKeys(o.Prefix), members: newMembers(o.Now), tenants: newTenants(),
-		clock: record.NewClock(),
+		clock: record.NewClock(), sweeping: newSweeper("Sweeping Machines", o.Now),
+		unblocking: newSweeper("Looking at blocked groups of machines", o.Now),
 	}
 }
 

@@ -1,12 +1,11 @@
 package engine
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -17,25 +16,40 @@ import (
 
 // SweepMachines does what no hook is called for. It ends updates whose mark a person removed from the
 // Machine, records their steps as owed, and follows updates that `clusterctl move` waits for. It works
-// on the Machines that the watch filter selects; one fault hides no other.
+// on the Machines that the watch filter selects, and on a bounded number of each namespace. It logs what
+// fails. The error is that of the list of Machines, or of ctx.
 func (e *Engine) SweepMachines(ctx context.Context) error {
 	machines := newMachineMetadataList()
 	if err := e.Client.List(ctx, machines, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("listing Machines: %w", err)
 	}
-	var problems []error
-	var moving []*metav1.PartialObjectMetadata
+	var tasks []task
 	for i := range machines.Items {
 		m := &machines.Items[i]
+		key := client.ObjectKeyFromObject(m)
 		switch {
 		case !e.selects(m):
 		case isLeftover(m):
-			problems = append(problems, e.clearLeftover(ctx, client.ObjectKeyFromObject(m)))
+			if !e.isUnreadable(m) {
+				tasks = append(tasks, task{key, func(ctx context.Context) error {
+					return e.clearLeftover(ctx, key)
+				}})
+			}
 		case isFollowed(m):
-			moving = append(moving, m)
+			tasks = append(tasks, task{key, func(ctx context.Context) error {
+				return e.followIfPaused(ctx, m)
+			}})
 		}
 	}
-	return errors.Join(append(problems, e.followPaused(ctx, moving))...)
+	e.sweeping.sweep(ctx, tasks)
+	return ctx.Err()
+}
+
+// isUnreadable reports whether the records of a Machine, in the version of the cache, cannot be read.
+// Such records are left to a person.
+func (e *Engine) isUnreadable(m client.Object) bool {
+	version, known := e.unreadable.Get(m.GetUID(), e.Now())
+	return known && version == m.GetResourceVersion()
 }
 
 // isLeftover reports whether nothing else ends the update of a Machine, or lifts its protection from a
@@ -64,13 +78,10 @@ func (e *Engine) clearLeftover(ctx context.Context, key types.NamespacedName) er
 	if !isLeftover(machine) {
 		return nil
 	}
-	// Records that cannot be read are left to a person.
 	progress, err := readAnnotation[inplace.Progress](machine, v1alpha1.UpdateProgressAnnotation)
-	if err != nil {
-		return err
-	}
-	before, err := readAnnotation[inplace.Owed](machine, v1alpha1.UpdateOwedAnnotation)
-	if err != nil {
+	before, owedErr := readAnnotation[inplace.Owed](machine, v1alpha1.UpdateOwedAnnotation)
+	if err = cmp.Or(err, owedErr); err != nil {
+		e.unreadable.Put(machine.UID, machine.ResourceVersion, e.Now(), sayAgainAfter)
 		return err
 	}
 	m := e.NewMachine(machine, read)

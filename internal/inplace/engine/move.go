@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -25,9 +24,6 @@ const (
 	BlockMoveAnnotation = "clusterctl.cluster.x-k8s.io/block-move"
 	// blockMoveValue tells our annotation from one of others, which stays.
 	blockMoveValue = "windlass.dev/update"
-	// followedAtOnce is how many updates of paused Machines are followed at once: an updater may take
-	// most of a call's time to answer, and clusterctl waits for minutes only.
-	followedAtOnce = 8
 )
 
 // changeMove returns the change of a Machine's annotations that belongs in the write that records
@@ -63,25 +59,10 @@ func isFollowed(m client.Object) bool {
 		m.GetDeletionTimestamp().IsZero()
 }
 
-// followPaused asks the updaters of Machines whose Cluster is paused until they have ended, and begins
-// nothing. `clusterctl move` pauses a Cluster before it waits for the annotation to go, and Cluster API
-// calls no hook about a paused Machine. An update that an annotation asks for is followed by its
-// reconciler.
-func (e *Engine) followPaused(ctx context.Context, machines []*metav1.PartialObjectMetadata) error {
-	var group errgroup.Group
-	group.SetLimit(followedAtOnce)
-	problems := make([]error, len(machines))
-	for i, m := range machines {
-		group.Go(func() error {
-			problems[i] = e.followIfPaused(ctx, m)
-			return nil // One fault must not hide others.
-		})
-	}
-	_ = group.Wait() // The errors are in problems.
-	return errors.Join(problems...)
-}
-
-// followIfPaused looks at the Cluster only: an annotation that pauses the Machine is a person's, who
+// followIfPaused asks the updaters of a Machine whose Cluster is paused until they have ended, and
+// begins nothing. `clusterctl move` pauses a Cluster before it waits for the annotation to go, and
+// Cluster API calls no hook about a paused Machine. An update that an annotation asks for is followed
+// by its reconciler. Only the Cluster counts: an annotation that pauses the Machine is a person's, who
 // wants nothing done to it.
 func (e *Engine) followIfPaused(ctx context.Context, m *metav1.PartialObjectMetadata) error {
 	key := client.ObjectKeyFromObject(m)
@@ -100,8 +81,6 @@ func (e *Engine) followIfPaused(ctx context.Context, m *metav1.PartialObjectMeta
 	if err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	ctx, cancel := withBudget(ctx)
-	defer cancel()
 	_, err = e.update(ctx, request, true)
 	_, isRefused := errors.AsType[*RefusedError](err)
 	_, isUnasked := errors.AsType[*UnaskedError](err)

@@ -16,6 +16,7 @@ const (
 	GroupWorkers, groupsOfTenant     = 8, 3
 
 	maxCalls, callsOfTenant = 24, 6
+	maxSwept, sweptOfTenant = 24, 6
 )
 
 // turnedAwayFor is when an object is tried again whose tenant has no share left, or about which

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -138,15 +137,15 @@ func (e *Engine) selects(object client.Object) bool {
 }
 
 // Unblock removes the UpdateBlocked condition from MachineDeployments and control plane objects whose machines are all up to
-// date. Cluster API asks no hook when a user takes a change back that was not covered, so nothing else would.
+// date. Cluster API asks no hook when a user takes a change back that was not covered, so nothing else would. It looks at a
+// bounded number of objects of each namespace, and logs what fails. The error is that of ctx.
 func (e *Engine) Unblock(ctx context.Context) error {
-	var problems []error
+	var tasks []task
 	for _, o := range e.blocked.list() {
-		if err := e.unblock(ctx, o); err != nil {
-			problems = append(problems, err)
-		}
+		tasks = append(tasks, task{o.key, func(ctx context.Context) error { return e.unblock(ctx, o) }})
 	}
-	return errors.Join(problems...)
+	e.unblocking.sweep(ctx, tasks)
+	return ctx.Err()
 }
 
 func (e *Engine) unblock(ctx context.Context, o blockedObject) error {
