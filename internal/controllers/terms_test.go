@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/guard"
@@ -162,7 +163,8 @@ func TestScopeOfARestoredEtcd(t *testing.T) {
 			if result, err := w.Reconcile(t.Context(), inNamespace("ns")); err != nil || result.RequeueAfter != retryDelay {
 				t.Errorf("a configuration that may just be an old one: %+v, %v", result, err)
 			}
-			if err := w.client.Create(t.Context(), newPolicy("new", v1alpha1.UpdateTarget{ClusterName: "other"})); err != nil {
+			added := newPolicy("new", v1alpha1.UpdateTarget{ClusterName: "other"})
+			if err := w.client.Create(t.Context(), added); err != nil {
 				t.Fatal(err)
 			}
 			now = now.Add(keyed.CacheLag)
@@ -177,6 +179,46 @@ func TestScopeOfARestoredEtcd(t *testing.T) {
 				t.Errorf("the scope is %v, by %s", got, writer)
 			}
 		})
+	}
+}
+
+// A cache that lags for longer than caches do is no restored etcd: nothing relies on the scope that it
+// shows.
+func TestScopeOfACacheThatStays(t *testing.T) {
+	t.Parallel()
+	config := newGuard()
+	config.Generation = 20
+	w := newWorld(t, config, newPolicy("a", v1alpha1.UpdateTarget{}),
+		newCluster("prod", "KubeadmControlPlane"))
+	now := time.Unix(1000, 0)
+	w.Now = func() time.Time { return now }
+	w.reconcileAll(t, "ns")
+	var stale admissionregistrationv1.ValidatingWebhookConfiguration
+	if err := w.client.Get(t.Context(), client.ObjectKeyFromObject(config), &stale); err != nil {
+		t.Fatal(err)
+	}
+	w.setScope(t.Context(), t, guard.NewScope("old").Expression("1000-one"), false)
+	w.scope.generation = stale.Generation + 1
+	w.Client = interceptor.NewClient(fakeWatch(t, w.client), interceptor.Funcs{
+		Get: func(
+			ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object,
+			options ...client.GetOption,
+		) error {
+			if config, is := object.(*admissionregistrationv1.ValidatingWebhookConfiguration); is {
+				stale.DeepCopyInto(config)
+				return nil
+			}
+			return c.Get(ctx, key, object, options...)
+		},
+	})
+	added := newPolicy("new", v1alpha1.UpdateTarget{ClusterName: "other"})
+	if err := w.client.Create(t.Context(), added); err != nil {
+		t.Fatal(err)
+	}
+	now = now.Add(2 * keyed.CacheLag)
+	result, err := w.Reconcile(t.Context(), inNamespace("ns"))
+	if err != nil || result.RequeueAfter != retryDelay || len(w.status(t, "new").Conditions) > 0 {
+		t.Errorf("Reconcile = %+v, %v; a status relies on a scope that is gone", result, err)
 	}
 }
 
