@@ -17,7 +17,6 @@ import (
 	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/contract"
 	"github.com/windlass-dev/windlass/internal/inplace/engine"
-	"github.com/windlass-dev/windlass/internal/keyed"
 	"github.com/windlass-dev/windlass/internal/snapshot"
 	"github.com/windlass-dev/windlass/internal/updatepolicy"
 )
@@ -105,16 +104,19 @@ func (r *UpdatePolicyReconciler) readControlPlane(ctx context.Context, c *cluste
 	return state, err
 }
 
-// replicas are those of a control plane object at a version.
+// replicas are those of a control plane object at a generation.
 type replicas struct {
-	version keyed.Version
-	value   *int64
+	uid        types.UID
+	generation int64
+	value      *int64
 }
 
-// readReplicas reads spec.replicas from the API server, once for each version of the object.
+// readReplicas reads spec.replicas from the API server, once for each generation of the object. A
+// resourceVersion would change with each write of the status. An etcd that is restored repeats a
+// generation, and ends the process.
 func (r *UpdatePolicyReconciler) readReplicas(ctx context.Context, known *metav1.PartialObjectMetadata) (*int64, error) {
 	key := client.ObjectKeyFromObject(known)
-	if read := r.replicas[key]; read.version.Is(keyed.VersionOf(known)) {
+	if read := r.replicas[key]; read.uid == known.UID && read.generation == known.Generation {
 		return read.value, nil
 	}
 	object := &unstructured.Unstructured{}
@@ -132,7 +134,9 @@ func (r *UpdatePolicyReconciler) readReplicas(ctx context.Context, known *metav1
 	if r.replicas == nil {
 		r.replicas = map[types.NamespacedName]replicas{}
 	}
-	r.replicas[key] = replicas{version: keyed.VersionOf(object), value: value}
+	r.replicas[key] = replicas{
+		uid: object.GetUID(), generation: object.GetGeneration(), value: value,
+	}
 	return value, nil
 }
 

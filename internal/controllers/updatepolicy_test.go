@@ -24,6 +24,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/contract"
+	"github.com/windlass-dev/windlass/internal/guard"
 )
 
 // world is a management cluster and what a Reconciler does in it.
@@ -194,7 +195,7 @@ func TestReconcileFollows(t *testing.T) {
 	t.Parallel()
 	controlPlane, namespace := newControlPlane("prod", 1), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns"}}
 	w := newWorld(t, newPolicy("keep", v1alpha1.UpdateTarget{}), namespace, newCluster("prod", "KubeadmControlPlane"), controlPlane)
-	guard := newGuard()
+	config := newGuard()
 	for _, step := range []struct {
 		name         string
 		change       func() error
@@ -202,21 +203,11 @@ func TestReconcileFollows(t *testing.T) {
 		wantWarnings int
 	}{
 		{name: "without a guard", change: func() error { return nil }, wantGuarding: "GuardMissing", wantWarnings: 1},
-		{name: "with a guard", change: func() error { return w.client.Create(t.Context(), guard) }, wantGuarding: "GuardInstalled", wantWarnings: 1},
+		{name: "with a guard", change: func() error { return w.client.Create(t.Context(), config) }, wantGuarding: "GuardInstalled", wantWarnings: 1},
 		{name: "scaled", change: func() error {
 			three := int32(3)
 			controlPlane.Spec.Replicas = &three
 			controlPlane.Generation++
-			return w.client.Update(t.Context(), controlPlane)
-		}, wantGuarding: "GuardInstalled"},
-		{name: "restored to the same generation", change: func() error {
-			one := int32(1)
-			controlPlane.Spec.Replicas = &one
-			return w.client.Update(t.Context(), controlPlane)
-		}, wantGuarding: "GuardInstalled", wantWarnings: 1},
-		{name: "scaled again", change: func() error {
-			three := int32(3)
-			controlPlane.Spec.Replicas = &three
 			return w.client.Update(t.Context(), controlPlane)
 		}, wantGuarding: "GuardInstalled"},
 		{name: "excluded", change: func() error {
@@ -242,6 +233,37 @@ func TestReconcileFollows(t *testing.T) {
 	}
 	if len(w.replicas) != 0 {
 		t.Errorf("what was read of control planes that are gone is kept: %v", w.replicas)
+	}
+}
+
+// TestStatusWritesReadNothing: writes of a control plane's status, which change its resourceVersion,
+// have its replicas not read again, neither by themselves nor after a write of the scope.
+func TestStatusWritesReadNothing(t *testing.T) {
+	t.Parallel()
+	controlPlane := newControlPlane("prod", 1)
+	w := newWorld(t, newGuard(), newPolicy("keep", v1alpha1.UpdateTarget{}), newCluster("prod", "KubeadmControlPlane"), controlPlane)
+	w.reconcileAll(t, "ns")
+	w.liveReads = 0
+	for i := range int64(20) {
+		controlPlane.Status.ObservedGeneration = i
+		if err := w.client.Update(t.Context(), controlPlane); err != nil {
+			t.Fatal(err)
+		}
+		w.reconcileAll(t, "ns")
+	}
+	for _, o := range []client.Object{
+		elsewhere(newPolicy("b", v1alpha1.UpdateTarget{})), elsewhere(newCluster("prod", "KubeadmControlPlane")),
+	} {
+		if err := w.client.Create(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.reconcileAll(t, "elsewhere", "ns")
+	if scope, _, _ := w.registered(t.Context(), t); !cmp.Equal(guard.Scope{"elsewhere", "ns"}, scope) {
+		t.Fatalf("the scope is %v", scope)
+	}
+	if w.liveReads != 0 {
+		t.Errorf("20 writes of a status and one of the scope have %d reads", w.liveReads)
 	}
 }
 

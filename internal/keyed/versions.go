@@ -16,8 +16,9 @@ type Object[UID ~string] interface {
 	GetGeneration() int64
 }
 
-// VersionOf returns the version of an object. Every cache of what was read from an object compares
-// it, or the content itself: a generation alone may be that of another content.
+// VersionOf returns the version of an object. A cache of what was read from an object compares it, or
+// the content itself: a generation alone may be that of another content. Each write of a status makes
+// another version, so what costs a request is not kept by it.
 func VersionOf[UID ~string](o Object[UID]) Version {
 	return Version{
 		UID: string(o.GetUID()), ResourceVersion: o.GetResourceVersion(),
