@@ -298,8 +298,10 @@ conformance-mutants: ## Remove each requirement of docs/conformance.md from the 
 	go run ./test/conformance mutants $(ID)
 
 .PHONY: long
-long: plane chromium host-tools shellcheck ## Run the long batteries that passed longest ago, until BUDGET ends: fuzz targets, mutants, race detector (needs a C compiler), long e2e. BATTERY names some.
-	go run ./test/long -budget $(BUDGET) $(BATTERY)
+long: plane chromium host-tools shellcheck ## Run the long batteries that ran longest ago, until BUDGET ends: fuzz targets, mutants, race detector (needs a C compiler), long e2e. BATTERY names some.
+# Not "go run": SIGTERM ends it, and not the program that it runs.
+	go build -o bin/long ./test/long
+	bin/long -budget $(BUDGET) $(BATTERY)
 
 # The commit that `make house` compares with.
 BASE ?= HEAD^

@@ -17,8 +17,9 @@ type battery struct {
 // test/mutants lists.
 var mutated = strings.Fields(`
 	internal/capi internal/chain internal/gate internal/guard internal/inplace internal/inplace/cover
-	internal/inplace/request internal/pool internal/updatepolicy internal/upgradegraph pkg/plan
-	pkg/version
+	internal/inplace/request internal/kubeadmpatch internal/labelselector internal/policy
+	internal/pool internal/record internal/untrusted internal/updatepolicy internal/upgradegraph
+	pkg/plan pkg/version
 `)
 
 // lengthened are the packages of the root module whose tests do more with WINDLASS_LONG=1.

@@ -21,13 +21,19 @@ const recordFile = "test/long/record.txt"
 func main() {
 	budget := flag.Duration("budget", 80*time.Minute, "for how long batteries may run")
 	flag.Parse()
+	r := runner{root: ".", out: os.Stdout, all: batteries(), now: time.Now}
+	os.Exit(r.status(*budget, flag.Args()))
+}
+
+// status runs as run until a signal ends it, and returns the exit status.
+func (r runner) status(budget time.Duration, names []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	r := runner{root: ".", out: os.Stdout, all: batteries(), now: time.Now}
-	if err := r.run(ctx, *budget, flag.Args()); err != nil {
+	if err := r.run(ctx, budget, names); err != nil {
 		fmt.Fprintln(os.Stderr, "long:", err)
-		os.Exit(1) //nolint:gocritic // The signal handler needs no cleaning up.
+		return 1
 	}
+	return 0
 }
 
 // runner runs batteries.
@@ -54,16 +60,20 @@ func (r runner) run(ctx context.Context, budget time.Duration, names []string) e
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, budget)
+	limited, cancel := context.WithTimeout(ctx, budget)
 	defer cancel()
 	var failures, left []string
 	for _, b := range order(chosen, entries) {
-		rest := ends.Sub(r.now())
-		if ctx.Err() != nil || !fits(find(entries, b.name), rest) {
+		need := needs(find(entries, b.name), budget)
+		switch {
+		case need > budget:
+			failures = append(failures, fmt.Sprintf("%s (needs BUDGET=%s)", b.name, need))
+			continue
+		case limited.Err() != nil || need > ends.Sub(r.now()):
 			left = append(left, b.name)
 			continue
 		}
-		done := r.runOne(ctx, b)
+		done := r.runOne(limited, b)
 		done.commit = commit
 		if done.result == failed {
 			failures = append(failures, b.name)
@@ -74,6 +84,9 @@ func (r runner) run(ctx context.Context, budget time.Duration, names []string) e
 		}
 	}
 	r.summarize(entries, left)
+	if ctx.Err() != nil {
+		failures = append(failures, "all that was left out (interrupted)")
+	}
 	if len(failures) > 0 {
 		return fmt.Errorf("failed: %s. Fix: see bin/log/long-NAME.log", strings.Join(failures, " "))
 	}
@@ -143,8 +156,12 @@ func (r runner) runOne(ctx context.Context, b battery) run {
 	return done
 }
 
-// execute executes the command of a battery. If ctx ends, it kills the whole process group: tests
-// start planes and hosts, which must not outlive them.
+// guard makes the shell of a battery kill its process group when the pipe of file descriptor 3 closes:
+// when this process ends, even by SIGKILL, or has executed the battery.
+const guard = "( { trap '' TERM; read -r -u 3; kill -KILL 0; } & ); exec 3<&-\n"
+
+// execute executes the command of a battery in a process group. The whole group ends with it, with ctx,
+// and with this process: tests start planes and hosts, which must not outlive them.
 func (r runner) execute(ctx context.Context, b battery) error {
 	log := filepath.Join(r.root, "bin", "log", "long-"+b.name+".log")
 	if err := os.MkdirAll(filepath.Dir(log), 0o750); err != nil {
@@ -154,15 +171,22 @@ func (r runner) execute(ctx context.Context, b battery) error {
 	if err != nil {
 		return fmt.Errorf("creating the log of battery %s: %w", b.name, err)
 	}
-	defer file.Close()                                       //nolint:errcheck // A log that is incomplete changes no result.
-	cmd := exec.CommandContext(ctx, "bash", "-c", b.command) // #nosec G204 -- batteries.go has it
-	cmd.Dir, cmd.Stdout, cmd.Stderr = r.root, file, file
+	defer file.Close() //nolint:errcheck // A log that is incomplete changes no result.
+	closes, open, err := os.Pipe()
+	if err != nil {
+		return fmt.Errorf("creating the pipe of battery %s: %w", b.name, err)
+	}
+	defer open.Close()   //nolint:errcheck // Nothing is written.
+	defer closes.Close() //nolint:errcheck // Nothing is written.
+	// #nosec G204 -- batteries.go has it
+	cmd := exec.CommandContext(ctx, "bash", "-c", guard+b.command)
+	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = r.root, file, file, []*os.File{closes}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.WaitDelay = 30 * time.Second
 	err = cmd.Run()
-	if ctx.Err() != nil {
-		// What ignored SIGTERM. ESRCH if nothing did.
+	if cmd.Process != nil {
+		// What ignored SIGTERM, or is left. The group exists, because the guard is in it.
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 	}
 	if err != nil {
@@ -200,7 +224,9 @@ func (r runner) summarize(entries []entry, left []string) {
 	if len(left) > 0 {
 		fmt.Fprintf(r.out, "left out, for lack of time: %s\n", strings.Join(left, " "))
 	}
-	oldest := order(r.all, entries)[0]
+	oldest := slices.MinFunc(r.all, func(a, b battery) int {
+		return strings.Compare(find(entries, a.name).pass.day, find(entries, b.name).pass.day)
+	})
 	switch e := find(entries, oldest.name); e.pass.day {
 	case "":
 		fmt.Fprintf(r.out, "oldest: %s never passed\n", e.name)

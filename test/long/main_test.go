@@ -1,18 +1,22 @@
 package main
 
 import (
+	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestRun: batteries that passed longest ago run first, each result is recorded, and a failure is an
+// TestRun: batteries that ran longest ago run first, however that ended, each result is recorded, and a failure is an
 // error that names the battery.
 func TestRun(t *testing.T) {
 	t.Parallel()
@@ -32,7 +36,7 @@ c 2026-01-03T00:00:00 33333333 failed 1 2025-01-01T00:00:00 44444444
 	if err == nil || !strings.Contains(err.Error(), "failed: c.") {
 		t.Errorf("run: %v, want an error that names c", err)
 	}
-	if diff := cmp.Diff("d\nc\nb\na\n", read(t, filepath.Join(root, "ran"))); diff != "" {
+	if diff := cmp.Diff("d\nb\na\nc\n", read(t, filepath.Join(root, "ran"))); diff != "" {
 		t.Errorf("order (-want +got):\n%s", diff)
 	}
 	commit, err := r.commit(t.Context())
@@ -61,11 +65,11 @@ func TestBudget(t *testing.T) {
 	t.Parallel()
 	root := repository(t)
 	write(t, filepath.Join(root, ".git", "info", "exclude"), "child\nbin\n")
-	write(t, filepath.Join(root, recordFile), header+"\nlong 2026-01-01T00:00:00 1 stopped 7200 - -\n")
+	write(t, filepath.Join(root, recordFile), header+"\nlong 2026-01-01T00:00:00 1 passed 1 2026-01-01T00:00:00 1\n")
 	var out strings.Builder
 	r := runner{root: root, out: &out, now: time.Now, all: []battery{
-		{"long", "touch never"},
 		{"endless", "sleep 1000 & echo $! >child; wait"},
+		{"long", "touch never"},
 	}}
 	if err := r.run(t.Context(), time.Second, nil); err != nil {
 		t.Errorf("run: %v", err)
@@ -87,6 +91,144 @@ func TestBudget(t *testing.T) {
 	if status, err := os.ReadFile("/proc/" + child + "/stat"); err == nil &&
 		!strings.Contains(string(status), ") Z ") {
 		t.Errorf("the battery's child is still alive: %s", status)
+	}
+}
+
+// TestNeeds: a battery that was stopped runs again as long as it had less than the budget. One that can
+// never run fails the command.
+func TestNeeds(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		last run
+		want time.Duration
+	}{
+		"it never ran":                 {run{}, 0},
+		"it passed":                    {run{result: passed, took: 50 * time.Minute}, 50 * time.Minute},
+		"it takes longer":              {run{result: failed, took: 2 * time.Hour}, 2 * time.Hour},
+		"stopped early":                {run{result: stopped, took: 20 * time.Minute}, 40 * time.Minute},
+		"stopped in the second half":   {run{result: stopped, took: 50 * time.Minute}, 72 * time.Minute},
+		"stopped after all the budget": {run{result: stopped, took: 80 * time.Minute}, 160 * time.Minute},
+	} {
+		if got := needs(entry{last: tt.last}, 80*time.Minute); got != tt.want {
+			t.Errorf("%s: needs %s, want %s", name, got, tt.want)
+		}
+	}
+	root := repository(t)
+	write(t, filepath.Join(root, ".git", "info", "exclude"), "ran\nbin\n")
+	write(t, filepath.Join(root, recordFile), header+"\nlong 2026-01-01T00:00:00 1 stopped 4800 - -\n")
+	r := runner{root: root, out: &strings.Builder{}, now: clock(), all: []battery{
+		{"long", "echo long >>ran"}, {"short", "echo short >>ran"},
+	}}
+	if err := r.run(t.Context(), 80*time.Minute, nil); err == nil ||
+		!strings.Contains(err.Error(), "long (needs BUDGET=2h40m0s)") {
+		t.Errorf("run: %v, want the budget that long needs", err)
+	}
+	if got := read(t, filepath.Join(root, "ran")); got != "short\n" {
+		t.Errorf("ran %q, want the short one", got)
+	}
+}
+
+// driverRoot names the variable with which this program is a driver of one endless battery.
+const driverRoot = "LONG_DRIVER_ROOT"
+
+func TestMain(m *testing.M) {
+	root := os.Getenv(driverRoot)
+	if root == "" {
+		os.Exit(m.Run())
+	}
+	// The descendants hold the FIFO open while one of them lives, whether SIGTERM kills them or not.
+	endless := `exec >alive; echo up; bash -c "trap '' TERM; sleep 1000; sleep 1000" & wait`
+	r := runner{root: root, out: os.Stdout, all: []battery{{"endless", endless}}, now: time.Now}
+	os.Exit(r.status(time.Hour, nil))
+}
+
+// TestSignals: whichever signal ends the driver, all processes of the battery end.
+func TestSignals(t *testing.T) {
+	t.Parallel()
+	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGKILL} {
+		t.Run(signal.String(), func(t *testing.T) {
+			t.Parallel()
+			root := repository(t)
+			write(t, filepath.Join(root, ".git", "info", "exclude"), "alive\nbin\n")
+			path := filepath.Join(root, "alive")
+			if err := syscall.Mkfifo(path, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			driver := exec.CommandContext(t.Context(), os.Args[0]) // #nosec G204 -- this program
+			driver.Env = append(os.Environ(), driverRoot+"="+root)
+			if err := driver.Start(); err != nil {
+				t.Fatal(err)
+			}
+			alive, err := os.Open(path) // #nosec G304 -- the FIFO above
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer alive.Close() //nolint:errcheck // Only read.
+			if err := alive.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.ReadFull(alive, make([]byte, len("up\n"))); err != nil {
+				t.Fatalf("the battery does not run: %v", err)
+			}
+			if err := driver.Process.Signal(signal); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.ReadAll(alive); err != nil {
+				t.Errorf("a process of the battery lives: %v", err)
+			}
+			if err := driver.Wait(); err == nil {
+				t.Error("the exit status is 0")
+			}
+		})
+	}
+}
+
+// unmutated are the pure packages without a battery of mutants, and why.
+var unmutated = map[string]string{
+	"api/updates/v1alpha1":        "types",
+	"api/v1alpha1":                "types; test/rules negates the rules of the schemas",
+	"internal/changereport":       report,
+	"internal/clustercheck":       report,
+	"internal/condition":          "one function, and every controller's tests read what it sets",
+	"internal/doctor":             report,
+	"internal/htmlpage":           report,
+	"internal/keyed":              "locks, whose mutants wait without end",
+	"internal/linuxhost":          "make conformance-mutants and tests of real hosts",
+	"internal/port":               "interfaces",
+	"internal/preflight":          report,
+	"internal/recordjson":         "encodings, whose tests compare all of the JSON",
+	"internal/simulate/explore":   simulation,
+	"internal/simulate/fleet":     simulation,
+	"internal/simulate/inventory": simulation,
+	"internal/simulate/page":      simulation,
+	"internal/simulate/rollouts":  simulation,
+	"internal/simulate/scenario":  simulation,
+	"internal/simulate/search":    simulation,
+	"internal/simulate/whatif":    simulation,
+	"internal/snapshot":           report,
+	"internal/status":             report,
+	"internal/text":               "text for people",
+	"internal/view":               report,
+}
+
+const (
+	report     = "it reads and reports: nothing is changed by what it decides"
+	simulation = "it simulates: nothing is changed by what it decides"
+)
+
+// TestMutated: each pure package of the layout rules has a battery of mutants, or a reason why not.
+func TestMutated(t *testing.T) {
+	t.Parallel()
+	rules := read(t, filepath.Join("..", "..", "internal", "layout_rules_test.go"))
+	var want []string
+	for _, rule := range regexp.MustCompile(`pkg: "([^"]+)", kind: pure`).FindAllStringSubmatch(rules, -1) {
+		want = append(want, rule[1])
+	}
+	got := slices.Concat(mutated, slices.Collect(maps.Keys(unmutated)))
+	slices.Sort(want)
+	slices.Sort(got)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("pure packages (-layout rules +mutated and unmutated):\n%s", diff)
 	}
 }
 

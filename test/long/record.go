@@ -116,20 +116,27 @@ func note(entries []entry, name string, r run) []entry {
 	return noted
 }
 
-// order returns the batteries in the order in which they run: those that passed longest ago first.
+// order returns the batteries in the order in which they run: those that ran longest ago first, and
+// those that never ran before all. By the last pass, a battery that always fails would run first each
+// time, and others never.
 func order(all []battery, entries []entry) []battery {
 	return slices.SortedStableFunc(slices.Values(all), func(a, b battery) int {
-		return strings.Compare(find(entries, a.name).pass.day, find(entries, b.name).pass.day)
+		return strings.Compare(find(entries, a.name).last.day, find(entries, b.name).last.day)
 	})
 }
 
-// fits reports whether a battery may end within the rest of the budget, by its last run. One that was
-// stopped takes longer than that: twice as long is a guess that grows until it fits.
-func fits(e entry, rest time.Duration) bool {
-	if e.last.result == stopped {
-		return 2*e.last.took <= rest
+// needs returns how much time must be left when a battery begins, by its last run; more than budget
+// if it can never run. A battery that was stopped takes longer than that run. Twice as long is a guess,
+// but nine tenths of the budget are enough unless they were too short already.
+func needs(e entry, budget time.Duration) time.Duration {
+	took, most := e.last.took, budget/10*9
+	switch {
+	case e.last.result != stopped:
+		return took
+	case took < most:
+		return min(2*took, most)
 	}
-	return e.last.took <= rest
+	return max(2*took, budget+time.Second)
 }
 
 // find returns the entry of a battery; one without runs if it has none.
