@@ -20,10 +20,8 @@ type Cluster struct {
 }
 
 // Store keeps what the specs of UpgradeGates contain, parsed once for each version of a gate. It is
-// safe for concurrent use. The zero value is ready; a nil one keeps nothing.
-type Store struct {
-	versions keyed.Versions[*parsedSpec]
-}
+// safe for concurrent use. The zero value is ready.
+type Store keyed.Versions[*parsedSpec]
 
 // parsedSpec is the part of a gate that its spec alone decides. It is shared, so nobody changes it.
 type parsedSpec struct {
@@ -33,10 +31,7 @@ type parsedSpec struct {
 
 // Select returns what [Select] does. gates are all that the Cluster's namespace has.
 func (s *Store) Select(gates []v1alpha1.UpgradeGate, c Cluster, step Step) []Gate {
-	var versions *keyed.Versions[*parsedSpec]
-	if s != nil {
-		versions = &s.versions
-	}
+	versions := (*keyed.Versions[*parsedSpec])(s)
 	specs := versions.Compute(c.Namespace, len(gates), func(i int) (string, keyed.Version) {
 		g := &gates[i]
 		return g.Name, keyed.VersionOf(g)
@@ -68,7 +63,7 @@ func (s *Store) Select(gates []v1alpha1.UpgradeGate, c Cluster, step Step) []Gat
 // Select returns the gates that are at a step of a Cluster's upgrade, in the given order. A gate that
 // does not parse is among them, with its problem, if it may be for that step: it holds the upgrade.
 func Select(gates []v1alpha1.UpgradeGate, c Cluster, step Step) []Gate {
-	return (*Store)(nil).Select(gates, c, step)
+	return new(Store).Select(gates, c, step)
 }
 
 // howToApprove names the step: pasted an hour later, the command must not approve what waits by then.

@@ -1,6 +1,9 @@
 package keyed
 
-import "sync"
+import (
+	"maps"
+	"sync"
+)
 
 // Version tells one content of an object from all others. An etcd that is restored from a snapshot may
 // repeat a generation or a resource version, but hardly both.
@@ -35,13 +38,22 @@ func (v Version) isKnown() bool { return v.UID != "" && v.ResourceVersion != "" 
 // Versions keeps what was computed from the objects of a scope, such as a namespace, one value for each
 // object and only for its last version. It is safe for concurrent use: callers about one scope wait for
 // each other, those about different scopes do not. Its zero value is ready. A nil one keeps nothing.
+//
+// A scope that nobody asks about is dropped, such as a namespace that is gone: after at most twice
+// asksPerSweep, and twice asksPerScope for each scope, calls about others.
 type Versions[V any] struct {
-	// mu protects scopes, and is never held while something is computed.
+	// mu protects the fields and asked of each scope. It is never held while something is computed.
 	mu     sync.Mutex
 	scopes map[string]*scope[V]
+	// asksLeft is the number of calls before those scopes are dropped that were not asked about.
+	asksLeft int
 }
 
+const asksPerSweep, asksPerScope = 1000, 10
+
 type scope[V any] struct {
+	// asked is true if a call was about the scope since scopes were last dropped.
+	asked  bool
 	mu     sync.Mutex
 	values map[string]versioned[V]
 }
@@ -91,6 +103,13 @@ func (v *Versions[V]) Compute(
 func (v *Versions[V]) scope(name string) *scope[V] {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	if v.asksLeft--; v.asksLeft < 0 {
+		maps.DeleteFunc(v.scopes, func(_ string, s *scope[V]) bool { return !s.asked })
+		for _, s := range v.scopes {
+			s.asked = false
+		}
+		v.asksLeft = asksPerSweep + asksPerScope*len(v.scopes)
+	}
 	s, ok := v.scopes[name]
 	if !ok {
 		s = &scope[V]{}
@@ -99,6 +118,7 @@ func (v *Versions[V]) scope(name string) *scope[V] {
 		}
 		v.scopes[name] = s
 	}
+	s.asked = true
 	return s
 }
 

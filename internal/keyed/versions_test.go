@@ -1,11 +1,14 @@
 package keyed_test
 
 import (
+	"runtime"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+	"weak"
 
 	"github.com/windlass-dev/windlass/internal/keyed"
 )
@@ -56,6 +59,33 @@ func TestVersions(t *testing.T) {
 			t.Errorf("%s: got %q, computed %q, want %q, computed %q", step.name, got, computed, want, step.computed)
 		}
 	}
+}
+
+// TestScopesAreDropped holds that what was computed for a scope is not kept once nobody asks about the
+// scope, and that many scopes are kept that are asked about in turn.
+func TestScopesAreDropped(t *testing.T) {
+	t.Parallel()
+	var kept keyed.Versions[*[]byte]
+	computed := 0
+	ask := func(scope string) *[]byte {
+		return kept.Compute(scope, 1, func(int) (string, keyed.Version) {
+			return "p", keyed.Version{UID: "u", ResourceVersion: "1"}
+		}, func(int) *[]byte { computed++; return new([]byte) })[0]
+	}
+	gone, live := weak.Make(ask("gone")), 2000
+	for range 25 {
+		for i := range live {
+			ask(strconv.Itoa(i))
+		}
+	}
+	if want := 1 + live; computed != want {
+		t.Errorf("computed %d values, want each of %d once", computed, want)
+	}
+	runtime.GC()
+	if gone.Value() != nil {
+		t.Errorf("the value of a scope is kept after %d calls about others", 25*live)
+	}
+	runtime.KeepAlive(&kept)
 }
 
 func TestVersionsAtOnce(t *testing.T) {

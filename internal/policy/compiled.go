@@ -64,8 +64,8 @@ func compileTarget(t *v1alpha1.UpdateTarget) target {
 // Set is policies in the order of their names.
 type Set []*Compiled
 
-// CompileAll is [Store.Compile] without a Store: nothing is kept for the next call.
-func CompileAll(policies []v1alpha1.UpdatePolicy) Set { return (*Store)(nil).Compile("", policies) }
+// CompileAll is [Store.Compile] of a new Store: nothing is kept for the next call.
+func CompileAll(policies []v1alpha1.UpdatePolicy) Set { return new(Store).Compile("", policies) }
 
 // MaxComparisons is how many terms of the policies of a namespace are compared with its groups at most:
 // the terms of all policies, times the groups. A target is a term, and so is each label and expression
@@ -106,17 +106,12 @@ func (s Set) Named(name string) Set {
 
 // Store keeps the compiled policies of all namespaces, each once for its version. It is safe for
 // concurrent use. The zero value is ready; a nil one keeps nothing.
-type Store struct {
-	versions keyed.Versions[*Compiled]
-}
+type Store keyed.Versions[*Compiled]
 
 // Compile returns the policies of a namespace, compiled. policies are all that the namespace has; what
 // was kept of others is dropped. It changes none of them and keeps parts of them.
 func (s *Store) Compile(namespace string, policies []v1alpha1.UpdatePolicy) Set {
-	var versions *keyed.Versions[*Compiled]
-	if s != nil {
-		versions = &s.versions
-	}
+	versions := (*keyed.Versions[*Compiled])(s)
 	set := Set(versions.Compute(namespace, len(policies), func(i int) (string, keyed.Version) {
 		p := &policies[i]
 		return p.Name, keyed.VersionOf(p)
