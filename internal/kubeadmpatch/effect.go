@@ -23,8 +23,8 @@ import (
 // error says why not, and Fix. It has no values of the patches or the document. It refuses CoreDNS.
 //
 // Check must have accepted each of the files. Those of other targets are ignored. The document may
-// have these patches already, so an operation that removes something may find nothing; any other
-// operation that does not apply is an error, because kubeadm would fail.
+// have these patches already, and lacks what only the next version renders, so a remove or replace
+// that finds nothing is skipped. Any other operation that does not apply is an error.
 //
 // Time is linear in the length of the patches, plus that of the document for each of at most 256
 // operations. Once ctx is done, CheckEffect soon returns an error that wraps the one of ctx.
@@ -94,8 +94,9 @@ func (a *applier) apply(ctx context.Context, k kind, patch []byte) error {
 	}
 	for _, operation := range operations {
 		err := a.step(ctx, func() ([]byte, error) { return jsonpatch.Patch{operation}.Apply(a.document) })
-		if errors.Is(err, errNotApplied) && operation.Kind() == "remove" {
-			// The host's document has this patch already.
+		if kind := operation.Kind(); errors.Is(err, errNotApplied) && (kind == "remove" || kind == "replace") {
+			// The host's document has these patches already, or lacks what the next version renders.
+			// Check accepted the path.
 			continue
 		}
 		if err != nil {

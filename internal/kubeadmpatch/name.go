@@ -67,4 +67,7 @@ type File struct {
 	Content []byte
 }
 
+// IsForWorkers reports whether kubeadm applies patches of the target to a host without a control plane.
+func IsForWorkers(target string) bool { return target == Kubelet }
+
 func (f File) target() string { return Target(path.Base(f.Path)) }

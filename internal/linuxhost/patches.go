@@ -115,8 +115,7 @@ func (g Goal) checkedPatches() map[string][]kubeadmpatch.File {
 func checkEffects(ctx context.Context, g Goal, f Facts) (*Failure, error) {
 	patches := g.checkedPatches()
 	for _, target := range slices.Sorted(maps.Keys(patches)) {
-		isPod := target != kubeadmpatch.Kubelet
-		if isPod && !f.ControlPlane || target == "etcd" && !f.Member {
+		if !kubeadmpatch.IsForWorkers(target) && !f.ControlPlane || target == "etcd" && !f.Member {
 			// kubeadm does not apply them.
 			continue
 		}
@@ -125,7 +124,7 @@ func checkEffects(ctx context.Context, g Goal, f Facts) (*Failure, error) {
 			return newFailure(FileRefused, KubeadmUpgrade, "the host does not have the file that patches of "+
 				"%s for kubeadm change, so their effect is unknown. Fix: restore %s", target, fileOf(target)), nil
 		}
-		err := kubeadmpatch.CheckEffect(ctx, target, []byte(present), patches[target])
+		err := checkTarget(ctx, target, []byte(present), patches[target])
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("checking the patches for kubeadm: %w", ctx.Err())
 		}
@@ -134,6 +133,19 @@ func checkEffects(ctx context.Context, g Goal, f Facts) (*Failure, error) {
 		}
 	}
 	return nil, nil //nolint:nilnil // They change safe fields only.
+}
+
+// checkTarget checks the patches of one target, first each alone: a config is read without them where
+// its Machine is no control plane, and the host may be one.
+func checkTarget(
+	ctx context.Context, target string, present []byte, files []kubeadmpatch.File,
+) error {
+	for _, file := range files {
+		if err := kubeadmpatch.Check(ctx, path.Base(file.Path), file.Content); err != nil {
+			return fmt.Errorf("file %s: %w", text.Bound(file.Path, maxPath), err)
+		}
+	}
+	return kubeadmpatch.CheckEffect(ctx, target, present, files) //nolint:wrapcheck // It names the target.
 }
 
 // filesToPatch are lines of a target of patches and the file on the host that they change.

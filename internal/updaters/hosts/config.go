@@ -130,12 +130,19 @@ func (r *fileReader) file(ctx context.Context, f bootstrapv1.File) (linuxhost.Fi
 	if why != "" {
 		return linuxhost.File{}, fmt.Errorf("file %s: %s", text.Bound(f.Path, maxName), why)
 	}
-	if linuxhost.IsPatch(r.patches, f.Path) && !slices.Contains(r.prefixes, f.Path) {
+	if r.mustBeSafe(f.Path) {
 		if err := kubeadmpatch.Check(ctx, path.Base(f.Path), content); err != nil {
 			return linuxhost.File{}, fmt.Errorf("file %s: %w, or list the file's full path in allowedPathPrefixes of the Updater to allow any content", text.Bound(f.Path, maxName), err)
 		}
 	}
 	return linuxhost.File{Path: f.Path, Owner: f.Owner, Permissions: f.Permissions, Content: content}, nil
+}
+
+// mustBeSafe reports whether kubeadm applies the file at a path as a patch whose content no prefix
+// allows. If the host is a control plane against what its Machine is, linuxhost checks it.
+func (r *fileReader) mustBeSafe(p string) bool {
+	return linuxhost.IsPatch(r.patches, p) && !slices.Contains(r.prefixes, p) &&
+		(!r.worker || kubeadmpatch.IsForWorkers(kubeadmpatch.Target(path.Base(p))))
 }
 
 // whyNotWritten says what of an entry, beside its path and its content, a running host cannot be given; empty for nothing.

@@ -2,6 +2,7 @@ package hosts
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"reflect"
@@ -9,6 +10,7 @@ import (
 	"strings"
 
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/internal/inplace/cover"
 	"github.com/windlass-dev/windlass/internal/linuxhost"
@@ -26,6 +28,9 @@ type coverage struct {
 	prefixes []string
 	// repeatable are the commands that may be run again.
 	repeatable []string
+	// worker is set for a Machine that is no control plane: kubeadm applies no patches of static pods and
+	// of CoreDNS there.
+	worker bool
 }
 
 const versionPath = "/spec/version"
@@ -43,6 +48,9 @@ func (c coverage) claims(
 	}
 	if c.distribution != linuxhost.Kubeadm {
 		return claims, nil, nil
+	}
+	if c.worker, err = isWorker(desired.Machine); err != nil {
+		return nil, nil, err
 	}
 	from, to, err := readSpecs(scope, current, desired)
 	if err != nil {
@@ -70,6 +78,17 @@ func (c coverage) claims(
 	}
 	// A file that was not read in time does not make the change uncovered.
 	return claims, notes, ctx.Err()
+}
+
+// isWorker reports whether a Machine or MachineSet has no label of a control plane.
+func isWorker(raw json.RawMessage) (bool, error) {
+	object, err := updaters.DecodeObject(raw)
+	if err != nil {
+		return false, fmt.Errorf("the machine: %w", err)
+	}
+	_, controlPlane := updaters.LookUp(object,
+		[]string{"metadata", "labels", clusterv1.MachineControlPlaneLabel})
+	return !controlPlane, nil
 }
 
 // readSpecs returns the specs of the current and the desired KubeadmConfig, nil where there is none.

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/internal/inplace/cover"
 	"github.com/windlass-dev/windlass/internal/linuxhost"
@@ -32,7 +33,9 @@ func objects(t interface{ Fatal(...any) }, scope cover.Scope, version string, sp
 				kind += "Template"
 			}
 		}
-		content, err := json.Marshal(map[string]any{"apiVersion": apiVersion, "kind": kind, "metadata": map[string]any{"name": "m"}, "spec": spec})
+		content, err := json.Marshal(map[string]any{"apiVersion": apiVersion, "kind": kind, "metadata": map[string]any{
+			"name": "m", "labels": map[string]any{clusterv1.MachineControlPlaneLabel: ""},
+		}, "spec": spec})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -273,6 +276,26 @@ func TestNotesNameThePath(t *testing.T) {
 		patches, err := (&Updater{coverage: c}).patches(testContext, cover.Machine, current, desired)
 		if err != nil || len(patches.Notes) != 1 || !strings.Contains(patches.Notes[0], path) {
 			t.Errorf("%s: the notes are %q, %v", path, patches.Notes, err)
+		}
+	}
+}
+
+// TestPatchesOfAWorker: kubeadm applies only patches of the kubelet to a worker, so others keep it from
+// no update.
+func TestPatchesOfAWorker(t *testing.T) {
+	t.Parallel()
+	const patches = "/etc/kubernetes/patches"
+	for name, refused := range map[string]bool{"corednsdeployment.yaml": false, "etcd.yaml": false, "kubeletconfiguration.yaml": true} {
+		for _, scope := range []cover.Scope{cover.Machine, cover.MachineSet} {
+			spec := withPatches(patches, file(patches+"/"+name, "staticPodPath: /x"))
+			current, desired := objects(t, scope, "v1.35.1", spec), objects(t, scope, "v1.36.1", spec)
+			for _, raw := range []*json.RawMessage{&current.Machine, &desired.Machine} {
+				*raw = bytes.Replace(*raw, []byte(clusterv1.MachineControlPlaneLabel), []byte("a"), 1)
+			}
+			left := uncovered(t, kubeadmCoverage(), scope, current, desired)
+			if (len(left) > 0) != refused {
+				t.Errorf("%s, scope %d: left %v", name, scope, left)
+			}
 		}
 	}
 }

@@ -74,7 +74,9 @@ func (u *Updater) computeGoal(
 			return linuxhost.Goal{}, err
 		}
 	}
-	return u.coverage.withConfig(ctx, goal, spec)
+	covered := u.coverage
+	covered.worker = a.worker
+	return covered.withConfig(ctx, goal, spec)
 }
 
 // checkNoConfig returns a *setupError for a config that readSpec does not know: kubeadm would upgrade

@@ -37,9 +37,16 @@ func TestPatchesThatAreRefused(t *testing.T) {
 	for name, tt := range map[string]struct {
 		files   []any
 		allowed []string
+		worker  bool
 		// want is in the answer; empty for an update that begins.
 		want string
 	}{
+		"a worker's CoreDNS":    {worker: true, files: []any{fields{"path": folder + "/corednsdeployment.yaml", "content": coreDNS}}},
+		"a worker's static pod": {worker: true, files: []any{fields{"path": patch, "content": "spec: {hostPID: true}"}}},
+		"a worker's kubelet": {worker: true, files: []any{fields{"path": folder + "/kubeletconfiguration.yaml", "content": "staticPodPath: /x"}},
+			want: "/kubeletconfiguration.yaml: the patch for kubeadm sets staticPodPath"},
+		"a worker's Secret": {worker: true, files: []any{fields{"path": folder + "/corednsdeployment.yaml", "contentFrom": inSecret}},
+			want: folder + "/corednsdeployment.yaml: its content is in a Secret"},
 		"numbers":             {files: []any{fields{"path": folder + "/kubeletconfiguration.yaml", "content": "maxPods: 50"}}},
 		"a static pod's host": {files: []any{fields{"path": patch, "content": "spec: {hostPID: true}"}}, want: patch + ": the patch for kubeadm sets spec.hostPID"},
 		"a copied Pod":        {files: []any{fields{"path": folder + "/kube-apiserver0+json.json", "content": copied}}, want: "kube-apiserver0+json.json: the patch for kubeadm has operation 1, which sets metadata.annotations.a"},
@@ -62,6 +69,9 @@ func TestPatchesThatAreRefused(t *testing.T) {
 			t.Parallel()
 			w, r := newWorld(t), request("a-1")
 			w.config.AllowedPathPrefixes = tt.allowed
+			if !tt.worker {
+				r.Desired.Machine.Labels = map[string]string{clusterv1.MachineControlPlaneLabel: ""}
+			}
 			r.Desired.BootstrapConfig.Object = kubeadmConfig(fields{
 				"files": tt.files, "joinConfiguration": fields{"patches": fields{"directory": folder}},
 			})
@@ -154,8 +164,10 @@ func TestEffectOfPatches(t *testing.T) {
 		"no manifest":                {patch: resources("kube-apiserver"), roles: server, want: "so their effect is unknown. Fix: restore /etc/kubernetes/manifests/kube-apiserver.yaml"},
 		"etcd elsewhere":             {patch: resources("etcd"), roles: []string{"control-plane", "kubectl"}},
 		"a worker":                   {patch: resources("kube-apiserver"), roles: worker},
-		"no kubelet configuration":   {patch: fields{"path": folder + "/kubeletconfiguration.yaml", "content": "maxPods: 1"}, roles: worker, present: map[string]string{"/var/lib/kubelet/config.yaml": ""}, want: "Fix: restore /var/lib/kubelet/config.yaml"},
-		"what does not apply":        {patch: fields{"path": folder + "/kubeletconfiguration+json.yaml", "content": `[{"op": "add", "path": "/evictionHard/a", "value": "1"}]`}, roles: worker, want: "the patch kubeletconfiguration+json.yaml for kubeadm does not apply to what the host has, so kubeadm would fail. Fix: "},
+		"a control plane, by its Machine a worker": {patch: fields{"path": folder + "/etcd.yaml", "content": "spec: {hostPID: true}"}, roles: server,
+			present: map[string]string{manifests + "etcd.yaml": pod("etcd")}, want: "file etcd.yaml: the patch for kubeadm sets spec.hostPID"},
+		"no kubelet configuration": {patch: fields{"path": folder + "/kubeletconfiguration.yaml", "content": "maxPods: 1"}, roles: worker, present: map[string]string{"/var/lib/kubelet/config.yaml": ""}, want: "Fix: restore /var/lib/kubelet/config.yaml"},
+		"what does not apply":      {patch: fields{"path": folder + "/kubeletconfiguration+json.yaml", "content": `[{"op": "add", "path": "/evictionHard/a", "value": "1"}]`}, roles: worker, want: "the patch kubeletconfiguration+json.yaml for kubeadm does not apply to what the host has, so kubeadm would fail. Fix: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -188,7 +200,7 @@ func TestPatchesAndTheDeadline(t *testing.T) {
 	w, r := newWorld(t), request("a-1")
 	ctx, cancel := context.WithCancel(t.Context())
 	r.Desired.BootstrapConfig.Object = kubeadmConfig(map[string]any{
-		"files":             []any{map[string]any{"path": "/etc/kubernetes/p/etcd.yaml", "content": "metadata: {}"}},
+		"files":             []any{map[string]any{"path": "/etc/kubernetes/p/kubeletconfiguration.yaml", "content": "maxPods: 1"}},
 		"joinConfiguration": map[string]any{"patches": map[string]any{"directory": "/etc/kubernetes/p"}},
 	})
 	options := w.options()

@@ -11,6 +11,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
@@ -46,6 +47,8 @@ type attempt struct {
 	// to; both are empty for a Machine that has none.
 	bootstrap json.RawMessage
 	config    string
+	// worker is set for a Machine without the label of a control plane.
+	worker bool
 	// node is the name of the Machine's node. prepare sets it.
 	node string
 }
@@ -92,6 +95,8 @@ func parseRequest(request *runtimehooksv1.UpdateMachineRequest) (attempt, error)
 		operation: desired.Annotations[v1alpha1.OperationIDAnnotation],
 		follows:   desired.Annotations[v1alpha1.InPlaceUpgradeFollowAnnotation] == "true",
 	}
+	_, controlPlane := desired.Labels[clusterv1.MachineControlPlaneLabel]
+	a.worker = !controlPlane
 	if a.operation == "" || a.machine.Name == "" || a.machine.Namespace == "" {
 		return attempt{}, fmt.Errorf("the desired Machine must have a name, a namespace and the annotation %s", v1alpha1.OperationIDAnnotation)
 	}
