@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/pool"
 	"github.com/windlass-dev/windlass/internal/pool/machinedeployment"
 	"github.com/windlass-dev/windlass/internal/pool/machineset"
@@ -30,8 +31,8 @@ func setUpDeployments(
 		options.PoliciesExist = noPolicies
 		options.Keeps = func(
 			context.Context, *clusterv1.Cluster, *clusterv1.MachineDeployment,
-		) (machinedeployment.Policy, error) {
-			return machinedeployment.Policy{}, nil
+		) (policy.Policy, error) {
+			return policy.Policy{}, nil
 		}
 	}
 	return machinedeployment.SetUpController(ctx, m, options, o)

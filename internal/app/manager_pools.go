@@ -88,13 +88,12 @@ func (b *builder) policies() *installation {
 	return b.crds
 }
 
-// policyOf returns what finds out what an UpdatePolicy asks for a group.
+// policyOf returns what finds out which UpdatePolicy counts for a group.
 func policyOf(reader policystore.Policies, exist func() (bool, error)) machinedeployment.PolicyOf {
 	return func(
 		ctx context.Context, cluster *clusterv1.Cluster, md *clusterv1.MachineDeployment,
-	) (machinedeployment.Policy, error) {
-		selected, err := selectPolicy(ctx, reader, exist, cluster, md)
-		return machinedeployment.PolicyFor(selected, md), err
+	) (policy.Policy, error) {
+		return selectPolicy(ctx, reader, exist, cluster, md)
 	}
 }
 
@@ -104,14 +103,14 @@ func policyNow(reader client.Reader, store *policy.Store, exist func() (bool, er
 	of := policyOf(policystore.New(reader, store), func() (bool, error) { return true, nil })
 	return func(
 		ctx context.Context, cluster *clusterv1.Cluster, md *clusterv1.MachineDeployment,
-	) (machinedeployment.Policy, error) {
+	) (policy.Policy, error) {
 		if installed, err := exist(); err != nil || !installed {
-			return machinedeployment.Policy{}, err
+			return policy.Policy{}, err
 		}
 		live := capi.MetadataOf(clusterv1.GroupVersion.WithKind("Cluster"))
 		key := client.ObjectKeyFromObject(cluster)
 		if err := reader.Get(ctx, key, live); err != nil {
-			return machinedeployment.Policy{}, fmt.Errorf("reading Cluster %s: %w", key, err)
+			return policy.Policy{}, fmt.Errorf("reading Cluster %s: %w", key, err)
 		}
 		labeled := *cluster
 		labeled.Labels = live.Labels

@@ -56,12 +56,16 @@ func TestKeptBy(t *testing.T) {
 	otherCluster := func(p *v1alpha1.UpdatePolicy) {
 		p.Spec.Targets = []v1alpha1.UpdateTarget{{ClusterName: "other"}}
 	}
+	type asked struct {
+		Keep, UpdateOnDelete, HandOver bool
+		Name                           string
+	}
 	kept := func(limit time.Duration) pool.SetPolicy {
 		return pool.SetPolicy{Keep: true, RepairByUpdate: true, HoldUpdating: true, HoldLimit: limit}
 	}
 	for name, tt := range map[string]struct {
 		policies []client.Object
-		want     machinedeployment.Policy
+		want     asked
 		sets     pool.SetPolicy
 		// limited says that a policy bounds rollouts, and held that nobody can tell which.
 		limited, held bool
@@ -71,45 +75,45 @@ func TestKeptBy(t *testing.T) {
 		"no policy": {},
 		"a policy that keeps": {
 			policies: []client.Object{made("a", nil)},
-			want:     machinedeployment.Policy{Keep: true, Name: "a"}, sets: kept(90 * time.Minute), limited: true,
+			want:     asked{Keep: true, Name: "a"}, sets: kept(90 * time.Minute), limited: true,
 		},
 		"a policy with limits": {
 			policies: []client.Object{made("a", patient)},
-			want:     machinedeployment.Policy{Keep: true, Name: "a"}, sets: kept(21 * time.Minute), limited: true,
+			want:     asked{Keep: true, Name: "a"}, sets: kept(21 * time.Minute), limited: true,
 		},
 		"a policy with an order that replaces": {
 			policies: []client.Object{made("a", func(p *v1alpha1.UpdatePolicy) {
 				replaces(p)
 				p.Spec.Order.Labels = []string{"rack"}
 			})},
-			want: machinedeployment.Policy{Name: "a"}, limited: true,
+			want: asked{Name: "a"}, limited: true,
 			sets: pool.SetPolicy{Order: policy.Order{Labels: []string{"rack"}}},
 		},
 		"a policy that updates where people delete": {
 			policies: []client.Object{made("a", updatesOnDelete)}, onDelete: true,
-			want: machinedeployment.Policy{Keep: true, UpdateOnDelete: true, Name: "a"},
+			want: asked{Keep: true, UpdateOnDelete: true, Name: "a"},
 			sets: kept(90 * time.Minute), limited: true,
 		},
 		"a policy that keeps, and people delete": {
 			policies: []client.Object{made("a", nil)}, onDelete: true,
-			want: machinedeployment.Policy{Keep: true, Name: "a"}, sets: kept(90 * time.Minute),
+			want: asked{Keep: true, Name: "a"}, sets: kept(90 * time.Minute),
 		},
 		"a policy that replaces, and people delete": {
 			policies: []client.Object{made("a", replaces)}, onDelete: true,
-			want: machinedeployment.Policy{Name: "a"},
+			want: asked{Name: "a"},
 		},
 		"such a policy and the other strategy": {
 			policies: []client.Object{made("a", updatesOnDelete)},
-			want:     machinedeployment.Policy{Name: "a"}, limited: true,
+			want:     asked{Name: "a"}, limited: true,
 		},
 		"a policy that replaces": {
 			policies: []client.Object{made("a", replaces)},
-			want:     machinedeployment.Policy{Name: "a"}, limited: true,
+			want:     asked{Name: "a"}, limited: true,
 		},
 		// While an updater declines the group, its MachineSets create and delete as a rollout asks.
 		"a policy that hands over and replaces": {
 			policies: []client.Object{made("a", handsOver)}, limited: true,
-			want: machinedeployment.Policy{Name: "a", HandOver: true},
+			want: asked{Name: "a", HandOver: true},
 			sets: pool.SetPolicy{
 				RepairByUpdate: true, HoldUpdating: true, HoldLimit: 90 * time.Minute,
 			},
@@ -121,11 +125,11 @@ func TestKeptBy(t *testing.T) {
 		"a policy of another cluster": {policies: []client.Object{made("a", otherCluster)}},
 		"two, one of which might keep": {
 			policies: []client.Object{made("a", replaces), made("b", nil)},
-			want:     machinedeployment.Policy{Keep: true}, sets: kept(90 * time.Minute), held: true,
+			want:     asked{Keep: true}, sets: kept(90 * time.Minute), held: true,
 		},
 		"two, one of which might update where people delete": {
 			policies: []client.Object{made("a", replaces), made("b", updatesOnDelete)}, onDelete: true,
-			want: machinedeployment.Policy{Keep: true}, sets: kept(90 * time.Minute), held: true,
+			want: asked{Keep: true}, sets: kept(90 * time.Minute), held: true,
 		},
 		"two such policies and the other strategy": {
 			policies: []client.Object{made("a", replaces), made("b", updatesOnDelete)}, held: true,
@@ -142,14 +146,19 @@ func TestKeptBy(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if held := got.Limits != nil && got.Limits.Unknown != ""; held != tt.held {
+			limits := pool.LimitsOf(got, md)
+			if held := limits != nil && limits.Unknown != ""; held != tt.held {
 				t.Errorf("rollouts are held: %t, want %t", held, tt.held)
 			}
-			if limited := got.Limits != nil; limited != (tt.held || tt.limited) {
+			if limited := limits != nil; limited != (tt.held || tt.limited) {
 				t.Errorf("rollouts have limits: %t", limited)
 			}
-			tt.sets.Limits, got.Limits = got.Limits, nil // Both controllers have the same.
-			if diff := cmp.Diff(tt.want, got); diff != "" {
+			tt.sets.Limits = limits
+			is := asked{
+				Keep: pool.Keeps(got, md), UpdateOnDelete: got.UpdateOnDelete && tt.onDelete,
+				Name: got.Name, HandOver: got.HandOver,
+			}
+			if diff := cmp.Diff(tt.want, is); diff != "" {
 				t.Errorf("MachineDeployment (-want +got):\n%s", diff)
 			}
 			sets, err := setPolicies(policystore.New(reader, nil), withPolicies().check)(t.Context(), cluster, md)
@@ -244,8 +253,8 @@ func TestReplacementAsksAPIServer(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got.Keep != ask.keep {
-				t.Errorf("%s: by %s the group is kept: %t", name, what, got.Keep)
+			if pool.Keeps(got, md) != ask.keep {
+				t.Errorf("%s: by %s the group is kept: %t", name, what, !ask.keep)
 			}
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/pool"
 )
 
@@ -29,9 +30,9 @@ func (w *world) record(c pool.FailedCanaries) {
 // one takes its place. The process is replaced then.
 func losesCanary(t *testing.T) *world {
 	t.Helper()
-	limits := pool.Limits{Canary: intstr.FromInt32(1)}
+	kept := policy.Policy{Name: "p", Guarded: true, Canary: intstr.FromInt32(1)}
 	w := scenario{begin: func(w *world) {
-		w.extension, w.policy = coverAll, Policy{Name: "p", Keep: true, Limits: &limits}
+		w.extension, w.policy = coverAll, kept
 	}, change: (*world).upgrade}.run(t)
 	w.frozen = true
 	w.settle()
@@ -69,7 +70,7 @@ func TestFailedCanaryHolds(t *testing.T) {
 		"another template": {func(w *world) {
 			w.edit(func(md *clusterv1.MachineDeployment) { md.Spec.Template.Spec.Version = "v1.35.0" })
 		}, 4},
-		"no canary": {func(w *world) { w.policy.Limits = &pool.Limits{} }, 3},
+		"no canary": {func(w *world) { w.limit(pool.Limits{}) }, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -44,7 +44,7 @@ type Options struct {
 	// KeepsNow is Keeps by what the API server has, not the cache. It is asked before Machines are
 	// replaced; nil means that Keeps is enough.
 	KeepsNow PolicyOf
-	// HandOvers hands groups over as a whole; nil means that a Policy that asks for it holds its
+	// HandOvers hands groups over as a whole; nil means that a policy that asks for it holds its
 	// group.
 	HandOvers HandOvers
 	// PoliciesExist reports whether UpdatePolicies are installed. Keeps requires it. Once it says yes,
@@ -61,29 +61,7 @@ type Options struct {
 // PolicyOf finds the UpdatePolicy of a group.
 type PolicyOf func(
 	context.Context, *clusterv1.Cluster, *clusterv1.MachineDeployment,
-) (Policy, error)
-
-// Policy is what an UpdatePolicy asks for a group.
-type Policy struct {
-	// Keep says that no change may create or delete a Machine of the group.
-	Keep bool
-	// UpdateOnDelete is that of [pool.Group].
-	UpdateOnDelete bool
-	// HandOver says that an updater is handed all Machines of the group, and writes their objects.
-	HandOver bool
-	// Name is the UpdatePolicy's, for messages.
-	Name string
-	// Limits bound rollouts; nil for none.
-	Limits *pool.Limits
-}
-
-// PolicyFor returns what a policy asks for a group.
-func PolicyFor(p policy.Policy, md *clusterv1.MachineDeployment) Policy {
-	return Policy{
-		Keep: pool.Keeps(p, md), Name: p.Name, HandOver: p.HandOver,
-		UpdateOnDelete: p.UpdateOnDelete && pool.IsOnDelete(md), Limits: pool.LimitsOf(p, md),
-	}
-}
+) (policy.Policy, error)
 
 // Reconciler reconciles MachineDeployments.
 type Reconciler struct {

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/pool"
 )
 
@@ -144,7 +145,7 @@ func newHandedWorld(t *testing.T, keep bool) *world {
 		w.update(m)
 		w.runs(m, "v1.33.0")
 	}
-	w.created, w.policy = 0, Policy{Keep: keep, Name: "p", HandOver: true}
+	w.created, w.policy = 0, policy.Policy{Guarded: keep, Name: "p", HandOver: true}
 	w.edit(func(md *clusterv1.MachineDeployment) {
 		md.Spec.Template.Spec.Version, md.Spec.Template.Spec.InfrastructureRef.Name = "v1.34.0", "large"
 	})
@@ -203,7 +204,7 @@ func TestHandOver(t *testing.T) {
 	t.Parallel()
 	for _, keep := range []bool{true, false} {
 		w := newHandedWorld(t, keep)
-		w.policy.Limits = &pool.Limits{MaxInFlight: 2, Canary: intstr.FromInt32(1), Partition: intstr.FromInt32(0)}
+		w.limit(pool.Limits{MaxInFlight: 2, Canary: intstr.FromInt32(1), Partition: intstr.FromInt32(0)})
 		w.settle()
 		w.checkMoved(t, "handed over", 0)
 		if diff := cmp.Diff(pool.HandOverBudget{AtOnce: 1, First: 1}, w.taker.budget); diff != "" {
@@ -324,9 +325,9 @@ func TestHandOverEnds(t *testing.T) {
 			})
 		}, "no bootstrap config"},
 		"the policy has changed": {func(w *world) { w.policy.HandOver = false }, "no UpdatePolicy"},
-		"held":                   {func(w *world) { w.policy.Limits = &pool.Limits{Unknown: "two policies"} }, "two policies"},
+		"held":                   {func(w *world) { w.limit(pool.Limits{Unknown: "two policies"}) }, "two policies"},
 		"failed": {func(w *world) {
-			w.policy.Limits = &pool.Limits{MaxFailures: 1}
+			w.limit(pool.Limits{MaxFailures: 1})
 			m := w.machines()[1]
 			m.Annotations = map[string]string{v1alpha1.UpdateFailedAnnotation: "op1: disk full"}
 			w.update(m)
@@ -412,7 +413,7 @@ func TestOneMachineSetAtATime(t *testing.T) {
 	w.write(first)
 	w.later()
 	w.checkMoved(t, "before the next change", 1)
-	w.policy.Limits = &pool.Limits{Canary: intstr.FromInt32(1), Partition: intstr.FromInt32(1)}
+	w.limit(pool.Limits{Canary: intstr.FromInt32(1), Partition: intstr.FromInt32(1)})
 	w.edit(func(md *clusterv1.MachineDeployment) { md.Spec.Template.Spec.Version = "v1.35.0" })
 	w.later()
 	active := func() (names []string) {

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/policy"
 )
 
 type (
@@ -22,7 +23,7 @@ type (
 
 func kept(then func(*world)) func(*world) {
 	return func(w *world) {
-		w.policy = Policy{Keep: true, Name: "p"}
+		w.policy = policy.Policy{Guarded: true, Name: "p"}
 		then(w)
 	}
 }
@@ -51,7 +52,7 @@ func revert(md *clusterv1.MachineDeployment) { md.Spec.Template.Spec.Version = "
 func TestPolicyIsNotInTheCacheYet(t *testing.T) {
 	t.Parallel()
 	w := scenario{begin: nothing, change: (*world).upgrade}.run(t)
-	w.policyNow = &Policy{Keep: true, Name: "p"}
+	w.policyNow = &policy.Policy{Guarded: true, Name: "p"}
 	w.mustReconcile()
 	w.policy, w.policyNow = *w.policyNow, nil
 	w.settle()
@@ -69,7 +70,7 @@ func TestPolicyIsNotInTheCacheYet(t *testing.T) {
 // of the strategy replaces Machines, although the new MachineSet exists already.
 func TestPolicyAndStrategy(t *testing.T) {
 	t.Parallel()
-	for name, live := range map[string]*Policy{"a policy": {Keep: true, Name: "p"}, "none": nil} {
+	for name, live := range map[string]*policy.Policy{"a policy": {Guarded: true, Name: "p"}, "none": nil} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := scenario{begin: onDelete, change: (*world).upgrade}.run(t)
@@ -139,7 +140,7 @@ func TestScaleWhileBlocked(t *testing.T) {
 	t.Parallel()
 	for name, resolve := range map[string]func(*world){
 		"the change is covered":     inPlace,
-		"the policy lets it happen": func(w *world) { w.policy = Policy{} },
+		"the policy lets it happen": func(w *world) { w.policy = policy.Policy{} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

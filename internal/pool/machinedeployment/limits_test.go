@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/pool"
 )
 
@@ -32,7 +33,7 @@ func TestLimits(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			limit := func(w *world) { w.policy = Policy{Name: "p", Limits: &tt.limits} }
+			limit := func(w *world) { w.policy = limited(tt.limits) }
 			w := scenario{begin: limit, change: (*world).upgrade}.run(t)
 			w.settle()
 			if got, want := [...]int{w.created, w.deleted}, [...]int{tt.created, tt.created}; got != want {
@@ -41,7 +42,7 @@ func TestLimits(t *testing.T) {
 			if got := w.blocked(); got != tt.blocked {
 				t.Errorf("the condition has the reason %q, want %q", got, tt.blocked)
 			}
-			w.policy = Policy{}
+			w.policy = policy.Policy{}
 			w.settle()
 			if got := w.blocked(); got != "" {
 				t.Errorf("the condition still has the reason %q", got)
@@ -69,7 +70,7 @@ func TestMaxFailures(t *testing.T) {
 			t.Parallel()
 			w := scenario{begin: withBudget(0, 1, kept(func(w *world) {
 				w.extension, w.frozen = coverAll, true
-				w.policy.Limits = &pool.Limits{MaxInFlight: 3, MaxFailures: tt.most}
+				w.limit(pool.Limits{MaxInFlight: 3, MaxFailures: tt.most})
 			})), change: (*world).upgrade}.run(t)
 			w.settle()
 			w.expectMoved(1, "")
@@ -82,7 +83,7 @@ func TestMaxFailures(t *testing.T) {
 			withBudget(0, 3, nothing)(w)
 			w.settle()
 			w.expectMoved(tt.moved, tt.blocked)
-			w.policy.Limits.MaxFailures = 3
+			w.policy.MaxFailures = 3
 			w.settle()
 			w.expectMoved(3, "")
 		})
@@ -106,10 +107,10 @@ func TestOverdueInBatch(t *testing.T) {
 	t.Parallel()
 	w := scenario{begin: func(w *world) {
 		w.now = time.Now() // Conditions have the time of the machine.
-		w.policy = Policy{Name: "p", Limits: &pool.Limits{
+		w.policy = limited(pool.Limits{
 			Batches: []intstr.IntOrString{intstr.FromInt32(1)}, MaxFailures: 3,
 			MachineDeadline: 10 * time.Minute,
-		}}
+		})
 	}, change: (*world).upgrade}.run(t)
 	for w.created == 0 {
 		w.mustReconcile()

@@ -10,6 +10,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/pool"
 )
 
@@ -18,11 +19,11 @@ import (
 // Cluster API's controller.
 func TestUnadopted(t *testing.T) {
 	t.Parallel()
-	keep := Policy{Keep: true, Name: "p"}
+	keep := policy.Policy{Guarded: true, Name: "p"}
 	for name, tt := range map[string]struct {
-		policy Policy
+		policy policy.Policy
 		// now is the policy that the cache does not show yet.
-		now     *Policy
+		now     *policy.Policy
 		created int
 		// alone says that the Machines have no controller either.
 		alone bool
@@ -30,8 +31,8 @@ func TestUnadopted(t *testing.T) {
 		"kept":                      {policy: keep},
 		"kept, Machines alone":      {policy: keep, alone: true},
 		"kept, says the API server": {now: &keep},
-		"handed over":               {policy: Policy{HandOver: true, Name: "p"}},
-		"replaced":                  {policy: Policy{Name: "p"}, created: 3},
+		"handed over":               {policy: policy.Policy{HandOver: true, Name: "p"}},
+		"replaced":                  {policy: policy.Policy{Name: "p"}, created: 3},
 		"no policy":                 {created: 3},
 	} {
 		t.Run(name, func(t *testing.T) {

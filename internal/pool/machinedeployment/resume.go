@@ -59,7 +59,7 @@ func (r *run) forgetRollout() {
 	delete(annotations, v1alpha1.RolloutResumedAnnotation)
 	_, failed := annotations[v1alpha1.FailedCanariesAnnotation]
 	_, upgrades := annotations[v1alpha1.InPlaceUpgradeAnnotation]
-	if l := r.policy.Limits; l != nil && l.GroupDeadline > 0 && !failed && !upgrades {
+	if l := pool.LimitsOf(r.policy, r.md); l != nil && l.GroupDeadline > 0 && !failed && !upgrades {
 		delete(annotations, v1alpha1.UpdateRetryAnnotation)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/pool"
 )
 
@@ -57,10 +58,10 @@ func (w *world) leaves() {
 // rollout. It counts from zero after each step, also in another process.
 func TestDeadlineOfPartition(t *testing.T) {
 	t.Parallel()
-	limits := func(partition int32) Policy {
-		return Policy{Name: "p", Limits: &pool.Limits{
+	limits := func(partition int32) policy.Policy {
+		return limited(pool.Limits{
 			Partition: intstr.FromInt32(partition), GroupDeadline: time.Hour,
-		}}
+		})
 	}
 	w := scenario{begin: func(w *world) {
 		w.now = time.Now() // Conditions have the time of the machine.
@@ -100,7 +101,7 @@ func TestDeadlineOfPartition(t *testing.T) {
 // and the deadline counts from zero.
 func TestRetryOfDeadline(t *testing.T) {
 	t.Parallel()
-	w := late(t, Policy{Name: "p", Limits: &pool.Limits{MaxInFlight: 1, GroupDeadline: time.Hour}})
+	w := late(t, limited(pool.Limits{MaxInFlight: 1, GroupDeadline: time.Hour}))
 	for range 2 {
 		w.now = w.now.Add(2 * time.Hour)
 		w.mustReconcile()
@@ -115,10 +116,10 @@ func TestRetryOfDeadline(t *testing.T) {
 
 // late begins a rollout with a deadline of an hour, in which no spare Machine can be created, and
 // lets the deadline pass.
-func late(t *testing.T, policy Policy) *world {
+func late(t *testing.T, p policy.Policy) *world {
 	t.Helper()
 	w := scenario{begin: func(w *world) {
-		w.now, w.most, w.policy = time.Now(), 3, policy // Conditions have the time of the machine.
+		w.now, w.most, w.policy = time.Now(), 3, p // Conditions have the time of the machine.
 	}, change: (*world).upgrade}.run(t)
 	w.roll()
 	w.expect(0, "")
@@ -151,14 +152,14 @@ func TestHoldAfterDeadline(t *testing.T) {
 	limits := pool.Limits{GroupDeadline: time.Hour}
 	held := limits
 	held.Partition = intstr.FromInt32(3)
-	w := late(t, Policy{Name: "p", Limits: &limits})
+	w := late(t, limited(limits))
 	w.askRetry()
-	w.policy.Limits = &held
+	w.limit(held)
 	w.mustReconcile()
 	w.expect(0, "Partition")
 	w.now = w.now.Add(2 * time.Hour)
 	w.mustReconcile()
-	w.policy.Limits = &limits
+	w.limit(limits)
 	for range 3 {
 		w.mustReconcile()
 		w.expect(0, "")
@@ -183,7 +184,7 @@ func TestRetryTooEarly(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
-			w.policy = Policy{Name: "p", Limits: &pool.Limits{GroupDeadline: tt.limit}}
+			w.policy = limited(pool.Limits{GroupDeadline: tt.limit})
 			w.settle()
 			w.upgrade()
 			w.edit(func(md *clusterv1.MachineDeployment) {
@@ -205,9 +206,9 @@ func TestRevertInHold(t *testing.T) {
 	t.Parallel()
 	w := scenario{begin: func(w *world) {
 		w.now = time.Now() // Conditions have the time of the machine.
-		w.policy = Policy{Name: "p", Limits: &pool.Limits{
+		w.policy = limited(pool.Limits{
 			Partition: intstr.FromInt32(3), GroupDeadline: time.Hour,
-		}}
+		})
 	}, change: (*world).upgrade}.run(t)
 	w.roll()
 	w.expect(0, "Partition")

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/windlass-dev/windlass/internal/inplace/cover"
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/pool"
 	"github.com/windlass-dev/windlass/internal/pool/objects"
 	"github.com/windlass-dev/windlass/internal/text"
@@ -46,8 +47,10 @@ type run struct {
 	templates templates
 	// suffix is that of the name of a MachineSet that this run creates.
 	suffix string
-	// policy is the UpdatePolicy that counts for the group.
-	policy Policy
+	// policy is that of the group.
+	policy policy.Policy
+	// keep says that no change may create or delete a Machine of the group now.
+	keep bool
 	// refusals are the messages of extensions that keep the Machines of a MachineSet, by its name.
 	refusals map[string]string
 	// notAsked says that the next run has to ask a question for which this one had no time.
@@ -137,7 +140,7 @@ func (r *run) decide(ctx context.Context) (pool.Plan, error) {
 		return pool.Plan{}, err
 	}
 	plan, err := r.plan(ctx)
-	if err != nil || !r.begins(plan) || r.policy.Keep || r.policy.HandOver || r.KeepsNow == nil {
+	if err != nil || !r.begins(plan) || r.keep || r.policy.HandOver || r.KeepsNow == nil {
 		return plan, err
 	}
 	if err := r.readPolicy(ctx, r.KeepsNow); err != nil {
@@ -163,7 +166,7 @@ func (r *run) plan(ctx context.Context) (pool.Plan, error) {
 	if err != nil {
 		return pool.Plan{}, err
 	}
-	r.policy.Keep = group.Keep
+	r.keep = group.Keep
 	r.refusals = make(map[string]string)
 	for set, c := range coverage {
 		if c.Refused {
@@ -182,8 +185,9 @@ func (r *run) group() pool.Group {
 		MachineDeployment: r.md, MachineSets: r.sets, Machines: r.machines, Now: r.Now(),
 		Clock:          r.clock,
 		Suffix:         r.suffix,
-		TemplatesExist: r.templates.complete(), InPlaceUpdates: r.InPlace, Keep: r.policy.Keep,
-		Limits: r.policy.Limits, UpdateOnDelete: r.policy.UpdateOnDelete,
+		TemplatesExist: r.templates.complete(), InPlaceUpdates: r.InPlace, Keep: r.keep,
+		Limits:         pool.LimitsOf(r.policy, r.md),
+		UpdateOnDelete: r.policy.UpdateOnDelete && pool.IsOnDelete(r.md),
 	}
 }
 
@@ -191,6 +195,7 @@ func (r *run) readPolicy(ctx context.Context, of PolicyOf) (err error) {
 	if r.policy, err = of(ctx, r.cluster, r.md); err != nil {
 		return fmt.Errorf("finding the UpdatePolicy of MachineDeployment %s: %w", r.name(), err)
 	}
+	r.keep = pool.Keeps(r.policy, r.md)
 	return nil
 }
 
@@ -208,7 +213,7 @@ func (r *run) askCoverage(ctx context.Context, group pool.Group) (map[string]poo
 	for _, q := range questions {
 		answer, err := r.askFor(ctx, q, askingTime-r.Now().Sub(began))
 		switch {
-		case err != nil && r.policy.Keep:
+		case err != nil && r.keep:
 			coverage[q.Old.Name] = r.failed(err)
 		case err != nil:
 			return nil, fmt.Errorf("finding out whether Machines of MachineSet %s can be updated "+
@@ -229,7 +234,7 @@ func (r *run) askCoverage(ctx context.Context, group pool.Group) (map[string]poo
 func (r *run) askFor(
 	ctx context.Context, q pool.Question, left time.Duration,
 ) (answer, error) {
-	if !r.policy.Keep {
+	if !r.keep {
 		return r.coverage.ask(ctx, q.Old, q.New)
 	}
 	got, err := r.coverage.askKept(ctx, q.Old, q.New, left)
@@ -241,7 +246,7 @@ func (r *run) askFor(
 // kept a refusal is AnswerNo: in others AnswerNo has Machines replaced.
 func (r *run) failed(err error) pool.Coverage {
 	refused, ok := errors.AsType[*cover.NotCoveredError](err)
-	if !ok || !r.policy.Keep {
+	if !ok || !r.keep {
 		return pool.Coverage{Answer: pool.AnswerUnknown, Reason: err.Error()}
 	}
 	return pool.Coverage{
@@ -258,7 +263,7 @@ func (r *run) requeueAfter() time.Duration {
 	}
 	// Nothing watches templates either.
 	blocked := r.executed != nil && r.executed.Blocked() != nil
-	if r.policy.Keep && (blocked || r.waitsForTaker() || !r.paused() && !r.templates.complete()) {
+	if r.keep && (blocked || r.waitsForTaker() || !r.paused() && !r.templates.complete()) {
 		after = sooner(after, answerLifetime)
 	}
 	if r.notAsked {

@@ -119,7 +119,7 @@ func (r *run) requireSets(ctx context.Context) error {
 	if err := r.readPolicy(ctx, policyOf); err != nil {
 		return errors.Join(r.unadoptedErr, err)
 	}
-	if !r.policy.Keep && !r.policy.HandOver {
+	if !r.keep && !r.policy.HandOver {
 		return nil
 	}
 	r.held = &pool.Decision{

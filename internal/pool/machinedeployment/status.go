@@ -129,7 +129,7 @@ func (r *run) setBlocked() {
 // blockedBy returns why a plan neither updates nor replaces Machines; nil if it may.
 func (r *run) blockedBy(plan pool.Plan) *pool.Decision {
 	why := heldBack(plan)
-	if why == nil && r.policy.Keep {
+	if why == nil && r.keep {
 		why = plan.Blocked()
 	}
 	return why

@@ -25,9 +25,22 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/pool"
 	"github.com/windlass-dev/windlass/test/fakeapi"
 )
+
+// limited returns a policy that has limits and replaces Machines.
+func limited(l pool.Limits) policy.Policy {
+	l.Name = "p"
+	return policy.Policy(l)
+}
+
+// limit changes the limits of the policy only.
+func (w *world) limit(l pool.Limits) {
+	l.Name, l.Guarded, l.HandOver = w.policy.Name, w.policy.Guarded, w.policy.HandOver
+	w.policy = policy.Policy(l)
+}
 
 func TestMain(m *testing.M) {
 	log.SetLogger(logr.Discard())
@@ -44,7 +57,7 @@ type world struct {
 	now      time.Time
 	r        *Reconciler
 	recorder *record.FakeRecorder
-	policy   Policy
+	policy   policy.Policy
 
 	// extension answers CanUpdateMachineSet; nil means that there is none.
 	extension func(*setRequest, *setResponse) error
@@ -66,7 +79,7 @@ type world struct {
 	created, deleted, moved int
 	// policyNow is the policy that the cache does not show yet; nil if it shows all. asked counts the
 	// questions for it.
-	policyNow *Policy
+	policyNow *policy.Policy
 	asked     int
 	// frozen are Machines whose update in place never ends.
 	frozen bool
@@ -93,10 +106,10 @@ func (w *world) restart() {
 		Now:           func() time.Time { return w.now },
 		PoliciesExist: func() (bool, error) { return true, nil },
 		HandOvers:     w.taker,
-		Keeps: func(context.Context, *clusterv1.Cluster, *clusterv1.MachineDeployment) (Policy, error) {
+		Keeps: func(context.Context, *clusterv1.Cluster, *clusterv1.MachineDeployment) (policy.Policy, error) {
 			return w.policy, nil
 		},
-		KeepsNow: func(context.Context, *clusterv1.Cluster, *clusterv1.MachineDeployment) (Policy, error) {
+		KeepsNow: func(context.Context, *clusterv1.Cluster, *clusterv1.MachineDeployment) (policy.Policy, error) {
 			w.asked++
 			return *cmp.Or(w.policyNow, &w.policy), nil
 		},
