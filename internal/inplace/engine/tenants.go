@@ -9,7 +9,9 @@ import (
 
 // How many reconciles and calls are served at once, in all and of one namespace. Each may wait for
 // servers and hosts of its tenant until its budget ends, so no tenant gets all of them. Cluster API's
-// controller of Machines has ten workers, and waits in them for the answers to its calls.
+// controller of Machines has ten workers, and waits in them for the answers to its calls. So the bound of
+// a namespace holds also while no other one calls: those workers are what runs out, and nobody knows
+// beforehand which call will wait.
 const (
 	// MachineWorkers and GroupWorkers are how many workers the controllers of annotated objects need.
 	MachineWorkers, machinesOfTenant = 20, 8
@@ -38,7 +40,7 @@ func newTenants() tenants {
 func turnedAway() inplace.Reply {
 	return inplace.Reply{
 		RetryAfter: turnedAwayFor,
-		Message:    "other machines of the namespace are being served; this one is next in a moment",
+		Message:    "other machines of the namespace are being served; this one is asked about again in a moment",
 	}
 }
 

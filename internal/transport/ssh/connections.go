@@ -11,7 +11,6 @@ import (
 
 	"github.com/windlass-dev/windlass/internal/keyed"
 	"github.com/windlass-dev/windlass/internal/port"
-	"github.com/windlass-dev/windlass/internal/shares"
 )
 
 const (
@@ -39,12 +38,14 @@ const (
 // bound how many there are, in all and of each tenant. They are safe for concurrent use.
 type Connections struct {
 	newLink func(Options) (link, error)
-	places  *shares.Shares
-	// failures are why connections were not made.
-	failures keyed.Memory[linkID, failure]
+	// failures are why connections were not made. A host has one, whatever its options.
+	failures keyed.Memory[hostID, failure]
 
 	mu    sync.Mutex
 	links map[linkID]*kept
+	// held counts the connections of each tenant until they are closed, and all is their sum.
+	held map[string]int
+	all  int
 	// next has the next place that is free, before tenants with more connections.
 	next turn
 }
@@ -64,8 +65,8 @@ func NewConnections() *Connections {
 
 func newConnections(newLink func(Options) (link, error)) *Connections {
 	return &Connections{
-		newLink: newLink, places: shares.New(maxConnections, maxOfTenant),
-		failures: keyed.Memory[linkID, failure]{Most: maxFailures}, links: map[linkID]*kept{},
+		newLink: newLink, failures: keyed.Memory[hostID, failure]{Most: maxFailures},
+		links: map[linkID]*kept{}, held: map[string]int{},
 	}
 }
 
@@ -78,22 +79,28 @@ type link interface {
 	isGone() bool
 }
 
-// linkID names a host of a tenant, and all that decides where a connection leads and whom it trusts.
+// hostID names a host of a tenant.
+type hostID struct{ tenant, host string }
+
+// linkID is a host, and all that decides where a connection leads and whom it trusts.
 type linkID struct {
-	tenant, host string
-	options      [sha256.Size]byte
+	hostID
+	options [sha256.Size]byte
 }
 
 // failure is why a host was not reached.
 type failure struct {
+	// options are those of the attempt.
+	options      [sha256.Size]byte
 	err          *port.HostError
 	since, until time.Time
 }
 
 // kept is a connection. The mutex of Connections guards its fields.
 type kept struct {
-	link    link
-	release func()
+	link link
+	// ended says that it is being closed, or was.
+	ended bool
 	// began is when it began to be made, and cancel ends the attempt.
 	began  time.Time
 	cancel context.CancelFunc
@@ -115,7 +122,7 @@ func (c *Connections) Connect(tenant, name string, o Options) (port.Host, error)
 	if err != nil {
 		return nil, &port.HostError{Reason: port.HostSetup, Host: o.Address, Err: err}
 	}
-	id := linkID{tenant, name, digest}
+	id := linkID{hostID{tenant, name}, digest}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	k := c.links[id]
@@ -149,11 +156,11 @@ func connecting(address, message string) *port.HostError {
 
 // begin begins to make a connection, and returns why there is none yet. The caller holds the mutex.
 func (c *Connections) begin(id linkID, o Options) error {
-	if last, known := c.failures.Get(id, time.Now()); known {
+	if last, known := c.failed(id, time.Now()); known {
 		switch left := time.Until(last.until); {
 		case last.err.Lasts():
 			// It was not caused by the host's silence, so the next request tries again.
-			c.failures.Forget(id)
+			c.failures.Forget(id.hostID)
 			return last.err
 		case left > 0:
 			return last.silent(left)
@@ -163,13 +170,12 @@ func (c *Connections) begin(id linkID, o Options) error {
 	if err != nil {
 		return err
 	}
-	release, ok := c.place(id.tenant)
-	if !ok {
+	if !c.place(id.tenant) {
 		return connecting(o.Address, fmt.Sprintf("it waits for one of %d connections in all and %d "+
 			"to hosts of namespace %s", maxConnections, maxOfTenant, id.tenant))
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	k := &kept{link: made, release: release, began: time.Now(), cancel: cancel}
+	k := &kept{link: made, began: time.Now(), cancel: cancel}
 	c.links[id] = k
 	go c.reach(ctx, id, k)
 	return connecting(o.Address, "a connection to it is being made")
@@ -184,42 +190,30 @@ func (f failure) silent(left time.Duration) *port.HostError {
 	}
 }
 
-// place takes a place for a connection of a tenant. If there is none, it is that of the tenant's
-// connection that nobody has used for longest. If the tenant has none, and the process is full, it has
-// the next place, and one is made for it. The caller holds the mutex.
-func (c *Connections) place(tenant string) (release func(), ok bool) {
-	own, now := c.count(tenant), time.Now()
+// place takes a place for a connection of a tenant. If there is none, the tenant's connection ends that
+// nobody has used for longest, and a later request finds its place. If the tenant has none of these, and
+// the process is full, it has the next place, and one is made for it. The caller holds the mutex.
+func (c *Connections) place(tenant string) bool {
+	own, now := c.held[tenant], time.Now()
 	waits := now.Before(c.next.until) && c.next.tenant != tenant && own > c.next.own
-	if !waits {
-		if release, ok = c.places.TryAcquire(tenant); ok {
-			if c.next.tenant == tenant {
-				c.next = turn{}
-			}
-			return release, true
+	if !waits && own < maxOfTenant && c.all < maxConnections {
+		if c.next.tenant == tenant {
+			c.next = turn{}
 		}
+		c.held[tenant]++
+		c.all++
+		return true
 	}
 	ofTenant := func(id linkID) bool { return id.tenant == tenant }
 	if id, found := c.longestIdle(ofTenant); found {
-		k := c.links[id]
-		release, k.release = k.release, func() {}
-		c.drop(id, k)
-		return release, true
+		c.drop(id, c.links[id])
+		return false
 	}
 	if !waits && own < maxOfTenant {
 		c.next = turn{tenant, own, now.Add(nextLifetime)}
 		c.makeRoom(own)
 	}
-	return nil, false
-}
-
-// count is how many connections a tenant has.
-func (c *Connections) count(tenant string) (own int) {
-	for id := range c.links {
-		if id.tenant == tenant {
-			own++
-		}
-	}
-	return own
+	return false
 }
 
 // makeRoom ends a connection, so that a later request finds its place: the one that nobody has used for
@@ -265,20 +259,25 @@ func (c *Connections) drop(id linkID, k *kept) {
 		delete(c.links, id)
 	}
 	if k.users == 0 {
-		c.end(k)
+		c.end(id, k)
 	}
 }
 
-// end closes a connection that nobody has any longer. To close one can wait for the host.
-func (c *Connections) end(k *kept) {
-	if k.release == nil {
+// end closes a connection that nobody has any longer. To close one can wait for the host, and it has its
+// place until then.
+func (c *Connections) end(id linkID, k *kept) {
+	if k.ended {
 		return
 	}
-	release := k.release
-	k.release = nil
+	k.ended = true
 	go func() {
 		_ = k.link.Close()
-		release()
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.all--
+		if c.held[id.tenant]--; c.held[id.tenant] == 0 {
+			delete(c.held, id.tenant)
+		}
 	}()
 }
 
@@ -299,7 +298,7 @@ func (c *Connections) reach(ctx context.Context, id linkID, k *kept) {
 		c.drop(id, k)
 		return
 	}
-	c.failures.Forget(id)
+	c.failures.Forget(id.hostID)
 	k.isMade = true
 	c.expire(id, k)
 }
@@ -311,11 +310,17 @@ func (c *Connections) fail(id linkID, err error, since time.Time) {
 		failed = &port.HostError{Reason: port.HostUnreachable, Host: id.host, Err: err}
 	}
 	now := time.Now()
-	if last, known := c.failures.Get(id, now); known && !last.err.Lasts() {
+	if last, known := c.failed(id, now); known && !last.err.Lasts() {
 		since = last.since
 	}
-	found := failure{err: failed, since: since, until: now.Add(silenceLifetime)}
-	c.failures.Put(id, found, now, failureLifetime)
+	found := failure{id.options, failed, since, now.Add(silenceLifetime)}
+	c.failures.Put(id.hostID, found, now, failureLifetime)
+}
+
+// failed returns why a host was not reached with the same options.
+func (c *Connections) failed(id linkID, now time.Time) (failure, bool) {
+	last, known := c.failures.Get(id.hostID, now)
+	return last, known && last.options == id.options
 }
 
 // expire ends a connection after idleLifetime, if nobody uses it until then. The caller holds the

@@ -27,6 +27,8 @@ type fakeHosts struct {
 	stalls   map[string]bool
 	gone     map[*fakeLink]bool
 	attempts map[string]int
+	// closing, if it is not nil, holds back the end of connections until it is closed.
+	closing chan struct{}
 	// open are the connections that exist or are being made, and most how many there were at once.
 	open, most int
 }
@@ -99,6 +101,9 @@ func (l *fakeLink) Exec(ctx context.Context, _ port.HostCommand) (port.HostResul
 }
 
 func (l *fakeLink) Close() error {
+	if l.hosts.closing != nil {
+		<-l.hosts.closing
+	}
 	l.hosts.mu.Lock()
 	defer l.hosts.mu.Unlock()
 	l.hosts.open--
@@ -341,7 +346,7 @@ func TestIdleConnectionMakesRoom(t *testing.T) {
 		hosts := newFakeHosts()
 		c := newConnections(hosts.link)
 		served := map[string]int{}
-		for range 4 {
+		for range 12 {
 			for i := range 2 * maxOfTenant {
 				name := fmt.Sprint("host-", i)
 				host, err := connect(c, "a", name)
@@ -392,6 +397,62 @@ func TestIdleConnectionsOfOthersStay(t *testing.T) {
 		}
 		if _, err := connect(c, "late", "host"); err != nil {
 			t.Errorf("a tenant without a connection gets none: %v", err)
+		}
+	})
+}
+
+// TestClosingConnectionsHoldTheirPlaces closes connections slowly: they count until they are closed, for
+// their tenant and for all, and end no connection of another tenant.
+func TestClosingConnectionsHoldTheirPlaces(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		hosts := newFakeHosts()
+		c := newConnections(hosts.link)
+		use := func(tenant, name string) {
+			_, _ = connect(c, tenant, name)
+			synctest.Wait()
+			if host, err := connect(c, tenant, name); err == nil {
+				_ = host.Close()
+			}
+		}
+		for i := range maxOfTenant {
+			use("modest", fmt.Sprint("host-", i))
+		}
+		hosts.closing = make(chan struct{})
+		for i := range 4 * maxOfTenant {
+			use("greedy", fmt.Sprint("host-", i))
+		}
+		if open, most := hosts.opened(); open != 2*maxOfTenant || most != open {
+			t.Errorf("%d connections are open, and were %d, want %d", open, most, 2*maxOfTenant)
+		}
+		close(hosts.closing)
+		for i := range maxOfTenant {
+			if host, err := connect(c, "modest", fmt.Sprint("host-", i)); err != nil {
+				t.Fatalf("another tenant's connection has ended: %v", err)
+			} else {
+				_ = host.Close()
+			}
+		}
+	})
+}
+
+// TestOtherOptionsAreTriedAtOnce has a person correct a login while its host is left alone.
+func TestOtherOptionsAreTriedAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		hosts := newFakeHosts()
+		hosts.set(hosts.silent, "host")
+		c := newConnections(hosts.link)
+		_, _ = connect(c, "a", "host")
+		pass(defaultConnectTimeout)
+		other := Options{Login: Login{Address: "host", KnownHosts: []byte("other keys")}}
+		for range 100 {
+			_, _ = c.Connect("a", "host", other)
+			pass(defaultConnectTimeout)
+			other.KnownHosts = append(other.KnownHosts, 'x')
+		}
+		if n := hosts.count("host"); n != 101 || c.failures.Len() != 1 {
+			t.Errorf("%d attempts, and %d failures are kept, want 101 and 1", n, c.failures.Len())
 		}
 	})
 }
