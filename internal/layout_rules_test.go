@@ -271,7 +271,7 @@ var rules = []rule{
 		internal/peer internal/port internal/transport
 	`},
 	{pkg: "internal/transport/ssh", kind: effects, imports: `
-		internal/keyed internal/port internal/shares internal/transport
+		internal/keyed internal/port internal/transport
 	`},
 	{pkg: "internal/untrusted", kind: pure, imports: ``},
 	{pkg: "internal/updatepolicy", kind: pure, imports: `

@@ -307,7 +307,7 @@ func TestSilentHostsOfManyTenantsLeaveRoom(t *testing.T) {
 		hosts := newFakeHosts()
 		c := newConnections(hosts.link)
 		greedy := func() {
-			for tenant := range 3 * maxConnections / maxOfTenant {
+			for tenant := range maxConnections / maxOfTenant {
 				for i := range 1000 {
 					name := fmt.Sprint("dead-", i)
 					hosts.set(hosts.silent, name)
