@@ -1,7 +1,6 @@
 package config_test
 
 import (
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -13,15 +12,7 @@ import (
 // schema is what a CustomResourceDefinition says of a field of its objects.
 func schema(t *testing.T, file string, path ...string) apiextensionsv1.JSONSchemaProps {
 	t.Helper()
-	content, err := os.ReadFile("crd/bases/" + file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var crd apiextensionsv1.CustomResourceDefinition
-	if err := yaml.UnmarshalStrict(content, &crd); err != nil {
-		t.Fatal(err)
-	}
-	found := *crd.Spec.Versions[0].Schema.OpenAPIV3Schema
+	found := *crdOf(t, file).Spec.Versions[0].Schema.OpenAPIV3Schema
 	for _, name := range path {
 		next, ok := found.Properties[name]
 		if !ok {
@@ -30,6 +21,16 @@ func schema(t *testing.T, file string, path ...string) apiextensionsv1.JSONSchem
 		found = next
 	}
 	return found
+}
+
+// crdOf returns the CRD in a generated file.
+func crdOf(t *testing.T, file string) apiextensionsv1.CustomResourceDefinition {
+	t.Helper()
+	var crd apiextensionsv1.CustomResourceDefinition
+	if err := yaml.UnmarshalStrict([]byte(readText(t, "crd/bases/"+file)), &crd); err != nil {
+		t.Fatal(err)
+	}
+	return crd
 }
 
 // Each field of an UpdatePolicy says when an edit of it counts: `kubectl explain` is where people look for it.

@@ -69,7 +69,7 @@ func CompileAll(policies []v1alpha1.UpdatePolicy) Set { return new(Store).Compil
 
 // MaxComparisons is how many terms of the policies of a namespace are compared with its groups at most:
 // the terms of all policies, times the groups. A target is a term, and so is each label and expression
-// of its selectors. 200 policies with two targets of four terms each, and 5,000 groups, are below it.
+// of its selectors. 200 policies with two targets of four terms each, and 5,000 groups, need just it.
 const MaxComparisons = 10_000_000
 
 // Comparisons returns how many terms are compared where each of so many groups is compared with all
