@@ -43,13 +43,12 @@ func (r *Reconciler) watch(ctx context.Context, mgr ctrl.Manager, options contro
 	if feature.Gates.Enabled(feature.MachinePool) {
 		b = b.Watches(&clusterv1.MachinePool{}, handler.EnqueueRequestsFromMapFunc(clusterOf), owned, objects.Changes(poolFacts))
 	}
-	waits := objects.NewWaits(r.APIReader)
-	c, err := b.Build(ctx, waits.Reconciler(refusal.Quiet(controllerName, r)))
+	c, err := b.Build(ctx, refusal.Quiet(controllerName, r))
 	if err != nil {
 		return fmt.Errorf("adding the controller %s: %w", controllerName, err)
 	}
-	waits.Controller, r.controller = c, waits
-	r.tracker = external.ObjectTracker{Controller: waits, Cache: mgr.GetCache(), Scheme: scheme, PredicateLogger: &log}
+	r.controller = c
+	r.tracker = external.ObjectTracker{Controller: c, Cache: mgr.GetCache(), Scheme: scheme, PredicateLogger: &log}
 	return nil
 }
 

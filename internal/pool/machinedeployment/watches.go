@@ -60,11 +60,9 @@ func (r *Reconciler) watch(
 		}
 		b.WatchesRawSource(policies.Source(mgr.GetCache()))
 	}
-	waits := objects.NewWaits(mgr.GetAPIReader())
-	if waits.Controller, err = b.Build(ctx, waits.Reconciler(refusal.Quiet(controllerName, r))); err != nil {
+	if r.controller, err = b.Build(ctx, refusal.Quiet(controllerName, r)); err != nil {
 		return fmt.Errorf("adding the controller %s: %w", controllerName, err)
 	}
-	r.controller = waits
 	return nil
 }
 

@@ -173,11 +173,11 @@ func (r *Reconciler) watch(
 		}
 		b.WatchesRawSource(policies.Source(mgr.GetCache()))
 	}
-	waits := objects.NewWaits(r.APIReader)
-	if waits.Controller, err = b.Build(ctx, waits.Reconciler(refusal.Quiet(controllerName, r))); err != nil {
+	c, err := b.Build(ctx, refusal.Quiet(controllerName, r))
+	if err != nil {
 		return nil, fmt.Errorf("adding the controller %s: %w", controllerName, err)
 	}
-	return waits, nil
+	return c, nil
 }
 
 // SetsOfOrphan returns the MachineSets that may adopt a Machine: those whose selector matches it,
