@@ -20,8 +20,15 @@ const (
 	// restoredRetry is the pause after a look that failed. After a restart of the API server, few
 	// writes can hide an older state until the next look.
 	restoredRetry = time.Second
+	// failingFor is how long looks fail before that is logged, and they become as rare as others.
+	failingFor = time.Minute
 	// restoredTimeout bounds one look.
 	restoredTimeout = 10 * time.Second
+
+	restoredUnseen = "Cannot read the API server's revision, so a restore of its etcd from a backup is not " +
+		"noticed. Fix: let this process list Machines (cluster.x-k8s.io), and look at the API server's " +
+		"health; after a restore, start this process again"
+	restoredSeen = "The API server's revision can be read again"
 )
 
 // restoredWatch ends the process after the API server's etcd was restored from a backup. The caches of
@@ -51,23 +58,30 @@ func AddRestoredWatch(mgr manager.Manager, namespace string) error {
 func (*restoredWatch) NeedLeaderElection() bool { return false }
 
 // Start returns an error as soon as the API server has an older state than before, and nil when ctx ends.
+// While no look succeeds, a restore is not noticed: Start logs that once after failingFor.
 func (r *restoredWatch) Start(ctx context.Context) error {
-	for last := ""; ; {
-		pause := restoredRetry
+	last, failing := "", failures{}
+	for {
 		now, err := r.look(ctx)
 		order := 0
 		if err == nil {
 			order, err = resourceversion.CompareResourceVersion(now, cmp.Or(last, now))
 		}
 		switch {
-		case err != nil:
-			logf.FromContext(ctx).V(1).Info("Cannot read the API server's revision", "reason", err.Error())
-		case order < 0:
+		case err == nil && order < 0:
 			return fmt.Errorf("the API server is at resourceVersion %s and was at %s, as after a restore "+
 				"of its etcd from a backup. This process ends, so that the next one reads all objects "+
 				"again", now, last)
+		case err == nil:
+			last = now
+		}
+		pause, line := failing.note(err, time.Now())
+		switch log := logf.FromContext(ctx); {
+		case line == "":
+		case err != nil:
+			log.Info(line, "reason", err.Error())
 		default:
-			last, pause = now, restoredEvery
+			log.Info(line)
 		}
 		select {
 		case <-ctx.Done():
@@ -75,6 +89,37 @@ func (r *restoredWatch) Start(ctx context.Context) error {
 		case <-time.After(pause):
 		}
 	}
+}
+
+// failures are looks that failed, one after another.
+type failures struct {
+	// since is when the first of them failed; zero if the last look did not fail.
+	since time.Time
+	// isLogged says that they have lasted for failingFor.
+	isLogged bool
+}
+
+// note takes the result of a look. It returns the pause before the next one, and a line for the log,
+// which is empty if there is none.
+func (f *failures) note(err error, now time.Time) (pause time.Duration, line string) {
+	if err == nil {
+		if f.isLogged {
+			line = restoredSeen
+		}
+		*f = failures{}
+		return restoredEvery, line
+	}
+	if f.since.IsZero() {
+		f.since = now
+	}
+	switch {
+	case f.isLogged:
+		return restoredEvery, ""
+	case now.Sub(f.since) < failingFor:
+		return restoredRetry, ""
+	}
+	f.isLogged = true
+	return restoredEvery, restoredUnseen
 }
 
 // look returns the API server's revision. A list that names no resourceVersion is consistent, so a later
