@@ -29,14 +29,22 @@ func Left(since time.Time, lasts time.Duration, now time.Time) time.Duration {
 	return max(lasts-now.Sub(Past(since, now)), 0)
 }
 
-// mostAhead bounds how many times of the future a Clock remembers for a namespace. Beyond, it
-// forgets all of that namespace, and what they count as begins again.
-const mostAhead = 4096
+const (
+	// mostAhead bounds how many times of the future a Clock remembers for a namespace, and
+	// mostNamespaces for how many namespaces it does. Beyond, it forgets all of that namespace, or all
+	// namespaces, and what times that are still of the future count as begins again.
+	mostAhead      = 64
+	mostNamespaces = 1024
+	// rememberedFor is how long a reading is remembered after its last use. Controllers read each object
+	// again in less time.
+	rememberedFor = 24 * time.Hour
+)
 
 // Clock reads times that others have recorded. It is Past, but what a time of the future counts as
 // stays the same from its first reading on, so that a wait which begins with it ends. Times of one
 // second that a namespace has recorded share their reading; no namespace changes what the times of
-// another one count as. It is safe for concurrent use. A nil Clock remembers nothing.
+// another one count as, unless more than 1,024 have recorded times of the future within a day. It is
+// safe for concurrent use. A nil Clock remembers nothing.
 type Clock struct {
 	namespaces keyed.Memory[string, *readings]
 }
@@ -45,7 +53,9 @@ type Clock struct {
 type readings = keyed.Memory[int64, time.Time]
 
 // NewClock returns a Clock that has read nothing.
-func NewClock() *Clock { return &Clock{} }
+func NewClock() *Clock {
+	return &Clock{namespaces: keyed.Memory[string, *readings]{Most: mostNamespaces}}
+}
 
 // Past returns what a time counts as at the time now that an object of a namespace has recorded. It
 // is neither after now nor after t.
@@ -54,20 +64,21 @@ func (c *Clock) Past(namespace string, t, now time.Time) time.Time {
 		return Past(t, now)
 	}
 	read, known := c.namespaces.Get(namespace, now)
+	first := now
 	if known {
 		// Nanoseconds overflow after some hundred years.
-		first, known := read.Get(t.Unix(), now)
-		if known && !first.After(now) {
-			return Past(t, first)
+		if found, kept := read.Get(t.Unix(), now); kept && !found.After(now) {
+			first = found
 		}
 	}
-	if !t.After(now) {
+	if first.Equal(now) && !t.After(now) {
 		return t
 	}
 	if !known {
-		empty := &readings{Most: mostAhead}
-		read, _ = c.namespaces.GetOrPut(namespace, empty, now, keyed.Forever)
+		// Another caller may have put one meanwhile.
+		read, _ = c.namespaces.GetOrPut(namespace, &readings{Most: mostAhead}, now, rememberedFor)
 	}
-	read.Put(t.Unix(), now, now, keyed.Forever)
-	return now
+	read.Put(t.Unix(), first, now, rememberedFor)
+	c.namespaces.Put(namespace, read, now, rememberedFor)
+	return Past(t, first)
 }

@@ -1,6 +1,7 @@
 package record_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -72,11 +73,54 @@ func TestClockIsBounded(t *testing.T) {
 	for i := range 20_000 {
 		clock.Past("flood", noon.Add(time.Duration(i+1)*time.Second), noon)
 	}
-	if n := clock.Len("flood"); n > 4096 {
+	if n := clock.Len("flood"); n > 64 {
 		t.Errorf("it remembers %d times", n)
 	}
 	if got := clock.Past("victim", recorded, noon.Add(time.Hour)); !got.Equal(noon) {
 		t.Errorf("the wait of another namespace began anew at %s", got)
+	}
+}
+
+// TestClockIsBoundedForAll: many namespaces together do not fill the memory either, and nothing is
+// kept of a namespace that records no times any longer.
+func TestClockIsBoundedForAll(t *testing.T) {
+	t.Parallel()
+	clock, kept := record.NewClock(), 0
+	flood := func(from, namespaces, times int, now time.Time) {
+		for i := range namespaces {
+			for second := range times {
+				clock.Past(fmt.Sprint("ns-", from+i), now.Add(time.Duration(second+1)*time.Second), now)
+			}
+		}
+	}
+	flood(0, 1000, 200, noon)
+	for i := range 1000 {
+		kept += clock.Len(fmt.Sprint("ns-", i))
+	}
+	if n := clock.Namespaces(); n != 1000 || kept > 64*1000 {
+		t.Errorf("%d times of %d namespaces are kept", kept, n)
+	}
+	flood(1000, 4000, 1, noon)
+	if n := clock.Namespaces(); n > 1024 {
+		t.Errorf("times of %d namespaces are kept", n)
+	}
+	flood(0, 1, 2000, noon.Add(25*time.Hour))
+	if n := clock.Namespaces(); n != 1 {
+		t.Errorf("times of %d namespaces are kept, of which one records any", n)
+	}
+}
+
+// TestClockRemembersWhatIsRead: a time that is read now and then counts as the same, however long
+// it stays in the future.
+func TestClockRemembersWhatIsRead(t *testing.T) {
+	t.Parallel()
+	clock, recorded := record.NewClock(), noon.Add(1000*time.Hour)
+	for hours := 0; hours < 2000; hours += 10 {
+		now := noon.Add(time.Duration(hours) * time.Hour)
+		if got := clock.Past("ns", recorded, now); !got.Equal(noon) {
+			t.Fatalf("after %d hours it counts as %s", hours, got)
+		}
+		clock.Past(fmt.Sprint("other-", hours), now.Add(time.Minute), now)
 	}
 }
 

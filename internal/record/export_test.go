@@ -10,3 +10,6 @@ func (c *Clock) Len(namespace string) int {
 	}
 	return read.Len()
 }
+
+// Namespaces returns for how many namespaces a Clock remembers times.
+func (c *Clock) Namespaces() int { return c.namespaces.Len() }
