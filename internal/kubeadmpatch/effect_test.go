@@ -32,11 +32,11 @@ func TestCheckEffect(t *testing.T) {
 		{"resources", "etcd", pod, []kubeadmpatch.File{{Path: "etcd.yaml", Content: []byte("spec: {containers: [{name: etcd, resources: {limits: {cpu: 1}}}]}")}}, ""},
 		{"a removal that was done before", "etcd", pod, []kubeadmpatch.File{{Path: "etcd+json.yaml", Content: []byte(`[{"op": "remove", "path": "/metadata/labels/gone"}, {"op": "add", "path": "/metadata/labels/a", "value": "b"}]`)}}, ""},
 		{"a replacement of what the patches remove", "etcd", pod, []kubeadmpatch.File{{Path: "etcd+json.yaml", Content: []byte(
-			`[{"op": "replace", "path": "/metadata/annotations/gone", "value": "b"}, {"op": "remove", "path": "/metadata/annotations/gone"}]`)}}, ""},
+			`[{"op": "replace", "path": "/spec/containers/0/resources/limits/cpu", "value": 1}, {"op": "remove", "path": "/spec/containers/0/resources/limits"}]`)}}, ""},
 		{"a replacement of what the next version has", "etcd", pod, []kubeadmpatch.File{{Path: "etcd+json.yaml", Content: []byte(
-			`[{"op": "replace", "path": "/spec/containers/0/resources/requests/memory", "value": "1Gi"}]`)}}, ""},
+			`[{"op": "replace", "path": "/spec/containers/1/resources/limits/memory", "value": "1Gi"}]`)}}, ""},
 		{"a replacement of what is not safe", "etcd", pod, []kubeadmpatch.File{{Path: "etcd+json.yaml", Content: []byte(
-			`[{"op": "replace", "path": "/metadata/gone", "value": "b"}, {"op": "replace", "path": "/spec/hostNetwork", "value": false}]`)}}, "would change spec.hostNetwork"},
+			`[{"op": "replace", "path": "/metadata/gone/a", "value": "b"}, {"op": "replace", "path": "/spec/hostNetwork", "value": false}]`)}}, "would change spec.hostNetwork"},
 		// kubeadm walks a folder in the order of names in it: a before a.json.
 		{"the order of files", "etcd", pod, []kubeadmpatch.File{
 			{Path: "a.json/etcd+merge.json", Content: []byte(`{"metadata": {"annotations": null}}`)},
