@@ -68,12 +68,17 @@ func (p *Progress) recall(
 // Recall adds what a record says about the rollout to its MachineSet, which has alive Machines.
 // lost are those of the record that it has no more.
 func (p *Progress) Recall(c FailedCanaries, lost []string, alive int32) {
-	count := int32(len(lost)) // #nosec G115 -- a number of Machines
-	p.Replaced = min(count, alive)
-	if count > 0 && !c.Retried {
-		p.Held = fmt.Sprintf("the update of Machine %s, one of the first ones, failed, and the Machine "+
+	// Those without names count as gone.
+	others := min(c.Others, int(alive))
+	p.Replaced = min(int32(len(lost)+others), alive) // #nosec G115 -- numbers of Machines
+	failed := "a Machine that the record counts"
+	if len(lost) > 0 {
+		failed = "Machine " + lost[len(lost)-1]
+	}
+	if len(lost)+c.Others > 0 && !c.Retried {
+		p.Held = fmt.Sprintf("the update of %s, one of the first ones, failed, and the Machine "+
 			"is gone. Fix: change the template, or set the annotation %s on the MachineDeployment to "+
-			"try the next Machine", lost[count-1], v1alpha1.UpdateRetryAnnotation)
+			"try the next Machine", failed, v1alpha1.UpdateRetryAnnotation)
 	}
 }
 

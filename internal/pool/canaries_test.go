@@ -218,6 +218,19 @@ func TestRecordOfCanaries(t *testing.T) {
 	if err != nil || p.Held != "" || p.Replaced != 0 {
 		t.Errorf("the Machine exists, and the progress is %+v, %v", p, err)
 	}
+	// Machines that are counted without names are gone.
+	c.Others = 1
+	g.MachineDeployment.Annotations[v1alpha1.FailedCanariesAnnotation] = recorded(t, c)
+	p, err = pool.ProgressOf(g)
+	if err != nil || p.Held == "" {
+		t.Errorf("another Machine is counted, and the progress is %+v, %v", p, err)
+	}
+	p.Recall(c, []string{"gone"}, 2)
+	if p.Replaced != 2 {
+		t.Errorf("one Machine is gone and one counted, and %d are replaced", p.Replaced)
+	}
+	c.Others = 0
+	g.MachineDeployment.Annotations[v1alpha1.FailedCanariesAnnotation] = recorded(t, c)
 	g.Machines[0].DeletionTimestamp = new(metav1.NewTime(msNow))
 	p, err = pool.ProgressOf(g)
 	if err != nil || p.Held == "" || p.Replaced != 1 {

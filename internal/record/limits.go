@@ -83,6 +83,40 @@ var byKey = func() map[string]int {
 	return all
 }()
 
+const (
+	fewerFields   = "change fewer fields of the Machine at once"
+	fewerUpdaters = "let fewer Updaters take part, or give them shorter names"
+	shorterNames  = "use shorter names and versions"
+	shorterTexts  = "shorten the messages and names that it repeats"
+)
+
+// fixes has what makes the record in each annotation of Limits shorter.
+var fixes = map[string]string{
+	v1alpha1.ChainIntentAnnotation:           shorterNames,
+	v1alpha1.ChainProgressAnnotation:         "let fewer groups or Machines wait at once",
+	v1alpha1.LastUpgradeAnnotation:           "upgrade by fewer minors at once",
+	runtimev1.PendingHooksAnnotation:         "let fewer hooks wait",
+	v1alpha1.ChainStepAnnotation:             shorterNames,
+	v1alpha1.InPlaceUpgradeAnnotation:        shorterTexts,
+	v1alpha1.EngineAnnotation:                shorterNames,
+	v1alpha1.FailedCanariesAnnotation:        "change the template, which begins another record",
+	v1alpha1.RolloutResumedAnnotation:        shorterNames,
+	v1alpha1.UpdateDecisionsAnnotation:       fewerFields,
+	v1alpha1.HandedOverAnnotation:            shorterTexts,
+	v1alpha1.ReturnMachinesAnnotation:        "use shorter names of Machines, or fewer Machines of a MachineSet",
+	v1alpha1.NoUpdateAnnotation:              shorterTexts,
+	RevisionHistoryAnnotation:                "delete old MachineSets",
+	v1alpha1.UpdatePlanAnnotation:            fewerUpdaters,
+	v1alpha1.UpdateProgressAnnotation:        fewerUpdaters,
+	v1alpha1.LastUpdateAnnotation:            fewerUpdaters,
+	v1alpha1.DirtyFieldsAnnotation:           "let the UpdatePolicy ignore fewer fields",
+	v1alpha1.UpdateOwedAnnotation:            fewerFields,
+	v1alpha1.RefreshAnnotation:               shorterTexts,
+	v1alpha1.MovedFromAnnotation:             shorterNames,
+	v1alpha1.RemediationPausedAnnotation:     shorterNames,
+	v1alpha1.InPlaceUpgradeKubeletAnnotation: shorterNames,
+}
+
 // LimitOf returns the limit of an annotation, in bytes; 0 for one that Windlass does not record in.
 func LimitOf(key string) int { return byKey[key] }
 
@@ -96,8 +130,7 @@ type TooLongError struct {
 // Error names the annotation and both sizes.
 func (e *TooLongError) Error() string {
 	return fmt.Sprintf("the annotation %s would have %d bytes, and may have %d. Fix: if something else "+
-		"wrote to it, remove it; otherwise let fewer groups or Machines wait at once",
-		e.Key, e.Bytes, e.Limit)
+		"wrote to it, remove it; otherwise %s", e.Key, e.Bytes, e.Limit, fixes[e.Key])
 }
 
 // Check returns a *TooLongError for the first key, in their order, whose value is beyond its limit.

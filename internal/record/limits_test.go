@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/record"
 )
 
@@ -24,6 +25,20 @@ func TestTotal(t *testing.T) {
 		}
 		if total > record.Total || total > accepted*2/3 {
 			t.Errorf("the annotations of a %s may have %d bytes together, want at most %d", kind, total, record.Total)
+		}
+	}
+}
+
+// TestEachLimitHasAFix: the error about each annotation says how it becomes shorter.
+func TestEachLimitHasAFix(t *testing.T) {
+	t.Parallel()
+	for kind, limits := range record.Limits {
+		for key, limit := range limits {
+			err := &record.TooLongError{Key: key, Bytes: limit + 1, Limit: limit}
+			isProgress := key == v1alpha1.ChainProgressAnnotation
+			if strings.HasSuffix(err.Error(), "otherwise ") || strings.Contains(err.Error(), "groups or Machines wait") != isProgress {
+				t.Errorf("%s: %v", kind, err)
+			}
 		}
 	}
 }

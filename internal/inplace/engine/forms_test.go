@@ -88,7 +88,7 @@ func TestForms(t *testing.T) {
 	}
 	handedOver.Test(t)
 	failedCanaries := annotationForm("failed-canaries", v1alpha1.FailedCanariesAnnotation,
-		pool.FailedCanaries{MachineSet: "md-0-b", Machines: []string{"m1"}, Retried: true})
+		pool.FailedCanaries{MachineSet: "md-0-b", Machines: []string{"m1"}, Others: 3, Retried: true})
 	failedCanaries.Read = func(text string) (pool.FailedCanaries, error) {
 		md := &clusterv1.MachineDeployment{ObjectMeta: metav1.ObjectMeta{
 			Annotations: map[string]string{v1alpha1.FailedCanariesAnnotation: text},
