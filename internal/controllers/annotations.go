@@ -77,7 +77,7 @@ func SetUpAnnotations(mgr ctrl.Manager, o AnnotationOptions) error {
 		For(&clusterv1.Machine{}, builder.OnlyMetadata, builder.WithPredicates(c.filtered(), c.marked())).
 		WatchesRawSource(source.Channel(left.machines, &handler.EnqueueRequestForObject{})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: engine.MachineWorkers, ReconciliationTimeout: timeout}).
-		Complete(refusal.Quiet("in-place-upgrade-machine", reconcile.Func(func(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+		Complete(refusal.BackOff("in-place-upgrade-machine", reconcile.Func(func(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 			return result(c.Engine.UpgradeMachine(ctx, request.NamespacedName))
 		})))
 	if err != nil {
@@ -85,7 +85,7 @@ func SetUpAnnotations(mgr ctrl.Manager, o AnnotationOptions) error {
 	}
 	c.groups, err = controller.NewTyped("in-place-upgrade-group", mgr, controller.TypedOptions[AnnotatedGroup]{
 		MaxConcurrentReconciles: engine.GroupWorkers, ReconciliationTimeout: timeout,
-		Reconciler: refusal.Quiet("in-place-upgrade-group", reconcile.TypedFunc[AnnotatedGroup](func(ctx context.Context, g AnnotatedGroup) (reconcile.Result, error) {
+		Reconciler: refusal.BackOff("in-place-upgrade-group", reconcile.TypedFunc[AnnotatedGroup](func(ctx context.Context, g AnnotatedGroup) (reconcile.Result, error) {
 			return result(c.Engine.UpgradeGroup(ctx, g.Kind, g.Key))
 		})),
 	})
@@ -105,7 +105,7 @@ func SetUpAnnotations(mgr ctrl.Manager, o AnnotationOptions) error {
 		Named("in-place-upgrade-kinds").
 		For(&clusterv1.Cluster{}, builder.WithPredicates(c.filtered(), predicate.GenerationChangedPredicate{})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 1, ReconciliationTimeout: timeout}).
-		Complete(refusal.Quiet("in-place-upgrade-kinds", reconcile.Func(c.reconcileKind)))
+		Complete(refusal.BackOff("in-place-upgrade-kinds", reconcile.Func(c.reconcileKind)))
 	if err != nil {
 		return fmt.Errorf("setting up the controller of control planes' kinds: %w", err)
 	}

@@ -54,7 +54,7 @@ func (r *ExtensionConfigReconciler) SetupWithManager(mgr ctrl.Manager) error {
 	together := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return []reconcile.Request{{}} })
 	changed := predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return registers(e.ObjectOld) != registers(e.ObjectNew) }}
 	err := ctrl.NewControllerManagedBy(mgr).Named("extensionconfig-conflicts").Watches(&runtimev1.ExtensionConfig{}, together).WithEventFilter(changed).
-		Complete(refusal.Quiet("extensionconfig-conflicts", r))
+		Complete(refusal.BackOff("extensionconfig-conflicts", r))
 	if err != nil {
 		return fmt.Errorf("setting up the controller of conflicts between ExtensionConfigs: %w", err)
 	}

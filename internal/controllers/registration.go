@@ -42,7 +42,7 @@ func (r *RegistrationReconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Named("registration").
 		For(&runtimev1.ExtensionConfig{}).
 		WithEventFilter(own).
-		Complete(refusal.Quiet("registration", r))
+		Complete(refusal.BackOff("registration", r))
 	if err != nil {
 		return fmt.Errorf("setting up the controller of ExtensionConfig %s: %w", r.Name, err)
 	}

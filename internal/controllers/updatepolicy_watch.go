@@ -41,7 +41,7 @@ func (r *UpdatePolicyReconciler) SetupWithManager(mgr ctrl.Manager) error {
 		WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(nameOf), builder.WithPredicates(predicate.LabelChangedPredicate{})).
 		Watches(&admissionregistrationv1.ValidatingWebhookConfiguration{}, handler.EnqueueRequestsFromMapFunc(r.wholeScope), builder.WithPredicates(isGuard, changed)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 1, ReconciliationTimeout: timeout}).
-		Build(refusal.Quiet("updatepolicy", r))
+		Build(refusal.BackOff("updatepolicy", r))
 	if err != nil {
 		return fmt.Errorf("setting up the UpdatePolicy controller: %w", err)
 	}

@@ -56,7 +56,7 @@ func (r *UpdaterReconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Named("updater").
 		For(&v1alpha1.Updater{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WithOptions(controller.Options{MaxConcurrentReconciles: concurrentProbes}).
-		Complete(refusal.Quiet("updater", r))
+		Complete(refusal.BackOff("updater", r))
 	if err != nil {
 		return fmt.Errorf("setting up the Updater controller: %w", err)
 	}

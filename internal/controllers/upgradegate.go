@@ -33,7 +33,7 @@ func (r *UpgradeGateReconciler) SetupWithManager(mgr ctrl.Manager) error {
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("upgradegate").
 		For(&v1alpha1.UpgradeGate{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Complete(refusal.Quiet("upgradegate", r))
+		Complete(refusal.BackOff("upgradegate", r))
 	if err != nil {
 		return fmt.Errorf("setting up the UpgradeGate controller: %w", err)
 	}

@@ -37,7 +37,7 @@ func (r *UpgradeGraphReconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Named("upgradegraph").
 		Watches(&v1alpha1.UpgradeGraph{}, handler.EnqueueRequestsFromMapFunc(r.allGraphs)).
 		WithEventFilter(predicate.GenerationChangedPredicate{}).
-		Complete(refusal.Quiet("upgradegraph", r))
+		Complete(refusal.BackOff("upgradegraph", r))
 	if err != nil {
 		return fmt.Errorf("setting up the UpgradeGraph controller: %w", err)
 	}

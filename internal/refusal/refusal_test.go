@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -71,16 +72,16 @@ func TestReasonOf(t *testing.T) {
 
 // world is a Reconciler whose results the test sets.
 type world struct {
-	quiet  reconcile.TypedReconciler[reconcile.Request]
-	result reconcile.Result
-	errs   map[string]error
-	logged []string
-	calls  int
+	backOff reconcile.TypedReconciler[reconcile.Request]
+	result  reconcile.Result
+	errs    map[string]error
+	logged  []string
+	calls   int
 }
 
 func newWorld(controller string) *world {
 	w := &world{errs: map[string]error{}}
-	w.quiet = refusal.Quiet(controller, reconcile.Func(func(_ context.Context, request reconcile.Request) (reconcile.Result, error) {
+	w.backOff = refusal.BackOff(controller, reconcile.Func(func(_ context.Context, request reconcile.Request) (reconcile.Result, error) {
 		w.calls++
 		return w.result, w.errs[request.Name]
 	}))
@@ -90,15 +91,19 @@ func newWorld(controller string) *world {
 func (w *world) reconcile(t *testing.T, name string) (time.Duration, error) {
 	t.Helper()
 	log := funcr.New(func(_, args string) { w.logged = append(w.logged, args) }, funcr.Options{})
-	result, err := w.quiet.Reconcile(logr.NewContext(t.Context(), log), reconcile.Request{NamespacedName: types.NamespacedName{Name: name}})
+	result, err := w.backOff.Reconcile(logr.NewContext(t.Context(), log), reconcile.Request{NamespacedName: types.NamespacedName{Name: name}})
 	return result.RequeueAfter, err
 }
 
-// TestQuiet holds that refused writes are retried ever more seldom, logged once per reason and once when
+// TestBackOff holds that refused writes are retried ever more seldom, logged once per reason and once when
 // they end, and that other objects and errors are not affected.
-func TestQuiet(t *testing.T) {
+func TestBackOff(t *testing.T) {
 	t.Parallel()
-	w := newWorld("quiet")
+	synctest.Test(t, checkBackOff)
+}
+
+func checkBackOff(t *testing.T) {
+	w := newWorld("backoff")
 	w.errs["a"] = fmt.Errorf("writing: %w", errInvalid)
 	spent := time.Duration(0)
 	var delays []time.Duration
@@ -108,6 +113,7 @@ func TestQuiet(t *testing.T) {
 			t.Fatalf("the result is %v, %v", delay, err)
 		}
 		spent += delay
+		time.Sleep(delay) //nolint:forbidigo // synctest's clock.
 		delays = append(delays, delay)
 	}
 	var want []time.Duration
@@ -149,11 +155,56 @@ func TestQuiet(t *testing.T) {
 			t.Fatalf("again: %v, %v, logged %q", delay, err, w.logged)
 		}
 		spent += delay
+		time.Sleep(delay) //nolint:forbidigo // synctest's clock.
 	}
 	if again > 16 {
 		t.Errorf("a result that asks for a retry at once has %d tries in an hour", again)
 	}
-	checkCounted(t, "quiet", map[string]float64{"Invalid": float64(len(delays)), "QuotaExceeded": 1, "TooLarge": float64(again)})
+	checkCounted(t, "backoff", map[string]float64{"Invalid": float64(len(delays)), "QuotaExceeded": 1, "TooLarge": float64(again)})
+}
+
+// TestBackOffOfABusyObject: refusals that events of the object cause before the delay is over make no
+// retry later.
+func TestBackOffOfABusyObject(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld("busy")
+		w.errs["a"] = errInvalid
+		began := time.Now()
+		for range 20 {
+			if _, err := w.reconcile(t, "a"); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Millisecond) //nolint:forbidigo // synctest's clock.
+		}
+		delay, err := w.reconcile(t, "a")
+		if passed := time.Since(began); err != nil || passed+delay != time.Second {
+			t.Errorf("after %s and 21 events the retry is in %s, %v", passed, delay, err)
+		}
+	})
+}
+
+// TestBackOffOfAQuota: a write that a quota refuses is retried each minute, also after it was refused for
+// another reason: nothing else shows that the quota was raised.
+func TestBackOffOfAQuota(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld("quota")
+		for _, refused := range []error{errInvalid, errQuota} {
+			w.errs["a"] = refused
+			for range 20 {
+				delay, err := w.reconcile(t, "a")
+				if err != nil || delay <= 0 || errors.Is(refused, errQuota) && delay > time.Minute {
+					t.Fatalf("after %v the retry is in %s, %v", refused, delay, err)
+				}
+				time.Sleep(delay) //nolint:forbidigo // synctest's clock.
+			}
+			// The reason changes before the long delay ends.
+			if _, err := w.reconcile(t, "a"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
 }
 
 func checkCounted(t *testing.T, controller string, want map[string]float64) {

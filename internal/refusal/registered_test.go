@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// TestAllControllersAreQuiet holds that each controller of the product that is registered calls a
-// Reconciler of Quiet. Those of Cluster API that the manager runs unchanged register themselves.
-func TestAllControllersAreQuiet(t *testing.T) {
+// TestAllControllersBackOff holds that each controller of the product that is registered calls a
+// Reconciler of BackOff. Those of Cluster API that the manager runs unchanged register themselves.
+func TestAllControllersBackOff(t *testing.T) {
 	t.Parallel()
 	controllers := 0
 	err := filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
@@ -23,10 +23,10 @@ func TestAllControllersAreQuiet(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		registered, quiet := countRegistered(file)
+		registered, backOff := countRegistered(file)
 		controllers += registered
-		if registered != quiet {
-			t.Errorf("%s registers %d controllers, and %d of them with refusal.Quiet", path, registered, quiet)
+		if registered != backOff {
+			t.Errorf("%s registers %d controllers, and %d of them with refusal.BackOff", path, registered, backOff)
 		}
 		return nil
 	})
@@ -38,8 +38,8 @@ func TestAllControllersAreQuiet(t *testing.T) {
 	}
 }
 
-// countRegistered counts the calls that begin to register a controller, and those of Quiet.
-func countRegistered(file *ast.File) (registered, quiet int) {
+// countRegistered counts the calls that begin to register a controller, and those of BackOff.
+func countRegistered(file *ast.File) (registered, backOff int) {
 	ast.Inspect(file, func(node ast.Node) bool {
 		call, is := node.(*ast.CallExpr)
 		if !is {
@@ -58,10 +58,10 @@ func countRegistered(file *ast.File) (registered, quiet int) {
 		case of == nil:
 		case name == "NewControllerManagedBy", of.Name == "controller" && strings.HasPrefix(name, "New"):
 			registered++
-		case of.Name == "refusal" && name == "Quiet":
-			quiet++
+		case of.Name == "refusal" && name == "BackOff":
+			backOff++
 		}
 		return true
 	})
-	return registered, quiet
+	return registered, backOff
 }

@@ -43,7 +43,7 @@ func (r *Reconciler) watch(ctx context.Context, mgr ctrl.Manager, options contro
 	if feature.Gates.Enabled(feature.MachinePool) {
 		b = b.Watches(&clusterv1.MachinePool{}, handler.EnqueueRequestsFromMapFunc(clusterOf), owned, objects.Changes(poolFacts))
 	}
-	c, err := b.Build(ctx, refusal.Quiet(controllerName, r))
+	c, err := b.Build(ctx, refusal.BackOff(controllerName, r))
 	if err != nil {
 		return fmt.Errorf("adding the controller %s: %w", controllerName, err)
 	}

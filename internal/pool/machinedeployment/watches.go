@@ -60,7 +60,7 @@ func (r *Reconciler) watch(
 		}
 		b.WatchesRawSource(policies.Source(mgr.GetCache()))
 	}
-	if r.controller, err = b.Build(ctx, refusal.Quiet(controllerName, r)); err != nil {
+	if r.controller, err = b.Build(ctx, refusal.BackOff(controllerName, r)); err != nil {
 		return fmt.Errorf("adding the controller %s: %w", controllerName, err)
 	}
 	return nil

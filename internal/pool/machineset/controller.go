@@ -173,7 +173,7 @@ func (r *Reconciler) watch(
 		}
 		b.WatchesRawSource(policies.Source(mgr.GetCache()))
 	}
-	c, err := b.Build(ctx, refusal.Quiet(controllerName, r))
+	c, err := b.Build(ctx, refusal.BackOff(controllerName, r))
 	if err != nil {
 		return nil, fmt.Errorf("adding the controller %s: %w", controllerName, err)
 	}
