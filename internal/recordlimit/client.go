@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -15,8 +16,8 @@ import (
 	"github.com/windlass-dev/windlass/internal/record"
 )
 
-// NewClient is client.New with a client that sends no annotation beyond its limit: the error then
-// wraps a *record.TooLongError. JSON patches are not looked at; Windlass changes managed fields with them.
+// NewClient is client.New with a client that changes no annotation to a value beyond its limit: the
+// error then wraps a *record.TooLongError. JSON patches are not looked at; Windlass changes managed fields with them.
 func NewClient(config *rest.Config, options client.Options) (client.Client, error) {
 	c, err := client.New(config, options)
 	if err != nil {
@@ -40,7 +41,7 @@ func (b bounded) Create(ctx context.Context, object client.Object, options ...cl
 
 // Update updates an object.
 func (b bounded) Update(ctx context.Context, object client.Object, options ...client.UpdateOption) error {
-	if err := check(object, object.GetAnnotations()); err != nil {
+	if err := b.checkChanged(ctx, object); err != nil {
 		return err
 	}
 	return b.Client.Update(ctx, object, options...) //nolint:wrapcheck // It is this method.
@@ -49,7 +50,7 @@ func (b bounded) Update(ctx context.Context, object client.Object, options ...cl
 // Apply applies an intent.
 func (b bounded) Apply(ctx context.Context, intent runtime.ApplyConfiguration, options ...client.ApplyOption) error {
 	if annotated, ok := intent.(client.Object); ok {
-		if err := check(annotated, annotated.GetAnnotations()); err != nil {
+		if err := b.checkChanged(ctx, annotated); err != nil {
 			return err
 		}
 	}
@@ -79,6 +80,26 @@ func (b bounded) Patch(ctx context.Context, object client.Object, patch client.P
 		}
 	}
 	return b.Client.Patch(ctx, object, client.RawPatch(patch.Type(), data), options...) //nolint:wrapcheck // It is this method.
+}
+
+// checkChanged checks the annotations that a write of a whole object changes. It reads the stored
+// object only if one is beyond its limit: an earlier release or a tenant may have written that.
+func (b bounded) checkChanged(ctx context.Context, object client.Object) error {
+	err := check(object, object.GetAnnotations())
+	if err == nil {
+		return nil
+	}
+	stored, ok := object.DeepCopyObject().(client.Object)
+	if !ok {
+		return err
+	}
+	stored.SetAnnotations(nil)
+	if b.Client.Get(ctx, client.ObjectKeyFromObject(object), stored) != nil {
+		return err // It is not known to be stored.
+	}
+	before, changed := stored.GetAnnotations(), maps.Clone(object.GetAnnotations())
+	maps.DeleteFunc(changed, func(key, value string) bool { return before[key] == value })
+	return check(object, changed)
 }
 
 func check(object client.Object, annotations map[string]string) error {

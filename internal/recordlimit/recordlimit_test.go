@@ -99,3 +99,66 @@ func TestClientRefusesWhatIsTooLong(t *testing.T) {
 		})
 	}
 }
+
+// TestClientKeepsWhatIsStored: an annotation beyond its limit that is stored refuses no write of
+// something else, and no way to write may change it to another such value.
+func TestClientKeepsWhatIsStored(t *testing.T) {
+	t.Parallel()
+	const key = v1alpha1.LastUpdateAnnotation
+	long := strings.Repeat("x", record.LimitOf(key)+1)
+	for name, write := range map[string]func(client.Client, *clusterv1.Machine) error{
+		"update": func(c client.Client, m *clusterv1.Machine) error { return c.Update(t.Context(), m) },
+		"patch": func(c client.Client, m *clusterv1.Machine) error {
+			before := &clusterv1.Machine{}
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(m), before); err != nil {
+				return err
+			}
+			return c.Patch(t.Context(), m, client.MergeFrom(before))
+		},
+		"apply": func(c client.Client, m *clusterv1.Machine) error {
+			u := &unstructured.Unstructured{}
+			u.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("Machine"))
+			u.SetNamespace(m.Namespace)
+			u.SetName(m.Name)
+			u.SetAnnotations(m.Annotations)
+			u.SetLabels(m.Labels)
+			return c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(u), client.FieldOwner("a"), client.ForceOwnership)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			scheme := runtime.NewScheme()
+			if err := clusterv1.AddToScheme(scheme); err != nil {
+				t.Fatal(err)
+			}
+			m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
+				Namespace: "a", Name: "m", Annotations: map[string]string{key: long},
+			}}
+			c := recordlimit.Bound(fake.NewClientBuilder().WithScheme(scheme).WithObjects(m).Build())
+			read := func() *clusterv1.Machine {
+				got := &clusterv1.Machine{}
+				if err := c.Get(t.Context(), client.ObjectKeyFromObject(m), got); err != nil {
+					t.Fatal(err)
+				}
+				return got
+			}
+			next := read()
+			next.Labels = map[string]string{"a": "b"}
+			if err := write(c, next); err != nil {
+				t.Errorf("another field: %v", err)
+			}
+			if got := read(); got.Labels["a"] != "b" || got.Annotations[key] != long {
+				t.Errorf("stored labels %v and %d bytes", got.Labels, len(got.Annotations[key]))
+			}
+			next = read()
+			next.Annotations[key] = long + "y"
+			var refused *record.TooLongError
+			if err := write(c, next); !errors.As(err, &refused) {
+				t.Errorf("another value: error %v", err)
+			}
+			if got := read(); got.Annotations[key] != long {
+				t.Errorf("stored %d bytes", len(got.Annotations[key]))
+			}
+		})
+	}
+}
