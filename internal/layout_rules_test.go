@@ -276,7 +276,7 @@ var rules = []rule{
 	{pkg: "internal/untrusted", kind: pure, imports: ``},
 	{pkg: "internal/updatepolicy", kind: pure, imports: `
 		api/v1alpha1 internal/condition internal/guard internal/labelselector internal/linuxhost
-		internal/policy
+		internal/policy internal/text
 	`},
 	{pkg: "internal/updaters", kind: effects, imports: `
 		api/updates/v1alpha1 internal/inplace internal/inplace/cover internal/peer

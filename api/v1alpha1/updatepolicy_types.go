@@ -408,6 +408,12 @@ const (
 	NamespaceExcludedReason = "NamespaceExcluded"
 	// GuardNotCoveringReason: the API server does not ask the guard yet about a group that the policy keeps.
 	GuardNotCoveringReason = "GuardNotCovering"
+	// GuardConflictReason: several policies select a group of the policy with the same precision, so the guard refuses
+	// to create and to delete its Machines.
+	GuardConflictReason = "Conflict"
+	// GuardInvalidPolicyReason: another policy, which is invalid, may count for a group that the policy selects, so the guard
+	// refuses to create and to delete its Machines.
+	GuardInvalidPolicyReason = "InvalidPolicy"
 	// NotNeededReason: the policy has no group to guard: its fallback or strategy replaces machines, or it counts for none.
 	NotNeededReason = "NotNeeded"
 )

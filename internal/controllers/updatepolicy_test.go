@@ -236,6 +236,33 @@ func TestReconcileFollows(t *testing.T) {
 	}
 }
 
+// TestGuardingUndecided: while it is not known which policy counts, the guard refuses, and policies
+// report that it does.
+func TestGuardingUndecided(t *testing.T) {
+	t.Parallel()
+	invalid := newPolicy("c", v1alpha1.UpdateTarget{Selector: &metav1.LabelSelector{
+		MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Is"}},
+	}})
+	for reason, beside := range map[string]*v1alpha1.UpdatePolicy{
+		v1alpha1.GuardConflictReason:      newPolicy("c", v1alpha1.UpdateTarget{}),
+		v1alpha1.GuardInvalidPolicyReason: invalid,
+	} {
+		t.Run(reason, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, newGuard(), newCluster("prod", ""), newDeployment("prod", "md-0"), beside,
+				newPolicy("a", v1alpha1.UpdateTarget{}))
+			w.reconcileAll(t, "ns")
+			if scope, _, _ := w.registered(t.Context(), t); !scope.Covers("ns/prod/md/prod-md-0-x7k2p") {
+				t.Fatalf("the scope is %v", scope)
+			}
+			got := meta.FindStatusCondition(w.status(t, "a").Conditions, v1alpha1.GuardingCondition)
+			if got.Status != metav1.ConditionTrue || got.Reason != reason {
+				t.Errorf("the condition is %+v", got)
+			}
+		})
+	}
+}
+
 // TestStatusWritesReadNothing: writes of a control plane's status, which change its resourceVersion,
 // have its replicas not read again, neither by themselves nor after a write of the scope.
 func TestStatusWritesReadNothing(t *testing.T) {

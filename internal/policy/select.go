@@ -147,6 +147,13 @@ func (c *Compiled) match(g Group) (best precision, ok bool) {
 	return best, ok
 }
 
+// Selects reports whether the policy selects a group, or may: a selector that cannot be used counts as
+// one that matches.
+func (c *Compiled) Selects(g Group) bool {
+	_, ok := c.match(g)
+	return ok && c.namespace == g.Namespace
+}
+
 func (t *target) match(g Group) (by precision, ok bool) {
 	if t.named {
 		if !t.names(g) {

@@ -16,7 +16,7 @@ import (
 // Cluster without groups: a policy reports none of those either, and a tenant may name any number
 // of Clusters that do not exist.
 func (s *Selection) Kept() guard.Scope {
-	if !s.policies.MayGuard() {
+	if !s.mayGuard {
 		return guard.Scope{}
 	}
 	if s.tooMany != "" {

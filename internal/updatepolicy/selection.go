@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/windlass-dev/windlass/internal/policy"
+	"github.com/windlass-dev/windlass/internal/text"
 )
 
 // Selection is which policy of a namespace counts for which group. What it keeps grows with the number of
@@ -17,6 +18,10 @@ type Selection struct {
 	clusters map[string]bool
 	// kept are the entries of groups that a policy keeps, or may keep.
 	kept []string
+	// undecided are the groups that the guard keeps because it is not known which policy counts.
+	undecided []policy.Group
+	// mayGuard says that a policy of the namespace keeps machines. Otherwise the guard keeps none.
+	mayGuard bool
 	// tooMany says why nothing was compared; empty if everything was.
 	tooMany string
 }
@@ -27,6 +32,7 @@ type Selection struct {
 func SelectAll(policies policy.Set, groups []State, check func() error) (*Selection, error) {
 	s := &Selection{
 		policies: policies, found: make(map[string]*findings, len(policies)), clusters: make(map[string]bool, len(groups)),
+		mayGuard: policies.MayGuard(),
 	}
 	if n := policies.Comparisons(len(groups)); n > policy.MaxComparisons {
 		s.tooMany = fmt.Sprintf("the namespace has too many policies and groups: %d policies and %d groups need %d comparisons, "+
@@ -60,12 +66,40 @@ func (s *Selection) add(g State, candidates []*policy.Compiled) {
 	if err != nil || selected.Guarded {
 		s.kept = append(s.kept, entryOf(g.Group))
 	}
+	if err != nil && s.mayGuard {
+		s.undecided = append(s.undecided, g.Group)
+	}
 	if conflict, ok := errors.AsType[*policy.ConflictError](err); ok {
 		for _, p := range candidates {
-			s.found[p.Policy.Name].addConflict(conflict, p.Policy.Name)
+			s.found[p.Policy.Name].addConflict(conflict, p.Policy.Name, s.mayGuard)
+		}
+		return
+	}
+	if err != nil {
+		s.addInvalid(g.Group, candidates)
+		return
+	}
+	if selected.Name != "" {
+		s.found[selected.Name].add(g, &selected)
+	}
+}
+
+// addInvalid adds a group for which an invalid candidate may count. Each policy that selects the group
+// may count instead, however precise it is, once the invalid ones are correct.
+func (s *Selection) addInvalid(g policy.Group, candidates []*policy.Compiled) {
+	if !s.mayGuard {
+		return
+	}
+	invalid := text.Some{Most: maxInvalid}
+	for _, c := range candidates {
+		if c.Invalid != nil {
+			invalid.Add(c.Invalid.Name)
 		}
 	}
-	if err == nil && selected.Name != "" {
-		s.found[selected.Name].add(g, &selected)
+	names := invalid.Join(", ")
+	for _, p := range s.policies {
+		if p.Selects(g) {
+			s.found[p.Policy.Name].addInvalid(g, names)
+		}
 	}
 }

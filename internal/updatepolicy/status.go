@@ -1,6 +1,7 @@
 package updatepolicy
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/condition"
 	"github.com/windlass-dev/windlass/internal/policy"
+	"github.com/windlass-dev/windlass/internal/text"
 )
 
 // The bounds of the lists in the status; the CRD has the same.
@@ -23,6 +25,9 @@ const minSurgelessReplicas = 3
 // maxConflicts bounds how many groups in conflict a message describes. With the bounds of names a
 // message is below 6 KiB; the API server takes 32 KiB.
 const maxConflicts = 3
+
+// maxInvalid bounds how many invalid policies a message names.
+const maxInvalid = 4
 
 // State is a group as it is.
 type State struct {
@@ -43,6 +48,10 @@ type findings struct {
 	guarded []policy.Group
 	// tooMany says why it is not known which groups the policy has; empty if it is known.
 	tooMany string
+	// undecidedReason and undecided say why it is not known which policy counts for the first of
+	// undecidedCount groups that the policy selects and that the guard keeps therefore.
+	undecidedReason, undecided string
+	undecidedCount             int
 	// uncovered is the first of uncoveredCount guarded groups that the guard is not asked about.
 	uncovered      string
 	uncoveredCount int
@@ -57,18 +66,24 @@ type findings struct {
 // those that the Selection was made of. now becomes the time of a condition that changes; one that does
 // not keeps its own.
 func (s *Selection) Statuses(policies []v1alpha1.UpdatePolicy, guard Guard, now metav1.Time) []v1alpha1.UpdatePolicyStatus {
+	var undecided findings // Those of the namespace: a scope includes all of them or is not complete.
+	undecided.cover(guard, s.undecided)
 	statuses := make([]v1alpha1.UpdatePolicyStatus, 0, len(policies))
 	for i := range policies {
 		f := *s.found[policies[i].Name]
-		f.cover(guard)
+		f.cover(guard, f.guarded)
+		if f.undecidedCount > 0 {
+			f.uncoveredCount += undecided.uncoveredCount
+			f.uncovered = cmp.Or(f.uncovered, undecided.uncovered)
+		}
 		statuses = append(statuses, computeStatus(&policies[i], &f, guard, now))
 	}
 	return statuses
 }
 
-// cover finds the guarded groups that the guard is not asked about.
-func (f *findings) cover(guard Guard) {
-	for _, g := range f.guarded {
+// cover finds the groups, all of which must be guarded, that the guard is not asked about.
+func (f *findings) cover(guard Guard, groups []policy.Group) {
+	for _, g := range groups {
 		if !guard.Covers(g) {
 			if f.uncoveredCount++; f.uncoveredCount == 1 {
 				f.uncovered = g.String()
@@ -77,9 +92,26 @@ func (f *findings) cover(guard Guard) {
 	}
 }
 
-func (f *findings) addConflict(e *policy.ConflictError, name string) {
+// addConflict adds a group that the policy of this name and others select. guarded says that the guard
+// keeps its machines therefore.
+func (f *findings) addConflict(e *policy.ConflictError, name string, guarded bool) {
 	if f.conflictCount++; f.conflictCount <= maxConflicts {
 		f.conflicts = append(f.conflicts, e.Others(name))
+	}
+	if !guarded {
+		return
+	}
+	if f.undecidedCount++; f.undecidedCount == 1 {
+		f.undecidedReason = v1alpha1.GuardConflictReason
+		f.undecided = e.Others(name) + ". Fix: let one policy name each group more precisely than the others"
+	}
+}
+
+// addInvalid adds a group that the policy selects, for which invalid policies of these names may count.
+func (f *findings) addInvalid(g policy.Group, names string) {
+	if f.undecidedCount++; f.undecidedCount == 1 {
+		f.undecidedReason = v1alpha1.GuardInvalidPolicyReason
+		f.undecided = fmt.Sprintf("invalid UpdatePolicies may count for the %s: %s. Fix: correct them", g, names)
 	}
 }
 
@@ -156,16 +188,24 @@ func computeGuarding(f *findings, guard Guard) metav1.Condition {
 	case f.invalid != nil:
 		guarding.Status, guarding.Reason = metav1.ConditionUnknown, v1alpha1.UpdatePolicyInvalidReason
 		guarding.Message = "the spec cannot be used, so it is not known which groups to guard"
+		if f.undecidedCount > 0 && guard.Active && f.uncoveredCount == 0 {
+			guarding.Message += fmt.Sprintf("; until it is correct, the guard refuses to create and to delete the Machines of %s",
+				text.Count(f.undecidedCount, "group"))
+		}
 	case f.tooMany != "":
 		guarding.Status, guarding.Reason = metav1.ConditionUnknown, v1alpha1.UpdatePolicyTooManyReason
 		guarding.Message = f.tooMany
-	case len(f.guarded) == 0:
+	case len(f.guarded) == 0 && f.undecidedCount == 0:
 		guarding.Reason = v1alpha1.NotNeededReason
 		guarding.Message = "the policy has no group whose machines must not be replaced"
 	case !guard.Active:
 		guarding.Reason, guarding.Message = guard.Reason, guard.Message
 	case f.uncoveredCount > 0:
 		guarding.Reason, guarding.Message = v1alpha1.GuardNotCoveringReason, DescribeUncovered(f.uncovered, f.uncoveredCount)
+	case f.undecidedCount > 0:
+		guarding.Status, guarding.Reason = metav1.ConditionTrue, f.undecidedReason
+		guarding.Message = fmt.Sprintf("the guard refuses to create and to delete the Machines of %s, "+
+			"because it is not known which UpdatePolicy counts: %s", text.Count(f.undecidedCount, "group"), f.undecided)
 	default:
 		guarding.Status, guarding.Reason = metav1.ConditionTrue, guard.Reason
 	}

@@ -141,6 +141,21 @@ func TestComputeStatuses(t *testing.T) {
 	both := []string{"control plane of ns/prod", "MachineDeployment ns/prod-md-0-x7k2p (topology md-0)"}
 	keep, replace, rolling, faulty := newPolicy("keep", target{}), newPolicy("replace", target{}), newPolicy("rolling", target{}), newPolicy("faulty", target{Selector: broken()})
 	replace.Spec.Fallback, rolling.Spec.Strategy = v1alpha1.FallbackRollingUpdate, v1alpha1.RollingUpdate
+	conflictWith := func(other string) string {
+		return fmt.Sprintf("the %s is also selected by %q with the same precision (any group of the namespace)", both[1], other)
+	}
+	undecided := func(conflict, guarding, reason, message string) v1alpha1.UpdatePolicyStatus {
+		return v1alpha1.UpdatePolicyStatus{ObservedGeneration: 3, GroupCount: new(int32(0)), Conditions: []metav1.Condition{
+			condition("Ready", "False", "Conflict", conflict+"; these groups are not updated until one policy names each more precisely than the others", now),
+			condition("Guarding", guarding, reason, message, now),
+		}}
+	}
+	const because = ", because it is not known which UpdatePolicy counts: "
+	const beside = "the guard refuses to create and to delete the Machines of 2 groups" + because
+	refused := func(other string) string {
+		return "the guard refuses to create and to delete the Machines of 1 group" + because + conflictWith(other) +
+			". Fix: let one policy name each group more precisely than the others"
+	}
 	old := *keep.DeepCopy()
 	old.Status.Conditions = []metav1.Condition{condition("Ready", "True", "Valid", "", earlier), condition("Guarding", "False", "GuardMissing", "gone", earlier), condition("Other", "True", "X", "", earlier)}
 	old.Status.Warnings, old.Status.Groups = []string{"old"}, []string{"old"}
@@ -202,18 +217,34 @@ func TestComputeStatuses(t *testing.T) {
 			{ObservedGeneration: 3, GroupCount: new(int32(1)), Groups: both[:1], Conditions: []metav1.Condition{valid, installed}},
 		}},
 		"conflict": {policies: []v1alpha1.UpdatePolicy{keep, replace}, groups: replicas(3)[:1], guard: active, want: []v1alpha1.UpdatePolicyStatus{
-			{ObservedGeneration: 3, GroupCount: new(int32(0)), Conditions: []metav1.Condition{condition("Ready", "False", "Conflict",
-				`the MachineDeployment ns/prod-md-0-x7k2p (topology md-0) is also selected by "replace" with the same precision (any group of the namespace); these groups are not updated until one policy names each more precisely than the others`, now), notNeeded}},
-			{ObservedGeneration: 3, GroupCount: new(int32(0)), Conditions: []metav1.Condition{condition("Ready", "False", "Conflict",
-				`the MachineDeployment ns/prod-md-0-x7k2p (topology md-0) is also selected by "keep" with the same precision (any group of the namespace); these groups are not updated until one policy names each more precisely than the others`, now), notNeeded}},
+			undecided(conflictWith("replace"), "True", "Conflict", refused("replace")),
+			undecided(conflictWith("keep"), "True", "Conflict", refused("keep")),
+		}},
+		"conflict without a guard": {policies: []v1alpha1.UpdatePolicy{keep, replace}, groups: replicas(3)[:1], guard: missing, want: []v1alpha1.UpdatePolicyStatus{
+			undecided(conflictWith("replace"), "False", "GuardMissing", "no guard"),
+			undecided(conflictWith("keep"), "False", "GuardMissing", "no guard"),
+		}},
+		"conflict, not covered": {
+			policies: []v1alpha1.UpdatePolicy{keep, replace}, groups: replicas(3)[:1], guard: scoped(guard.Scope{}),
+			want: []v1alpha1.UpdatePolicyStatus{
+				undecided(conflictWith("replace"), "False", "GuardNotCovering", notCovering(both[1]).Message),
+				undecided(conflictWith("keep"), "False", "GuardNotCovering", notCovering(both[1]).Message),
+			},
+		},
+		"conflict of policies that keep nothing": {policies: []v1alpha1.UpdatePolicy{replace, rolling}, groups: replicas(3)[:1], guard: active, want: []v1alpha1.UpdatePolicyStatus{
+			undecided(conflictWith("rolling"), "False", "NotNeeded", notNeeded.Message),
+			undecided(conflictWith("replace"), "False", "NotNeeded", notNeeded.Message),
 		}},
 		"invalid, and one that is less precise": {policies: []v1alpha1.UpdatePolicy{faulty, keep}, groups: replicas(3), guard: active, want: []v1alpha1.UpdatePolicyStatus{
 			{ObservedGeneration: 3, Conditions: []metav1.Condition{
 				condition("Ready", "False", "InvalidSpec", `spec.targets[0].selector: Invalid value: "Is" is not a valid label selector operator`, now),
 				condition("Stalled", "True", "InvalidSpec", `spec.targets[0].selector: Invalid value: "Is" is not a valid label selector operator`, now),
-				condition("Guarding", "Unknown", "InvalidSpec", "the spec cannot be used, so it is not known which groups to guard", now),
+				condition("Guarding", "Unknown", "InvalidSpec", "the spec cannot be used, so it is not known which groups to guard; "+
+					"until it is correct, the guard refuses to create and to delete the Machines of 2 groups", now),
 			}},
-			{ObservedGeneration: 3, GroupCount: new(int32(0)), Conditions: []metav1.Condition{valid, notNeeded}},
+			{ObservedGeneration: 3, GroupCount: new(int32(0)), Conditions: []metav1.Condition{
+				valid, condition("Guarding", "True", "InvalidPolicy", beside+`invalid UpdatePolicies may count for the `+both[0]+`: ns/faulty. Fix: correct them`, now),
+			}},
 		}},
 	}
 	for name, tt := range tests {
