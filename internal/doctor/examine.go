@@ -1,13 +1,17 @@
 package doctor
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/policy"
+	"github.com/windlass-dev/windlass/internal/text"
 	"github.com/windlass-dev/windlass/internal/updatepolicy"
 )
 
@@ -105,7 +109,8 @@ func checkPolicy(f Facts, groups []group, into *findings) {
 	for _, g := range groups {
 		switch s := g.selected; {
 		case g.err != nil:
-			into.add(Error, g.Subject, "correct the UpdatePolicies; until then the extension refuses all changes of this group", "%v", g.err)
+			into.add(Error, g.Subject, "correct the UpdatePolicies; until then the extension refuses all changes of this group",
+				"%v%s", g.err, alsoInvalid(f.Policies, g.err))
 		case s.Name == "":
 			into.add(Warning, g.Subject, "write an UpdatePolicy with strategy ExternalUpdate that selects it, if its machines are to be kept",
 				"no UpdatePolicy selects it, so that its machines are replaced")
@@ -127,7 +132,7 @@ func checkIdlePolicies(f Facts, groups []group, into *findings) {
 	none := !slices.ContainsFunc(groups, func(g group) bool { return g.err != nil || g.selected.Name != "" })
 	for i := range f.Policies {
 		p := &f.Policies[i]
-		if p.Namespace != f.Objects.Cluster.Namespace {
+		if p.Namespace != f.Objects.Cluster.Namespace || isUndecided(p, groups) {
 			continue
 		}
 		idle := f.Live && p.Status.GroupCount != nil && *p.Status.GroupCount == 0 && p.Status.ObservedGeneration == p.Generation
@@ -142,6 +147,46 @@ func checkIdlePolicies(f Facts, groups []group, into *findings) {
 		into.add(Warning, "UpdatePolicy "+p.Name, "see that its targets are right: clusterName, clusterSelector, controlPlane, machineDeployments, selector",
 			"it selects %s: is clusterName right? %s", where, describeTargets(p.Spec.Targets))
 	}
+}
+
+// isUndecided reports whether a policy may count for a group once conflicts end and invalid policies are
+// correct. The groups of other Clusters are known by the status alone.
+func isUndecided(p *v1alpha1.UpdatePolicy, groups []group) bool {
+	if c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.GuardingCondition); c != nil {
+		undecided := []string{v1alpha1.GuardConflictReason, v1alpha1.GuardInvalidPolicyReason}
+		if slices.Contains(undecided, c.Reason) {
+			return true
+		}
+	}
+	if meta.IsStatusConditionFalse(p.Status.Conditions, v1alpha1.ReadyCondition) {
+		return true
+	}
+	compiled := policy.Compile(p)
+	return slices.ContainsFunc(groups, func(g group) bool {
+		return g.err != nil && compiled.Selects(g.Group)
+	})
+}
+
+// maxInvalid bounds how many invalid policies a finding names.
+const maxInvalid = 10
+
+// alsoInvalid names the invalid policies besides the one that err is about; empty if err is about
+// another fault.
+func alsoInvalid(policies []v1alpha1.UpdatePolicy, err error) string {
+	first, ok := errors.AsType[*policy.InvalidError](err)
+	if !ok {
+		return ""
+	}
+	others := text.Some{Most: maxInvalid}
+	for _, c := range policy.CompileAll(policies) {
+		if c.Invalid != nil && c.Invalid.Name != first.Name {
+			others.Add(c.Policy.Name)
+		}
+	}
+	if others.Len() == 0 {
+		return ""
+	}
+	return "; invalid as well: " + others.Join(", ")
 }
 
 // describeTargets says which Clusters targets name.
@@ -162,8 +207,10 @@ func describeTargets(targets []v1alpha1.UpdateTarget) string {
 const guardSubject = "guard"
 
 func checkGuard(f Facts, groups []group, into *findings) {
+	// While it is not known which policy counts for a group, the guard refuses.
+	mayGuard := policy.CompileAll(f.Policies).MayGuard()
 	guarded := slices.DeleteFunc(slices.Clone(groups), func(g group) bool {
-		return !g.selected.Guarded
+		return !g.selected.Guarded && (g.err == nil || !mayGuard)
 	})
 	if len(guarded) == 0 {
 		into.ok(guardSubject, "not needed: no group has an UpdatePolicy with fallback None")
@@ -261,6 +308,10 @@ func isPaused(annotations map[string]string) bool {
 
 func checkUnread(f Facts, _ []group, into *findings) {
 	for _, u := range f.Unread {
-		into.unknown(string(u.Source), "ask for permission to read it", "cannot read it: %s", u.Problem)
+		fix := "ask for permission to read it"
+		if !f.Live {
+			fix = "name its file with -f"
+		}
+		into.unknown(string(u.Source), fix, "cannot read it: %s", u.Problem)
 	}
 }

@@ -69,6 +69,8 @@ type Reference struct {
 type Beyond struct {
 	// Subject is its kind and name, and Problem what the API server says.
 	Subject, Problem string
+	// Unusable says that Windlass takes the object for invalid.
+	Unusable bool
 }
 
 // Source is a kind of facts that may not be readable.

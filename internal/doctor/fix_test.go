@@ -71,6 +71,30 @@ func TestFixes(t *testing.T) {
 			other.Name, other.Status.GroupCount = "other", new(int32(1))
 			f.Policies = append(f.Policies, idle, other)
 		}, CheckPolicy, []string{`UpdatePolicy idle: it selects nothing: is clusterName right? Its targets name ["other"]`}, []string{"clusterName, clusterSelector"}},
+		{"policies in conflict", func(f *Facts) {
+			twin := f.Policies[0]
+			f.Policies[0].Status.GroupCount = new(int32(0))
+			twin.Name, twin.Status.GroupCount = "twin", new(int32(0))
+			f.Policies = append(f.Policies, twin)
+		}, CheckPolicy, []string{
+			controlPlane + `: UpdatePolicies "all", "twin" select the control plane of team-a/prod with the same precision (by name of the cluster); let only one of them select it, or let one name it more precisely`,
+			workers + `: UpdatePolicies "all", "twin" select the MachineDeployment team-a/prod-md-0 (topology md-0) with the same precision (by name of the cluster); let only one of them select it, or let one name it more precisely`,
+		}, nil},
+		{"a policy beside invalid ones", func(f *Facts) {
+			f.Policies[0].Status.GroupCount = new(int32(0))
+			for _, name := range []string{"x", "y", "z"} {
+				invalid := newPolicy(name, v1alpha1.ExternalUpdate, "", v1alpha1.UpdateTarget{ClusterName: "prod", Selector: &metav1.LabelSelector{
+					MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Is"}},
+				}})
+				f.Policies = append(f.Policies, invalid)
+			}
+		}, CheckPolicy, []string{
+			controlPlane + `: UpdatePolicy "team-a/x" cannot be used: spec.targets[0].selector: Invalid value: "Is" is not a valid label selector operator; invalid as well: y, z`,
+			workers + `: UpdatePolicy "team-a/x" cannot be used: spec.targets[0].selector: Invalid value: "Is" is not a valid label selector operator; invalid as well: y, z`,
+		}, nil},
+		{"files that were not given", func(f *Facts) {
+			f.Live, f.Unread = false, []Unread{{Source: SourceClass, Problem: "not among the manifests"}}
+		}, CheckUnread, []string{"the ClusterClass: cannot read it: not among the manifests"}, []string{"name its file with -f"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			f := healthy()

@@ -20,6 +20,9 @@ import (
 	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/cli/management"
 	"github.com/windlass-dev/windlass/internal/doctor"
+	"github.com/windlass-dev/windlass/internal/policy"
+	"github.com/windlass-dev/windlass/internal/updatepolicy"
+	"github.com/windlass-dev/windlass/internal/upgradegraph"
 )
 
 // collector reads facts about a cluster, one kind after the other. What does not exist is no error.
@@ -172,7 +175,9 @@ func (c *collector) readGates(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return addBeyond(ctx, c.facts, gates)
+	return addBeyond(ctx, c.facts, gates, func(g *v1alpha1.UpgradeGate) bool {
+		return len(policy.CheckSelector(nil, g.Spec.ClusterSelector)) > 0
+	})
 }
 
 // readGraphs looks for UpgradeGraphs that exceed their CRD.
@@ -182,19 +187,26 @@ func (c *collector) readGraphs(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return addBeyond(ctx, c.facts, graphs)
+	return addBeyond(ctx, c.facts, graphs, func(g *v1alpha1.UpgradeGraph) bool {
+		_, err := upgradegraph.Parse(g.Spec)
+		return err != nil
+	})
 }
 
 // addPolicies looks for the UpdatePolicies and Updaters of the facts that exceed their CRDs.
 func addPolicies(ctx context.Context, facts *doctor.Facts) error {
-	return errors.Join(addBeyond(ctx, facts, facts.Policies), addBeyond(ctx, facts, facts.Updaters))
+	return errors.Join(
+		addBeyond(ctx, facts, facts.Policies, func(p *v1alpha1.UpdatePolicy) bool { return policy.Check(p) != nil }),
+		addBeyond(ctx, facts, facts.Updaters, func(u *v1alpha1.Updater) bool { return updatepolicy.CheckUpdater(u) != nil }),
+	)
 }
 
-// addBeyond adds those of some objects that exceed their CRD.
+// addBeyond adds those of some objects that their CRD refuses. unusable reports whether Windlass takes
+// one of them for invalid.
 func addBeyond[V any, T interface {
 	*V
 	client.Object
-}](ctx context.Context, facts *doctor.Facts, objects []V) error {
+}](ctx context.Context, facts *doctor.Facts, objects []V, unusable func(T) bool) error {
 	for i := range objects {
 		object := T(&objects[i])
 		problems, err := bounds.Check(ctx, object)
@@ -204,7 +216,7 @@ func addBeyond[V any, T interface {
 		if len(problems) > 0 {
 			facts.Beyond = append(facts.Beyond, doctor.Beyond{
 				Subject: strings.TrimPrefix(fmt.Sprintf("%T", object), "*v1alpha1.") + " " + object.GetName(),
-				Problem: problems.ToAggregate().Error(),
+				Problem: problems.ToAggregate().Error(), Unusable: unusable(object),
 			})
 		}
 	}
