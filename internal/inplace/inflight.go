@@ -4,6 +4,8 @@ import (
 	"maps"
 	"sync"
 	"time"
+
+	"github.com/windlass-dev/windlass/internal/record"
 )
 
 // staleAfter is how long a begin or an end that the cache never showed is remembered. Caches lag by seconds; a machine that
@@ -12,7 +14,8 @@ const staleAfter = 5 * time.Minute
 
 // InFlight remembers the begins and ends of updates, by scope: what shares one maxInFlight. K identifies
 // machines. NewInFlight makes one. It is safe for concurrent use. A scope in which nothing has begun or
-// ended for staleAfter is forgotten.
+// ended for staleAfter is forgotten. The clock may be set back: a time after now counts as now, and no
+// machine is told to wait longer than LongestQueue.
 type InFlight[K comparable] struct {
 	mu     sync.Mutex
 	scopes map[string]*scope[K]
@@ -56,6 +59,11 @@ type place struct {
 	asks    time.Time
 }
 
+// isStale reports whether the machine did not ask again, or got its place by a clock that was ahead.
+func (p place) isStale(now time.Time) bool {
+	return now.Sub(p.asks) > staleAfter || p.asks.Sub(now) > LongestQueue
+}
+
 // NewInFlight returns an InFlight that remembers nothing.
 func NewInFlight[K comparable]() *InFlight[K] { return &InFlight[K]{scopes: map[string]*scope[K]{}} }
 
@@ -82,11 +90,14 @@ func (s *InFlight[K]) hold(name string, now time.Time) (found *scope[K], release
 
 // sweep forgets the scopes that nobody uses and whose notes are all stale. The caller holds mu.
 func (s *InFlight[K]) sweep(now time.Time) {
-	if now.Sub(s.swept) < staleAfter {
+	if s.swept = record.Past(s.swept, now); now.Sub(s.swept) < staleAfter {
 		return
 	}
 	s.swept = now
-	maps.DeleteFunc(s.scopes, func(_ string, c *scope[K]) bool { return c.users == 0 && now.Sub(c.used) > staleAfter })
+	maps.DeleteFunc(s.scopes, func(_ string, c *scope[K]) bool {
+		c.used = record.Past(c.used, now)
+		return c.users == 0 && now.Sub(c.used) > staleAfter
+	})
 }
 
 // Begin calls f with the number of machines of the scope in flight other than key. Until f returns nobody else in the scope
@@ -111,12 +122,12 @@ func (s *InFlight[K]) Begin(scope string, key K, id string, now time.Time, seen 
 func (s *InFlight[K]) Queue(scope string, key K, request string, now time.Time, slots int) time.Duration {
 	c, release := s.hold(scope, now)
 	defer release()
-	if now.Sub(c.queueSwept) > staleAfter {
+	if c.queueSwept = record.Past(c.queueSwept, now); now.Sub(c.queueSwept) > staleAfter {
 		c.queueSwept = now
-		maps.DeleteFunc(c.queued, func(_ K, p place) bool { return now.Sub(p.asks) > staleAfter })
+		maps.DeleteFunc(c.queued, func(_ K, p place) bool { return p.isStale(now) })
 	}
 	p := c.queued[key]
-	if !p.asks.After(now) {
+	if !p.asks.After(now) || p.isStale(now) {
 		p.asks = now.Add(c.line.Next(now, slots))
 	}
 	p.request = request
@@ -161,14 +172,23 @@ func (c *scope[K]) count(key K, now time.Time, cached Seen[K]) int {
 
 // prune forgets what the cache has caught up with. What is left of ended is what it still shows.
 func (c *scope[K]) prune(now time.Time, cached Seen[K]) {
-	for other, ended := range c.ended {
-		if id, shown := cached.Noted[other]; !shown || id != ended.id || now.Sub(ended.at) > staleAfter {
-			delete(c.ended, other)
-		}
-	}
-	for other, begun := range c.begun {
-		if id, shown := cached.Noted[other]; shown && id == begun.id || now.Sub(begun.at) > staleAfter {
-			delete(c.begun, other)
+	forget(c.ended, now, func(other K, id string) bool {
+		noted, shown := cached.Noted[other]
+		return !shown || noted != id
+	})
+	forget(c.begun, now, func(other K, id string) bool {
+		noted, shown := cached.Noted[other]
+		return shown && noted == id
+	})
+}
+
+// forget deletes the notes that are stale or that the cache has caught up with. A note from the future
+// becomes one of now, so that it gets stale.
+func forget[K comparable](notes map[K]note, now time.Time, caughtUp func(K, string) bool) {
+	for key, n := range notes {
+		n.at = record.Past(n.at, now)
+		if notes[key] = n; caughtUp(key, n.id) || now.Sub(n.at) > staleAfter {
+			delete(notes, key)
 		}
 	}
 }

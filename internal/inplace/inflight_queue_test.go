@@ -66,3 +66,58 @@ func TestQueueKeepsPlaces(t *testing.T) {
 	ask("a", 2*PollQueue)
 	ask("c", 3*PollQueue)
 }
+
+// TestInFlightClock: a clock that jumps, forward or back, holds no slot, keeps nobody waiting longer
+// than LongestQueue, and leaves nothing in memory.
+func TestInFlightClock(t *testing.T) {
+	t.Parallel()
+	nobody := func() (Seen[string], error) { return Seen[string]{}, nil }
+	for _, jump := range []time.Duration{-12 * time.Hour, -4 * time.Minute, 0, 12 * time.Hour} {
+		s, now := NewInFlight[string](), time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+		begin := func(scope, key, id string, begins bool) (others int) {
+			t.Helper()
+			err := s.Begin(scope, key, id, now, nobody, func(n int) (bool, error) {
+				others = n
+				return begins, nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return others
+		}
+		begin("idle", "elsewhere", "0", true)
+		begin("policy", "deleted", "1", true)
+		s.End("policy", "ended", "2", now)
+		for _, key := range []string{"a", "b", "gone"} {
+			s.Queue("policy", key, "request", now, 1)
+		}
+		now = now.Add(jump)
+		for i, key := range []string{"a", "b", "c"} {
+			after := s.Queue("policy", key, "request", now, 1)
+			most := time.Duration(i+4) * PollQueue
+			if jump < 0 {
+				most = min(most-jump, LongestQueue)
+			}
+			if jump <= -LongestQueue {
+				most = time.Duration(i+2) * PollQueue
+			}
+			if after < NextStep || after > most {
+				t.Errorf("jump %s: %s asks again after %s, at most %s is right", jump, key, after, most)
+			}
+		}
+		begin("policy", "a", "3", false)
+		now = now.Add(staleAfter + time.Second)
+		if n := begin("policy", "a", "3", false); n != 0 {
+			t.Errorf("jump %s: %d Machines are in flight, and the only one was deleted", jump, n)
+		}
+		now = now.Add(LongestQueue + staleAfter + time.Second)
+		s.Queue("policy", "a", "request", now, 1)
+		if s.IsQueued("policy", "gone", "request", now) {
+			t.Errorf("jump %s: a Machine that does not come again has a place", jump)
+		}
+		c := s.scopes["policy"]
+		if _, kept := s.scopes["idle"]; kept || len(c.begun) > 0 || len(c.ended) > 0 {
+			t.Errorf("jump %s: scopes %v, begun %v, ended %v are kept", jump, s.scopes, c.begun, c.ended)
+		}
+	}
+}

@@ -23,8 +23,12 @@ const (
 type Line struct{ last time.Time }
 
 // Next returns after which time a machine that asked in vain asks again. slots is how many the
-// machines wait for, at least 1.
+// machines wait for, at least 1. The result is from PollQueue to LongestQueue, also where the clock was
+// set back: the Line begins anew then.
 func (l *Line) Next(now time.Time, slots int) time.Duration {
+	if l.last.Sub(now) > LongestQueue {
+		l.last = now
+	}
 	next := l.last.Add(PollQueue / time.Duration(slots))
 	if soonest := now.Add(PollQueue); next.Before(soonest) {
 		next = soonest

@@ -121,7 +121,7 @@ func (r *run) withOthers(ctx context.Context, decide func(inplace.Others) (bool,
 		unreadable, err := r.listIndexed(ctx, policyValue(r.Object, unreadablePolicy))
 		return seen(slices.Concat(machines, unreadable)), err
 	}
-	return r.slots.Begin(r.policyScope(), r.Object.UID, r.facts.FreshID, r.now(), inFlight,
+	return r.slots.Begin(r.policyScope(), r.Object.UID, r.facts.FreshID, r.Now(), inFlight,
 		func(n int) (bool, error) { return r.withGroup(ctx, inplace.Others{InFlight: n}, decide) })
 }
 
@@ -148,7 +148,7 @@ func (r *run) withGroup(
 		others.First = firstName(running)
 		return seen(running), err
 	}
-	err = r.slots.Begin(r.groupScope(), r.Object.UID, r.facts.FreshID, r.now(), inFlight,
+	err = r.slots.Begin(r.groupScope(), r.Object.UID, r.facts.FreshID, r.Now(), inFlight,
 		func(n int) (bool, error) {
 			others.Group = n
 			began, err = decide(others)
@@ -189,10 +189,12 @@ func (r *run) isSettled(ctx context.Context) (bool, error) {
 	return len(machines) > 0, err
 }
 
-// endSlot notes that an update of the machine is over.
+// endSlot notes that an update of the machine is over. Slots get times that no record holds, which a
+// clock that is set does not change.
 func (r *run) endSlot(id string) {
-	r.slots.End(r.policyScope(), r.Object.UID, id, r.facts.Now)
-	r.slots.End(r.groupScope(), r.Object.UID, id, r.facts.Now)
+	now := r.Now()
+	r.slots.End(r.policyScope(), r.Object.UID, id, now)
+	r.slots.End(r.groupScope(), r.Object.UID, id, now)
 }
 
 // updateOf reports whether a Machine is updated for Cluster API, as far as that can be read, and
