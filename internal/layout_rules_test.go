@@ -92,9 +92,9 @@ var rules = []rule{
 		internal/workload pkg/version
 	`},
 	{pkg: "internal/cli/upgradecmd", kind: effects, imports: `
-		api/v1alpha1 internal/capi internal/cli internal/cli/management internal/inplace
-		internal/inplace/request internal/snapshot internal/status internal/text internal/view
-		pkg/version
+		api/v1alpha1 internal/capi internal/cli internal/cli/management internal/contract
+		internal/inplace internal/inplace/request internal/snapshot internal/status internal/text
+		internal/view pkg/version
 	`},
 	{pkg: "internal/cli/verifycmd", kind: effects, imports: `
 		api/v1alpha1 internal/chain internal/cli internal/cli/planinput internal/inplace/cover

@@ -154,7 +154,9 @@ func TestBelongs(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := capi.Belongs(&metav1.ObjectMeta{Namespace: "ns", Labels: test.labels}, test.owner); got != test.want {
+			machine := &metav1.ObjectMeta{Namespace: "ns", Labels: test.labels}
+			own, _ := capi.OwnerOf(machine)
+			if got := capi.Belongs(machine, own, test.owner); got != test.want {
 				t.Errorf("Belongs: %t", got)
 			}
 		})

@@ -1,6 +1,7 @@
 package capi
 
 import (
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,10 +23,10 @@ func MetadataOf(kind schema.GroupVersionKind) *metav1.PartialObjectMetadata {
 	return object
 }
 
-// IsControlPlane reports whether a Machine belongs to a control plane. Cluster API labels such Machines.
+// IsControlPlane reports whether a Machine belongs to a control plane, by [Memberships]. The kind of its
+// controller counts before the label, which anybody who may edit the Machine can add or remove.
 func IsControlPlane(machine metav1.Object) bool {
-	_, ok := machine.GetLabels()[clusterv1.MachineControlPlaneLabel]
-	return ok
+	return membershipOf(machine).Group == ControlPlaneOfCluster
 }
 
 // ClusterName returns the name of the Cluster that an object belongs to: the label of Cluster API, or
@@ -46,8 +47,8 @@ func ClusterName(object metav1.Object) string {
 // Membership is a rule by which a Machine's metadata names the Machine's group.
 type Membership struct {
 	// Named is a label that the Machine has with a value. Has is a label that it has, and Without one
-	// that it does not have. Controller is the kind of the Machine's controller, of any version. A
-	// rule without a condition of a kind holds for any Machine in this respect.
+	// that it does not have. Controller is the kind of the Machine's controller, of any version, or any
+	// kind of an API group. A rule without a condition of a kind holds for any Machine in this respect.
 	Named, Has, Without string
 	Controller          schema.GroupKind
 	// Group is the group that the rule names.
@@ -58,8 +59,10 @@ type Membership struct {
 type NamedGroup int
 
 const (
+	// NoGroup is none that an UpdatePolicy selects.
+	NoGroup NamedGroup = iota
 	// DeploymentOfLabel is the MachineDeployment whose name is the value of the label Named.
-	DeploymentOfLabel NamedGroup = iota
+	DeploymentOfLabel
 	// DeploymentOfController is the MachineDeployment that controls the Machine.
 	DeploymentOfController
 	// DeploymentOfSet is the MachineDeployment of the MachineSet that controls the Machine. Only the
@@ -69,21 +72,37 @@ const (
 	ControlPlaneOfCluster
 )
 
-var membershipByLabel = Membership{
-	Named: clusterv1.MachineDeploymentNameLabel, Without: clusterv1.MachineControlPlaneLabel,
-	Group: DeploymentOfLabel,
+// controlPlaneGroup is the API group of the control plane objects that Cluster API's contract describes.
+const controlPlaneGroup = "controlplane.cluster.x-k8s.io"
+
+// memberships are those of [Memberships].
+var memberships = []Membership{
+	{Controller: schema.GroupKind{Group: controlPlaneGroup}, Group: ControlPlaneOfCluster},
+	{
+		Named: clusterv1.MachineDeploymentNameLabel, Without: clusterv1.MachineControlPlaneLabel,
+		Group: DeploymentOfLabel,
+	},
+	{Controller: MachineDeploymentKind.GroupKind(), Group: DeploymentOfController},
+	{Controller: MachineSetKind.GroupKind(), Group: DeploymentOfSet},
+	// Cluster API's own kinds control workers only, such as those of a MachinePool.
+	{Controller: schema.GroupKind{Group: clusterv1.GroupVersion.Group}, Group: NoGroup},
+	{Has: clusterv1.MachineControlPlaneLabel, Group: ControlPlaneOfCluster},
 }
 
 // Memberships returns the rules by which a Machine's group is found, in order: the first one that
-// holds counts. [OwnerOf], [OwnerThrough] and the match condition of the guard's webhook follow them.
-// A Machine for which no rule holds has no group that an UpdatePolicy selects.
-func Memberships() []Membership {
-	return []Membership{
-		membershipByLabel,
-		{Controller: MachineDeploymentKind.GroupKind(), Group: DeploymentOfController},
-		{Controller: MachineSetKind.GroupKind(), Group: DeploymentOfSet},
-		{Has: clusterv1.MachineControlPlaneLabel, Group: ControlPlaneOfCluster},
+// holds counts. All that asks for the group of a Machine follows them: [OwnerOf], [OwnerThrough],
+// [IsControlPlane], [Belongs], and the match condition of the guard's webhook. A Machine for which no
+// rule holds has no group that an UpdatePolicy selects.
+func Memberships() []Membership { return slices.Clone(memberships) }
+
+// membershipOf returns the first rule that holds for an object; the zero Membership if none does.
+func membershipOf(object metav1.Object) Membership {
+	for _, rule := range memberships {
+		if rule.Holds(object) {
+			return rule
+		}
 	}
+	return Membership{}
 }
 
 // Holds reports whether the rule holds for a Machine or MachineSet.
@@ -94,7 +113,8 @@ func (m Membership) Holds(object metav1.Object) bool {
 	controller, _ := ControllerOf(object)
 	return (m.Named == "" || labels[m.Named] != "") && (m.Has == "" || has) &&
 		(m.Without == "" || !without) &&
-		(m.Controller.Empty() || controller.GroupKind() == m.Controller)
+		(m.Controller.Group == "" || controller.Group == m.Controller.Group) &&
+		(m.Controller.Kind == "" || controller.Kind == m.Controller.Kind)
 }
 
 // Owner identifies the object whose machines are one group: a MachineDeployment, a MachineSet without
@@ -115,12 +135,12 @@ func MachineDeployment(namespace, name string) Owner {
 // IsMachineDeployment reports whether the owner is a MachineDeployment, of any version.
 func (o Owner) IsMachineDeployment() bool { return o.GroupKind() == MachineDeploymentKind.GroupKind() }
 
-// OwnerOf returns the owner of the group that a Machine or MachineSet belongs to: for workers the
-// MachineDeployment that a label names, because their controller is a MachineSet; otherwise the
-// controller. ok is false if the object has neither.
+// OwnerOf returns the owner of the group that a Machine belongs to, as far as the Machine tells it: for
+// workers the MachineDeployment that a label names, because their controller is a MachineSet; otherwise
+// the controller. ok is false if the object has neither.
 func OwnerOf(object metav1.Object) (owner Owner, ok bool) {
-	if membershipByLabel.Holds(object) {
-		return MachineDeployment(object.GetNamespace(), object.GetLabels()[membershipByLabel.Named]), true
+	if rule := membershipOf(object); rule.Group == DeploymentOfLabel {
+		return MachineDeployment(object.GetNamespace(), object.GetLabels()[rule.Named]), true
 	}
 	return ControllerOf(object)
 }
@@ -141,15 +161,30 @@ func OwnerThrough(set metav1.Object) Owner {
 	}
 }
 
+// OwnerAmong is [OwnerOf], completed by [OwnerThrough] if the Machine's MachineSet is one of sets.
+func OwnerAmong[S metav1.Object](machine metav1.Object, sets []S) (owner Owner, ok bool) {
+	owner, ok = OwnerOf(machine)
+	if owner.GroupKind() != MachineSetKind.GroupKind() {
+		return owner, ok
+	}
+	for _, set := range sets {
+		if set.GetNamespace() == owner.Namespace && set.GetName() == owner.Name {
+			return OwnerThrough(set), ok
+		}
+	}
+	return owner, ok
+}
+
 // Belongs reports whether a Machine belongs to the group of an owner: a MachineDeployment, a MachineSet,
 // or the control plane object of the Machine's Cluster. A Cluster has one control plane, so all its
-// control plane Machines belong to that, also those that nothing controls.
-func Belongs(machine metav1.Object, owner Owner) bool {
+// control plane Machines belong to that, also those that nothing controls. own is the owner of the
+// Machine's group, by [OwnerOf] and [OwnerThrough].
+func Belongs(machine metav1.Object, own, owner Owner) bool {
 	if IsControlPlane(machine) {
 		return !owner.IsMachineDeployment() && owner.GroupKind() != MachineSetKind.GroupKind()
 	}
-	own, ok := OwnerOf(machine)
-	return ok && own.GroupKind() == owner.GroupKind() && own.NamespacedName == owner.NamespacedName
+	return own.Name != "" && own.GroupKind() == owner.GroupKind() &&
+		own.NamespacedName == owner.NamespacedName
 }
 
 // ControllerOf returns the controller of an object; ok is false if it has none.

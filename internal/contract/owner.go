@@ -31,3 +31,23 @@ func FetchOwner(
 	}
 	return capi.OwnerThrough(set), ok, nil
 }
+
+// Group identifies what a Machine belongs to: a MachineDeployment, or a control plane object in the
+// version that its controller wrote.
+type Group struct {
+	capi.Owner
+	ControlPlane bool
+}
+
+// FetchGroup returns the group of a Machine that an UpdatePolicy may select, by capi.Memberships; ok is
+// false if it has none. It reads what FetchOwner reads. The object of the group need not exist.
+func FetchGroup(
+	ctx context.Context, c client.Reader, machine metav1.Object,
+) (group Group, ok bool, err error) {
+	owner, ok, err := FetchOwner(ctx, c, machine)
+	if err != nil || !ok {
+		return Group{}, false, err
+	}
+	group = Group{Owner: owner, ControlPlane: capi.IsControlPlane(machine)}
+	return group, group.ControlPlane || owner.IsMachineDeployment(), nil
+}

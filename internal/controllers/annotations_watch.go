@@ -16,7 +16,6 @@ import (
 
 	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/contract"
-	"github.com/windlass-dev/windlass/internal/inplace/engine"
 )
 
 // watchGroup begins to watch the metadata of a kind of groups, once. If a tenant chose the kind,
@@ -48,11 +47,11 @@ func (c *controllers) watchMembers() error {
 
 // groupOf returns the group of a Machine, if something is asked of it. A kind that is not watched yet is looked at when it is.
 func (c *controllers) groupOf(ctx context.Context, m client.Object) []AnnotatedGroup {
-	named, key, ok := engine.OwnerOf(m)
-	if !ok {
+	owner, ok := capi.OwnerOf(m)
+	if !ok || !owner.IsMachineDeployment() && !capi.IsControlPlane(m) {
 		return nil
 	}
-	gvk, watched := c.watched(named.GroupKind())
+	gvk, watched := c.watched(owner.GroupKind())
 	if !watched {
 		return nil
 	}
@@ -60,16 +59,16 @@ func (c *controllers) groupOf(ctx context.Context, m client.Object) []AnnotatedG
 	// This runs in the informer of Machines: a cache that does not sync must not stop the events of all Machines.
 	ctx, cancel := context.WithTimeout(ctx, contract.ReadTimeout)
 	defer cancel()
-	if err := c.Client.Get(ctx, key, object); err != nil {
+	if err := c.Client.Get(ctx, owner.NamespacedName, object); err != nil {
 		if !apierrors.IsNotFound(err) && ctx.Err() == nil {
-			ctrl.LoggerFrom(ctx).Error(err, "Reading the group of a Machine", "kind", gvk.Kind, "group", key.String())
+			ctrl.LoggerFrom(ctx).Error(err, "Reading the group of a Machine", "kind", gvk.Kind, "group", owner.NamespacedName.String())
 		}
 		return nil
 	}
 	if !c.Keys.AsksGroup(object.Annotations) {
 		return nil
 	}
-	return []AnnotatedGroup{{Kind: gvk, Key: key}}
+	return []AnnotatedGroup{{Kind: gvk, Key: owner.NamespacedName}}
 }
 
 // filtered lets objects pass that the watch filter selects.

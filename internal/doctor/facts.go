@@ -34,6 +34,8 @@ type Facts struct {
 	Class *clusterv1.ClusterClass
 	// ControlPlaneTemplate is what the class makes control planes of; it counts only while there is no control plane object.
 	ControlPlaneTemplate *unstructured.Unstructured
+	// MachineSets are those of the Cluster. They name the groups of Machines whose labels are gone.
+	MachineSets []*clusterv1.MachineSet
 	// HealthChecks are those of the Cluster.
 	HealthChecks []*clusterv1.MachineHealthCheck
 	// Policies are those of the Cluster's namespace, Updaters all.
@@ -131,7 +133,7 @@ func listGroups(f Facts) []group {
 		g := group{UpdateGroup: u}
 		g.selected, g.err = policies.Select(u.Group)
 		for _, m := range f.Objects.Machines {
-			if capi.Belongs(m, u.Owner()) {
+			if own, _ := capi.OwnerAmong(m, f.MachineSets); capi.Belongs(m, own, u.Owner()) {
 				g.machines = append(g.machines, m)
 			}
 		}

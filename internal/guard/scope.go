@@ -192,6 +192,8 @@ func groupsExpression(rules []capi.Membership) string {
 		group = fmt.Sprintf(`[%q] + (%s)`, anyDeployment, rest)
 	case capi.ControlPlaneOfCluster:
 		group = `["cp"]`
+	case capi.NoGroup:
+		group = `[]`
 	}
 	return fmt.Sprintf("%s ? %s :\n%s", conditionExpression(rule), group, rest)
 }
@@ -208,10 +210,12 @@ func conditionExpression(rule capi.Membership) string {
 	if rule.Without != "" {
 		conditions = append(conditions, fmt.Sprintf(`!(%q in labels)`, rule.Without))
 	}
-	if !rule.Controller.Empty() {
-		conditions = append(conditions, fmt.Sprintf(
-			`controllers.exists(o, o.kind == %q && o.apiVersion.startsWith(%q))`,
-			rule.Controller.Kind, rule.Controller.Group+"/"))
+	if rule.Controller.Group != "" {
+		controller := fmt.Sprintf(`o.apiVersion.startsWith(%q)`, rule.Controller.Group+"/")
+		if rule.Controller.Kind != "" {
+			controller = fmt.Sprintf(`o.kind == %q && %s`, rule.Controller.Kind, controller)
+		}
+		conditions = append(conditions, fmt.Sprintf(`controllers.exists(o, %s)`, controller))
 	}
 	return strings.Join(conditions, " && ")
 }

@@ -105,6 +105,7 @@ func (c *collector) readTemplates(ctx context.Context) error {
 	if management.IgnoreMissing(err) != nil {
 		return err
 	}
+	c.facts.MachineSets = sets
 	known := map[clusterv1.ContractVersionedObjectReference]bool{}
 	for _, r := range c.references(sets) {
 		exists, looked := known[r.ref]
@@ -142,7 +143,7 @@ func (c *collector) references(sets []*clusterv1.MachineSet) []reference {
 	}
 	for _, ms := range sets {
 		if ms.Spec.Replicas != nil && *ms.Spec.Replicas > 0 {
-			add(ms.Labels[clusterv1.MachineDeploymentNameLabel], "MachineSet "+ms.Name, &ms.Spec.Template.Spec)
+			add(capi.OwnerThrough(ms).Name, "MachineSet "+ms.Name, &ms.Spec.Template.Spec)
 		}
 	}
 	for _, machine := range c.facts.Objects.Machines {

@@ -13,6 +13,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/cli"
 	"github.com/windlass-dev/windlass/internal/cli/management"
+	"github.com/windlass-dev/windlass/internal/contract"
 	"github.com/windlass-dev/windlass/internal/snapshot"
 	"github.com/windlass-dev/windlass/internal/status"
 )
@@ -147,7 +148,11 @@ func (t target) read(ctx context.Context, m management.Cluster, now time.Time) (
 			return reading{}, err
 		}
 		for _, machine := range all {
-			if capi.Belongs(machine, t.owner()) {
+			own, _, err := contract.FetchOwner(ctx, m, machine)
+			if management.IgnoreForbidden(err) != nil {
+				return reading{}, fmt.Errorf("finding the group of Machine %s: %w", machine.Name, err)
+			}
+			if capi.Belongs(machine, own, t.owner()) {
 				v.machines = append(v.machines, machine)
 			}
 		}

@@ -205,6 +205,8 @@ func reasonToAsk(labels map[string]string, owner string) string {
 	_, plane := labels[clusterv1.MachineControlPlaneLabel]
 	deployment := labels[clusterv1.MachineDeploymentNameLabel]
 	switch {
+	case owner == "KubeadmControlPlane, replaced":
+		return "no control plane that exists controls it"
 	case !plane && deployment == "gone":
 		return "its MachineDeployment is gone"
 	case !plane && deployment != "":

@@ -46,16 +46,16 @@ const (
 // has one of a MachineSet without a MachineDeployment: no UpdatePolicy selects those. The label of a
 // MachinePool alone exempts no Machine, because a tenant can add it to any.
 func (g *Guard) readGroup(ctx context.Context, cluster *clusterv1.Cluster, m machine) (*group, error) {
-	owner, _, err := contract.FetchOwner(ctx, g.options.Live, m.meta())
+	group, ok, err := contract.FetchGroup(ctx, g.options.Live, m.meta())
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("finding the owner of Machine %s: %w", m.facts.Name, err)
-	case owner.IsMachineDeployment():
-		return g.readMachineDeployment(ctx, cluster, owner.Name)
-	case m.controller != nil && has(m.labels, clusterv1.MachineControlPlaneLabel):
+		return nil, fmt.Errorf("finding the group of Machine %s: %w", m.facts.Name, err)
+	case !ok:
+		return nil, nil
+	case group.ControlPlane:
 		return g.readControlPlane(ctx, cluster, m)
 	default:
-		return nil, nil
+		return g.readMachineDeployment(ctx, cluster, group.Name)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/inplace"
 	"github.com/windlass-dev/windlass/internal/inplace/request"
 )
@@ -53,7 +54,7 @@ func (r *run) peerUpgraded(ctx context.Context) (string, error) {
 	why := ""
 	err = eachPage(ctx, r.Live, newMachineMetadataList, func(page *metav1.PartialObjectMetadataList) {
 		for i := range page.Items {
-			if m := &page.Items[i]; why == "" && m.Name != r.Object.Name {
+			if m := &page.Items[i]; why == "" && m.Name != r.Object.Name && capi.IsControlPlane(m) {
 				why = upgradedTo(m)
 			}
 		}

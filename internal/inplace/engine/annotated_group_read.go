@@ -143,7 +143,7 @@ func (r *groupRun) readOrder(ctx context.Context) error {
 	if r.facts.ControlPlane {
 		return nil
 	}
-	machines, err := r.listMachines(ctx, client.ObjectKeyFromObject(r.cluster), client.HasLabels{clusterv1.MachineControlPlaneLabel})
+	machines, err := r.listControlPlane(ctx, client.ObjectKeyFromObject(r.cluster))
 	if err != nil {
 		return err
 	}

@@ -3,9 +3,11 @@ package engine
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -91,11 +93,20 @@ func (s *members) addRead(group types.NamespacedName, machines []clusterv1.Machi
 
 // addWritten notes a Machine as the API server returned it to a write, if its group is looked at.
 func (s *members) addWritten(m *clusterv1.Machine) {
-	group := types.NamespacedName{Namespace: m.Namespace, Name: m.Labels[clusterv1.MachineDeploymentNameLabel]}
+	name := groupInIndex(m)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if g := s.groups[group]; g != nil {
+	if g := s.groups[types.NamespacedName{Namespace: m.Namespace, Name: name}]; g != nil {
 		g.add(newerMachine{m.DeepCopy(), s.now()})
+	}
+	if name != unlabelled {
+		return
+	}
+	// The group is not known here. Those to which the Machine does not belong forget it when they merge.
+	for group, g := range s.groups {
+		if group.Namespace == m.Namespace {
+			g.add(newerMachine{m.DeepCopy(), s.now()})
+		}
 	}
 }
 
@@ -142,9 +153,17 @@ func isOlder(a, b *clusterv1.Machine) bool {
 
 // readMembersOf returns the Machines of a MachineDeployment, of all its MachineSets. They must not be changed.
 func (e *Engine) readMembersOf(ctx context.Context, cluster, group types.NamespacedName) ([]*clusterv1.Machine, error) {
-	labels := client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name, clusterv1.MachineDeploymentNameLabel: group.Name}
+	labels := labelsOf(cluster, group)
+	others, err := e.listUnlabelled(ctx, cluster, group, func(client.Object) bool { return true })
+	if err != nil {
+		return nil, err
+	}
 	if !e.members.open(group) {
 		machines, err := e.listMachines(ctx, cluster, labels)
+		if err != nil {
+			return nil, err
+		}
+		machines, err = appendEach(ctx, e.Live, machines, others)
 		if err != nil {
 			return nil, err
 		}
@@ -154,5 +173,22 @@ func (e *Engine) readMembersOf(ctx context.Context, cluster, group types.Namespa
 	if err := e.Client.List(ctx, cached, client.InNamespace(group.Namespace), labels, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing the Machines of MachineDeployment %s: %w", group, err)
 	}
-	return e.members.merge(group, cached.Items), nil
+	labelled := slices.DeleteFunc(cached.Items, func(m clusterv1.Machine) bool { return groupInIndex(&m) != group.Name })
+	all, err := appendEach(ctx, e.Client, labelled, others)
+	return e.members.merge(group, all), err
+}
+
+// appendEach appends the Machines with these names, as a reader has them.
+func appendEach(
+	ctx context.Context, reader client.Reader, machines []clusterv1.Machine, named []metav1.PartialObjectMetadata,
+) ([]clusterv1.Machine, error) {
+	for i := range named {
+		m, key := &clusterv1.Machine{}, client.ObjectKeyFromObject(&named[i])
+		if err := reader.Get(ctx, key, m); client.IgnoreNotFound(err) != nil {
+			return machines, fmt.Errorf("reading Machine %s: %w", key, err)
+		} else if err == nil {
+			machines = append(machines, *m)
+		}
+	}
+	return machines, nil
 }

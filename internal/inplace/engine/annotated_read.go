@@ -4,12 +4,12 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -87,7 +87,7 @@ func (r *machineRun) readControlPlane(ctx context.Context) error {
 	if marks.To == "" || u != nil && !u.IsFinal() && marks.To == u.Option {
 		return nil
 	}
-	machines, err := r.listMachines(ctx, client.ObjectKeyFromObject(r.cluster), client.HasLabels{clusterv1.MachineControlPlaneLabel})
+	machines, err := r.listControlPlane(ctx, client.ObjectKeyFromObject(r.cluster))
 	if err != nil {
 		return err
 	}
@@ -141,6 +141,12 @@ func (e *Engine) listMachines(ctx context.Context, cluster types.NamespacedName,
 	var found []clusterv1.Machine
 	err := e.eachMachine(ctx, cluster, func(m *clusterv1.Machine) { found = append(found, *m) }, options...)
 	return found, err
+}
+
+// listControlPlane lists the Machines of a Cluster's control plane. The label alone makes none one of them.
+func (e *Engine) listControlPlane(ctx context.Context, cluster types.NamespacedName) ([]clusterv1.Machine, error) {
+	labelled, err := e.listMachines(ctx, cluster, client.HasLabels{clusterv1.MachineControlPlaneLabel})
+	return slices.DeleteFunc(labelled, func(m clusterv1.Machine) bool { return !capi.IsControlPlane(&m) }), err
 }
 
 // eachMachine shows Machines of a Cluster to f, in the API server's order, which is that of names.
@@ -208,25 +214,12 @@ func (r *machineRun) readPolicy(ctx context.Context) error {
 
 // groupOf returns the group that a Machine belongs to, and its object; nil where it has none.
 func (e *Engine) groupOf(ctx context.Context, cluster *clusterv1.Cluster, m metav1.Object) (*policy.Group, *metav1.PartialObjectMetadata, error) {
-	if _, _, ok := OwnerOf(m); !ok {
-		return nil, nil, nil
+	object, isControlPlane, err := e.readGroupObject(ctx, m)
+	if err != nil || object == nil {
+		return nil, nil, client.IgnoreNotFound(err) //nolint:wrapcheck // It says what was read.
 	}
-	object, err := e.ReadController(ctx, m)
-	if err != nil {
-		return nil, nil, client.IgnoreNotFound(err) //nolint:wrapcheck // The engine says what it has read.
-	}
-	group := snapshot.GroupOf(cluster, object, capi.IsControlPlane(m))
+	group := snapshot.GroupOf(cluster, object, isControlPlane)
 	return &group, object, nil
-}
-
-// OwnerOf returns kind and key of the object whose group a Machine belongs to: a MachineDeployment, or a control plane object in the version that its
-// controller wrote.
-func OwnerOf(m metav1.Object) (schema.GroupVersionKind, types.NamespacedName, bool) {
-	owner, ok := capi.OwnerOf(m)
-	if !capi.IsControlPlane(m) && owner.GroupVersionKind != deploymentKind {
-		return schema.GroupVersionKind{}, types.NamespacedName{}, false
-	}
-	return owner.GroupVersionKind, owner.NamespacedName, ok
 }
 
 // upgradePolicy returns the UpdatePolicy that counts for a group; see SelectPolicy. Without one, nodes are

@@ -225,13 +225,15 @@ func TestUpgradesHoldPlaces(t *testing.T) {
 		edit   func(*clusterv1.Machine)
 		holds  bool
 	}{
-		"running":            {record: runningRecord, holds: true},
-		"of another policy":  {record: strings.Replace(runningRecord, "keep", "other", 1)},
-		"unreadable":         {record: unreadableRecord, holds: true},
-		"refused":            {record: refusedRecord},
-		"failed":             {record: failedRecord},
-		"failed, may go on":  {record: strings.Replace(failedRecord, `"id"`, `"unended":true,"id"`, 1), holds: true},
-		"of a control plane": {record: runningRecord, edit: func(m *clusterv1.Machine) { delete(m.Labels, clusterv1.MachineDeploymentNameLabel) }},
+		"running":           {record: runningRecord, holds: true},
+		"of another policy": {record: strings.Replace(runningRecord, "keep", "other", 1)},
+		"unreadable":        {record: unreadableRecord, holds: true},
+		"refused":           {record: refusedRecord},
+		"failed":            {record: failedRecord},
+		"failed, may go on": {record: strings.Replace(failedRecord, `"id"`, `"unended":true,"id"`, 1), holds: true},
+		"of a control plane": {record: runningRecord, edit: func(m *clusterv1.Machine) {
+			m.OwnerReferences = controlPlaneMachine("cp", from).OwnerReferences
+		}},
 		"being deleted": {record: runningRecord, edit: func(m *clusterv1.Machine) {
 			now := metav1.Now()
 			m.Finalizers, m.DeletionTimestamp = []string{"x/y"}, &now

@@ -127,6 +127,7 @@ func newUpgradeWorld(t *testing.T, objects ...client.Object) *upgradeWorld {
 		objects = append(objects, newCluster())
 	}
 	w.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
+		WithIndex(&clusterv1.Machine{}, InFlightIndex, IndexInFlight).
 		WithStatusSubresource(&v1alpha1.Updater{}, &clusterv1.Machine{}, &clusterv1.MachineDeployment{}, &controlplanev1.KubeadmControlPlane{}).Build()
 	w.api = w.intercepted()
 	w.restart()

@@ -203,12 +203,12 @@ func (e *Engine) machineSetQuestion(ctx context.Context, request *runtimehooksv1
 		return question{}, fmt.Errorf("reading MachineSet %s: %w", key, err)
 	}
 	deployment := &clusterv1.MachineDeployment{}
-	owner := types.NamespacedName{Namespace: set.Namespace, Name: set.Labels[clusterv1.MachineDeploymentNameLabel]}
-	if owner.Name == "" {
+	owner := capi.OwnerThrough(set)
+	if !owner.IsMachineDeployment() {
 		return question{}, unasked(DesiredDiffers, "MachineSet %s belongs to no MachineDeployment that could ask for anything", key)
 	}
-	if err := e.Live.Get(ctx, owner, deployment); err != nil {
-		return question{}, fmt.Errorf("reading MachineDeployment %s: %w", owner, err)
+	if err := e.Live.Get(ctx, owner.NamespacedName, deployment); err != nil {
+		return question{}, fmt.Errorf("reading MachineDeployment %s: %w", owner.NamespacedName, err)
 	}
 	q := question{scope: cover.MachineSet, subject: set, target: capi.TemplateOfSet(&request.Desired.MachineSet), labels: set.Spec.Template.Labels}
 	q.quiet = equality.Semantic.DeepEqual(set.Spec.Template.Spec, deployment.Spec.Template.Spec)

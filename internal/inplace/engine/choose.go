@@ -157,15 +157,12 @@ func (r *run) askChooser(ctx context.Context, u *v1alpha1.Updater, chooser port.
 func (r *run) readCandidates(ctx context.Context) (*port.Candidates, error) {
 	var members []groupMember
 	if !r.owner.group.ControlPlane {
-		machines := newMachineMetadataList()
-		err := r.Client.List(ctx, machines, client.InNamespace(r.Object.Namespace), client.MatchingLabels{
-			clusterv1.ClusterNameLabel: r.owner.group.Cluster, clusterv1.MachineDeploymentNameLabel: r.owner.group.Object,
-		}, client.UnsafeDisableDeepCopy)
+		machines, err := r.listGroup(ctx)
 		if err != nil {
-			return nil, fmt.Errorf("listing the Machines of the %s: %w", r.owner.group, err)
+			return nil, err
 		}
-		for i := range machines.Items {
-			member := memberOf(&machines.Items[i])
+		for i := range machines {
+			member := memberOf(&machines[i])
 			member.ended = r.clock.Past(r.Object.Namespace, member.ended, r.now())
 			members = append(members, member)
 		}

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/contract"
 	"github.com/windlass-dev/windlass/internal/inplace"
 	"github.com/windlass-dev/windlass/internal/inplace/cover"
 	"github.com/windlass-dev/windlass/internal/keyed"
@@ -79,6 +80,8 @@ type Engine struct {
 	shown   shownSet
 	members *members
 	tenants tenants
+	// setGroups are the groups of MachineSets, for their Machines without a label.
+	setGroups keyed.Memory[setKey, contract.Group]
 	// clock reads the times that others have recorded.
 	clock *record.Clock
 }
@@ -93,6 +96,7 @@ func New(o Options) *Engine {
 		keys: NewKeys(o.Prefix), members: newMembers(o.Now), tenants: newTenants(),
 		clock: record.NewClock(), sweeping: newSweeper("Sweeping Machines", o.Now),
 		unblocking: newSweeper("Looking at blocked groups of machines", o.Now),
+		setGroups:  keyed.Memory[setKey, contract.Group]{Most: mostGroups},
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/capi"
+	"github.com/windlass-dev/windlass/internal/contract"
 	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/snapshot"
 )
@@ -21,7 +22,7 @@ var (
 	deploymentKind = capi.MachineDeploymentKind
 )
 
-// owner is the object that holds a group of machines: a MachineDeployment, a MachineSet without one, or a control plane.
+// owner is the object that holds a group of machines: a MachineDeployment or a control plane.
 type owner struct {
 	object *metav1.PartialObjectMetadata
 	group  policy.Group
@@ -33,6 +34,8 @@ func (o owner) blockedObject() blockedObject {
 	return blockedObject{kind: o.object.GroupVersionKind(), key: client.ObjectKeyFromObject(o.object)}
 }
 
+func (o owner) clusterKey() types.NamespacedName { return client.ObjectKeyFromObject(o.cluster) }
+
 // readOwner finds the group that an object with these labels and owner references belongs to.
 func (e *Engine) readOwner(ctx context.Context, meta metav1.Object) (owner, error) {
 	clusterName := meta.GetLabels()[clusterv1.ClusterNameLabel]
@@ -43,35 +46,52 @@ func (e *Engine) readOwner(ctx context.Context, meta metav1.Object) (owner, erro
 	if err := e.Client.Get(ctx, types.NamespacedName{Namespace: meta.GetNamespace(), Name: clusterName}, cluster); err != nil {
 		return owner{}, fmt.Errorf("reading Cluster %s/%s: %w", meta.GetNamespace(), clusterName, err)
 	}
-	object, err := e.ReadController(ctx, meta)
+	object, isControlPlane, err := e.readGroupObject(ctx, meta)
 	if err != nil {
 		return owner{}, err
 	}
-	return owner{object: object, group: snapshot.GroupOf(cluster, object, capi.IsControlPlane(meta)), cluster: cluster}, nil
+	if object == nil {
+		return owner{}, fmt.Errorf("%s/%s belongs to no MachineDeployment and to no control plane, so no UpdatePolicy counts for it",
+			meta.GetNamespace(), meta.GetName())
+	}
+	return owner{object: object, group: snapshot.GroupOf(cluster, object, isControlPlane), cluster: cluster}, nil
 }
 
-// ReadController reads the metadata of the object that holds the group of a Machine or MachineSet.
-func (e *Engine) ReadController(ctx context.Context, meta metav1.Object) (*metav1.PartialObjectMetadata, error) {
-	owner, ok := capi.OwnerOf(meta)
-	if !ok {
-		return nil, fmt.Errorf("%s/%s has no controller, so it belongs to no group of machines", meta.GetNamespace(), meta.GetName())
+// readGroupObject reads the metadata of the MachineDeployment or control plane object whose group a
+// Machine or MachineSet belongs to; nil if it belongs to none. See capi.Memberships.
+func (e *Engine) readGroupObject(
+	ctx context.Context, meta metav1.Object,
+) (object *metav1.PartialObjectMetadata, isControlPlane bool, err error) {
+	group, ok, err := e.fetchGroup(ctx, meta)
+	if err != nil || !ok {
+		return nil, false, err
 	}
-	kind, key := owner.GroupKind(), owner.NamespacedName
-	if kind != capi.MachineDeploymentKind.GroupKind() && kind != capi.MachineSetKind.GroupKind() {
-		object := &metav1.PartialObjectMetadata{}
-		err := e.ReadProvided(ctx, kind, key, object)
-		return object, err
+	if group.ControlPlane {
+		object = &metav1.PartialObjectMetadata{}
+		err := e.ReadProvided(ctx, group.GroupKind(), group.NamespacedName, object)
+		return object, true, err
 	}
-	// Only a Machine that has lost a label leads to a MachineSet: a cache of all MachineSets would cost more than this read.
-	var reader client.Reader = e.Client
-	if kind == capi.MachineSetKind.GroupKind() {
-		reader = e.Live
+	object = capi.MetadataOf(deploymentKind)
+	if err := e.Client.Get(ctx, group.NamespacedName, object); err != nil {
+		return nil, false, fmt.Errorf("reading MachineDeployment %s: %w", group.NamespacedName, err)
 	}
-	object := capi.MetadataOf(clusterv1.GroupVersion.WithKind(kind.Kind))
-	if err := reader.Get(ctx, key, object); err != nil {
-		return nil, fmt.Errorf("reading %s %s: %w", kind.Kind, key, err)
+	return object, false, nil
+}
+
+// fetchGroup returns the group of a Machine or MachineSet; ok is false if there is none. It reads
+// MachineSets live: only a Machine that has lost a label leads to one, and a cache of all MachineSets
+// would cost more than this read.
+func (e *Engine) fetchGroup(
+	ctx context.Context, meta metav1.Object,
+) (group contract.Group, ok bool, err error) {
+	if set, isSet := meta.(*clusterv1.MachineSet); isSet {
+		group.Owner = capi.OwnerThrough(set)
+		return group, group.IsMachineDeployment(), nil
 	}
-	return object, nil
+	if group, ok, err = contract.FetchGroup(ctx, e.Live, meta); err != nil {
+		err = fmt.Errorf("finding the group of %s/%s: %w", meta.GetNamespace(), meta.GetName(), err)
+	}
+	return group, ok, err
 }
 
 // SelectPolicy returns the policy that counts for a group; the default, whose name is empty, if none does. If that

@@ -28,34 +28,60 @@ const InFlightIndex = "windlass.inFlight"
 const unreadablePolicy = "?"
 
 // IndexInFlight returns what a Machine of a MachineDeployment is found by: its Cluster and policy, and
-// its group, while it is updated in place; its group and the target of the update that it has ended.
+// its group, while it is updated in place; its group and the target of the update that it has ended. If
+// only its MachineSet names the group, it is found by its Cluster in place of the group.
 func IndexInFlight(object client.Object) []string {
-	policy, _, inFlight := updateOf(object)
-	if !inFlight {
-		policy, inFlight = upgradeOf(object)
-	}
-	if groupName(object) == "" {
+	group := groupInIndex(object)
+	if group == "" {
 		return nil
 	}
+	cluster := capi.ClusterName(object)
 	var values []string
-	if inFlight {
-		values = append(values, policyValue(object, policy), groupValue(object))
+	if policy, inFlight := inFlight(object); inFlight {
+		values = append(values, policyValue(cluster, policy))
+		if group != unlabelled {
+			values = append(values, groupValue(cluster, group))
+		}
+	}
+	if group == unlabelled {
+		return append(values, unlabelledValue(cluster))
 	}
 	if target := settledTarget(object); target != "" {
-		values = append(values, settledValue(object, target))
+		values = append(values, settledValue(cluster, group, target))
 	}
 	return values
 }
 
-// groupName is the name of the MachineDeployment of a Machine; empty if it has none.
-func groupName(m metav1.Object) string { return m.GetLabels()[clusterv1.MachineDeploymentNameLabel] }
+// inFlight reports whether a Machine is updated in place, for whomever, and returns the policy.
+func inFlight(m client.Object) (policy string, inFlight bool) {
+	if policy, _, updated := updateOf(m); updated {
+		return policy, true
+	}
+	return upgradeOf(m)
+}
+
+// unlabelled is the group of a Machine that only its MachineSet knows. No object has this name.
+const unlabelled = "?"
+
+// groupInIndex is the name of the MachineDeployment of a Machine, or unlabelled; empty if it has none.
+func groupInIndex(m metav1.Object) string {
+	owner, _ := capi.OwnerOf(m)
+	switch {
+	case owner.IsMachineDeployment():
+		return owner.Name
+	case owner.GroupKind() == capi.MachineSetKind.GroupKind():
+		return unlabelled
+	}
+	return ""
+}
 
 // The values of InFlightIndex differ by their slashes: no name has one.
 
-func policyValue(m metav1.Object, policy string) string { return capi.ClusterName(m) + "/" + policy }
-func groupValue(m metav1.Object) string                 { return capi.ClusterName(m) + "//" + groupName(m) }
-func settledValue(m metav1.Object, target string) string {
-	return capi.ClusterName(m) + "/" + groupName(m) + "/" + target
+func policyValue(cluster, policy string) string { return cluster + "/" + policy }
+func groupValue(cluster, group string) string   { return cluster + "//" + group }
+func unlabelledValue(cluster string) string     { return cluster + "///" }
+func settledValue(cluster, group, target string) string {
+	return cluster + "/" + group + "/" + target
 }
 
 // settledTarget is inplace.SettledTarget of a Machine. One that is being deleted, or whose records
@@ -70,21 +96,6 @@ func settledTarget(m client.Object) string {
 		return ""
 	}
 	return inplace.SettledTarget(progress, last)
-}
-
-// listIndexed lists the Machines that the cache shows with a value of InFlightIndex. They must not be
-// changed.
-func (r *run) listIndexed(
-	ctx context.Context, value string, options ...client.ListOption,
-) ([]metav1.PartialObjectMetadata, error) {
-	machines := newMachineMetadataList()
-	options = append(options, client.InNamespace(r.Object.Namespace),
-		client.MatchingFields{InFlightIndex: value}, client.UnsafeDisableDeepCopy)
-	if err := r.Client.List(ctx, machines, options...); err != nil {
-		return nil, fmt.Errorf("listing the Machines in flight of Cluster %s/%s: %w",
-			r.Object.Namespace, capi.ClusterName(r.Object), err)
-	}
-	return machines.Items, nil
 }
 
 // seen returns which of some Machines the cache shows in flight.
@@ -104,9 +115,12 @@ func seen(machines []metav1.PartialObjectMetadata) inplace.Seen[types.UID] {
 
 // policyScope names what shares maxInFlight, and groupScope what shares a canary.
 func (r *run) policyScope() string {
-	return r.Object.Namespace + "/" + policyValue(r.Object, r.policy.Name)
+	return r.Object.Namespace + "/" + policyValue(r.owner.group.Cluster, r.policy.Name)
 }
-func (r *run) groupScope() string { return r.Object.Namespace + "/" + groupValue(r.Object) }
+
+func (r *run) groupScope() string {
+	return r.Object.Namespace + "/" + groupValue(r.owner.group.Cluster, r.owner.group.Object)
+}
 
 // withOthers calls decide with the machines that may keep this one from beginning. Machines in flight
 // are those with progress on record, the finally failed ones included: a failure so holds its place
@@ -114,11 +128,12 @@ func (r *run) groupScope() string { return r.Object.Namespace + "/" + groupValue
 // machine of the policy begins.
 func (r *run) withOthers(ctx context.Context, decide func(inplace.Others) (bool, error)) error {
 	inFlight := func() (inplace.Seen[types.UID], error) {
-		machines, err := r.listIndexed(ctx, policyValue(r.Object, r.policy.Name))
+		key := r.owner.clusterKey()
+		machines, err := r.listIndexed(ctx, key, policyValue(key.Name, r.policy.Name))
 		if err != nil {
 			return inplace.Seen[types.UID]{}, err
 		}
-		unreadable, err := r.listIndexed(ctx, policyValue(r.Object, unreadablePolicy))
+		unreadable, err := r.listIndexed(ctx, key, policyValue(key.Name, unreadablePolicy))
 		return seen(slices.Concat(machines, unreadable)), err
 	}
 	return r.slots.Begin(r.policyScope(), r.Object.UID, r.facts.FreshID, r.Now(), inFlight,
@@ -138,7 +153,11 @@ func (r *run) withGroup(
 		return decide(others)
 	}
 	inFlight := func() (inplace.Seen[types.UID], error) {
-		machines, err := r.listIndexed(ctx, groupValue(r.Object))
+		machines, err := r.listOfGroup(ctx, groupValue(r.owner.group.Cluster, r.owner.group.Object),
+			func(m client.Object) bool {
+				_, inFlight := inFlight(m)
+				return inFlight
+			})
 		var running []metav1.PartialObjectMetadata
 		for i := range machines {
 			if m := &machines[i]; m.UID != r.Object.UID && holdsGroup(m) {
@@ -185,7 +204,10 @@ func (r *run) isSettled(ctx context.Context) (bool, error) {
 	if r.policy.Alone == 0 {
 		return true, nil
 	}
-	machines, err := r.listIndexed(ctx, settledValue(r.Object, capi.TemplateOf(r.Object)), client.Limit(1))
+	target := capi.TemplateOf(r.Object)
+	machines, err := r.listOfGroup(ctx,
+		settledValue(r.owner.group.Cluster, r.owner.group.Object, target),
+		func(m client.Object) bool { return target != "" && settledTarget(m) == target }, client.Limit(1))
 	return len(machines) > 0, err
 }
 

@@ -25,16 +25,17 @@ func TestMachineSetIsReadLive(t *testing.T) {
 	if err := clusterv1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	set := &clusterv1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "ms"}}
+	set := machineSet("ms", from)
 	e := New(Options{
-		Client: fake.NewClientBuilder().WithScheme(scheme).Build(),
+		Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(deployment()).Build(),
 		Live:   fake.NewClientBuilder().WithScheme(scheme).WithObjects(set).Build(),
 	})
 	machine := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "m", OwnerReferences: []metav1.OwnerReference{
 		{APIVersion: clusterv1.GroupVersion.String(), Kind: "MachineSet", Name: "ms", Controller: new(true)},
 	}}}
-	if owner, err := e.ReadController(t.Context(), machine); err != nil || owner.Name != "ms" {
-		t.Errorf("the owner is %+v, %v", owner, err)
+	owner, isControlPlane, err := e.readGroupObject(t.Context(), machine)
+	if err != nil || isControlPlane || owner == nil || owner.Name != "md" {
+		t.Errorf("the owner is %+v, %t, %v", owner, isControlPlane, err)
 	}
 }
 

@@ -68,6 +68,7 @@ func (s *restorable) restore(t *testing.T, saved backup) {
 		objects = append(objects, copied)
 	}
 	s.WithWatch = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
+		WithIndex(&clusterv1.Machine{}, InFlightIndex, IndexInFlight).
 		WithStatusSubresource(&v1alpha1.Updater{}, &clusterv1.Machine{}, &clusterv1.MachineDeployment{}, &controlplanev1.KubeadmControlPlane{}).
 		Build()
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -100,7 +101,7 @@ func (u *Updater) CanUpdateMachine(ctx context.Context, request *runtimehooksv1.
 		if err != nil {
 			return updatesv1.HandOverRequest{}, err
 		}
-		group, err := u.listGroup(ctx, m, m.Spec.ClusterName)
+		group, err := u.listGroup(ctx, m, owner, m.Spec.ClusterName)
 		if err != nil {
 			return updatesv1.HandOverRequest{}, err
 		}
@@ -128,7 +129,7 @@ func (u *Updater) offerMachineSet(
 	ctx context.Context, request *runtimehooksv1.CanUpdateMachineSetRequest, current, desired cover.Objects,
 ) (updatesv1.HandOverRequest, error) {
 	set := &request.Current.MachineSet
-	group, err := u.listGroup(ctx, set, set.Spec.ClusterName)
+	group, err := u.listGroup(ctx, set, ownerOf(set), set.Spec.ClusterName)
 	if err != nil {
 		return updatesv1.HandOverRequest{}, err
 	}
@@ -143,13 +144,18 @@ func (u *Updater) offerMachineSet(
 	}, err
 }
 
-// listGroup lists the Machines of the group that a Machine or MachineSet belongs to.
-func (u *Updater) listGroup(ctx context.Context, member metav1.Object, cluster string) ([]metav1.PartialObjectMetadata, error) {
-	group, err := u.options.Machines(ctx, member.GetNamespace(), groupLabels(member, cluster))
+// listGroup lists the Machines of the group of an owner, to which a Machine or MachineSet belongs. Those
+// without the group's labels are left out.
+func (u *Updater) listGroup(
+	ctx context.Context, member metav1.Object, owner updatesv1.Owner, cluster string,
+) ([]metav1.PartialObjectMetadata, error) {
+	group, err := u.options.Machines(ctx, member.GetNamespace(), groupLabels(owner, member, cluster))
 	if err != nil {
 		return nil, fmt.Errorf("listing the Machines of the group of %s/%s: %w", member.GetNamespace(), member.GetName(), err)
 	}
-	return group, nil
+	return slices.DeleteFunc(group, func(m metav1.PartialObjectMetadata) bool {
+		return !isOfGroup(&m, owner)
+	}), nil
 }
 
 // decide offers a change, where there is one, and gives the patches for all of it if the updater accepts.

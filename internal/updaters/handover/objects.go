@@ -93,17 +93,32 @@ func instantiateTemplate(raw json.RawMessage) (json.RawMessage, error) {
 	return json.Marshal(object)
 }
 
-// groupLabels are the labels by which Cluster API finds all Machines of the group that a Machine or MachineSet belongs to.
-func groupLabels(member metav1.Object, cluster string) map[string]string {
+// groupLabels are the labels by which Cluster API finds all Machines of the group of an owner, to which a
+// Machine or MachineSet belongs.
+func groupLabels(owner updatesv1.Owner, member metav1.Object, cluster string) map[string]string {
 	labels := map[string]string{clusterv1.ClusterNameLabel: cluster}
-	for _, key := range []string{
-		clusterv1.MachineControlPlaneLabel, clusterv1.MachineControlPlaneNameLabel, clusterv1.MachineDeploymentNameLabel,
-	} {
+	if owner.Kind == capi.MachineDeploymentKind.Kind {
+		labels[clusterv1.MachineDeploymentNameLabel] = owner.Name
+		return labels
+	}
+	for _, key := range []string{clusterv1.MachineControlPlaneLabel, clusterv1.MachineControlPlaneNameLabel} {
 		if value, ok := member.GetLabels()[key]; ok {
 			labels[key] = value
 		}
 	}
 	return labels
+}
+
+// isOfGroup reports whether a Machine with the labels of an owner's group belongs to it.
+func isOfGroup(machine metav1.Object, owner updatesv1.Owner) bool {
+	own := ownerOf(machine)
+	switch {
+	case owner.Kind == capi.MachineDeploymentKind.Kind:
+		return !capi.IsControlPlane(machine)
+	case strings.HasPrefix(owner.APIVersion, clusterv1.GroupVersion.Group+"/"):
+		return own == owner
+	}
+	return capi.IsControlPlane(machine) || owner.Kind == "" // Nobody knows more of that owner.
 }
 
 // ownedBy returns the Machines that a MachineSet controls.
@@ -133,6 +148,9 @@ func namesOf(machines []metav1.PartialObjectMetadata) []updatesv1.ObjectName {
 // ownerOf returns the owner of a Machine or MachineSet as far as the object tells it. For a control plane
 // Machine without a controller that is only the name, by Cluster API's label.
 func ownerOf(object metav1.Object) updatesv1.Owner {
+	if set, ok := object.(*clusterv1.MachineSet); ok {
+		return OwnerFrom(capi.OwnerThrough(set))
+	}
 	if owner, ok := capi.OwnerOf(object); ok {
 		return OwnerFrom(owner)
 	}

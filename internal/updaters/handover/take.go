@@ -35,7 +35,7 @@ func (u *Updater) Take(
 func (u *Updater) Stop(
 	ctx context.Context, set *clusterv1.MachineSet, operation, reason string,
 ) (declined string, err error) {
-	group, err := u.listGroup(ctx, set, set.Spec.ClusterName)
+	group, err := u.listGroup(ctx, set, ownerOf(set), set.Spec.ClusterName)
 	if err != nil {
 		return "", err
 	}
