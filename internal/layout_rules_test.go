@@ -205,7 +205,8 @@ var rules = []rule{
 	`},
 	{pkg: "internal/pool/machineset", kind: effects, imports: `
 		api/v1alpha1 internal/capi internal/condition internal/contract internal/eventlimit
-		internal/keyed internal/pool internal/pool/objects internal/record internal/refusal
+		internal/keyed internal/policy internal/pool internal/pool/objects internal/record
+		internal/refusal
 	`},
 	{pkg: "internal/pool/objects", kind: effects, imports: `
 		api/v1alpha1 internal/contract internal/keyed internal/record internal/untrusted
@@ -241,7 +242,7 @@ var rules = []rule{
 		internal/htmlpage internal/simulate/whatif internal/text embed
 	`},
 	{pkg: "internal/simulate/rollouts", kind: pure, imports: `
-		api/v1alpha1 internal/pool internal/simulate/search
+		api/v1alpha1 internal/policy internal/pool internal/simulate/search
 	`},
 	{pkg: "internal/simulate/scenario", kind: pure, imports: `
 		api/v1alpha1 internal/gate internal/inplace internal/labelselector internal/policy

@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/windlass-dev/windlass/internal/policy"
-	"github.com/windlass-dev/windlass/internal/pool"
 	"github.com/windlass-dev/windlass/internal/pool/machinedeployment"
 	"github.com/windlass-dev/windlass/internal/pool/machineset"
 )
@@ -49,8 +48,8 @@ func setUpSets(
 		options.PoliciesExist = noPolicies
 		options.Policies = func(
 			context.Context, *clusterv1.Cluster, *clusterv1.MachineDeployment,
-		) (pool.SetPolicy, error) {
-			return pool.SetPolicy{}, nil
+		) (policy.Policy, error) {
+			return policy.Policy{}, nil
 		}
 	}
 	return machineset.SetUp(ctx, m, options, o)

@@ -74,7 +74,8 @@ func (b *builder) addMachineSets(ctx context.Context) error {
 	options := machineset.Options{
 		Client: b.mgr.GetClient(), APIReader: b.mgr.GetAPIReader(), ClusterCache: b.clusterCache,
 		PreflightChecks: b.checked.preflightChecks, Now: time.Now, WatchFilter: b.WatchFilter,
-		Policies: setPolicies(policystore.New(b.mgr.GetClient(), b.Extension.Compiled), crds.check), PoliciesExist: crds.check,
+		Policies:       policyOf(policystore.New(b.mgr.GetClient(), b.Extension.Compiled), crds.check),
+		PoliciesExist:  crds.check,
 		StatusInterval: statusInterval,
 	}
 	return machineset.SetUp(ctx, b.mgr, options, concurrency(b.Concurrency.MachineSet))
@@ -89,7 +90,9 @@ func (b *builder) policies() *installation {
 }
 
 // policyOf returns what finds out which UpdatePolicy counts for a group.
-func policyOf(reader policystore.Policies, exist func() (bool, error)) machinedeployment.PolicyOf {
+func policyOf(
+	reader policystore.Policies, exist func() (bool, error),
+) func(context.Context, *clusterv1.Cluster, *clusterv1.MachineDeployment) (policy.Policy, error) {
 	return func(
 		ctx context.Context, cluster *clusterv1.Cluster, md *clusterv1.MachineDeployment,
 	) (policy.Policy, error) {
@@ -115,17 +118,6 @@ func policyNow(reader client.Reader, store *policy.Store, exist func() (bool, er
 		labeled := *cluster
 		labeled.Labels = live.Labels
 		return of(ctx, &labeled, md)
-	}
-}
-
-// setPolicies returns what finds out which rules an UpdatePolicy changes for the MachineSets of a
-// group: Machines that must not be replaced are updated where stock deletes unhealthy ones.
-func setPolicies(reader policystore.Policies, exist func() (bool, error)) machineset.Policies {
-	return func(
-		ctx context.Context, cluster *clusterv1.Cluster, md *clusterv1.MachineDeployment,
-	) (pool.SetPolicy, error) {
-		selected, err := selectPolicy(ctx, reader, exist, cluster, md)
-		return pool.SetPolicyOf(selected, md), err
 	}
 }
 

@@ -60,13 +60,12 @@ func TestKeptBy(t *testing.T) {
 		Keep, UpdateOnDelete, HandOver bool
 		Name                           string
 	}
-	kept := func(limit time.Duration) pool.SetPolicy {
-		return pool.SetPolicy{Keep: true, RepairByUpdate: true, HoldUpdating: true, HoldLimit: limit}
-	}
 	for name, tt := range map[string]struct {
 		policies []client.Object
 		want     asked
-		sets     pool.SetPolicy
+		// holds is how long Machines are kept from remediation while they are updated; 0 for not at all.
+		holds time.Duration
+		order policy.Order
 		// limited says that a policy bounds rollouts, and held that nobody can tell which.
 		limited, held bool
 		// onDelete says that the group has the strategy OnDelete.
@@ -75,11 +74,11 @@ func TestKeptBy(t *testing.T) {
 		"no policy": {},
 		"a policy that keeps": {
 			policies: []client.Object{made("a", nil)},
-			want:     asked{Keep: true, Name: "a"}, sets: kept(90 * time.Minute), limited: true,
+			want:     asked{Keep: true, Name: "a"}, holds: 90 * time.Minute, limited: true,
 		},
 		"a policy with limits": {
 			policies: []client.Object{made("a", patient)},
-			want:     asked{Keep: true, Name: "a"}, sets: kept(21 * time.Minute), limited: true,
+			want:     asked{Keep: true, Name: "a"}, holds: 21 * time.Minute, limited: true,
 		},
 		"a policy with an order that replaces": {
 			policies: []client.Object{made("a", func(p *v1alpha1.UpdatePolicy) {
@@ -87,16 +86,16 @@ func TestKeptBy(t *testing.T) {
 				p.Spec.Order.Labels = []string{"rack"}
 			})},
 			want: asked{Name: "a"}, limited: true,
-			sets: pool.SetPolicy{Order: policy.Order{Labels: []string{"rack"}}},
+			order: policy.Order{Labels: []string{"rack"}},
 		},
 		"a policy that updates where people delete": {
 			policies: []client.Object{made("a", updatesOnDelete)}, onDelete: true,
-			want: asked{Keep: true, UpdateOnDelete: true, Name: "a"},
-			sets: kept(90 * time.Minute), limited: true,
+			want:  asked{Keep: true, UpdateOnDelete: true, Name: "a"},
+			holds: 90 * time.Minute, limited: true,
 		},
 		"a policy that keeps, and people delete": {
 			policies: []client.Object{made("a", nil)}, onDelete: true,
-			want: asked{Keep: true, Name: "a"}, sets: kept(90 * time.Minute),
+			want: asked{Keep: true, Name: "a"}, holds: 90 * time.Minute,
 		},
 		"a policy that replaces, and people delete": {
 			policies: []client.Object{made("a", replaces)}, onDelete: true,
@@ -113,10 +112,8 @@ func TestKeptBy(t *testing.T) {
 		// While an updater declines the group, its MachineSets create and delete as a rollout asks.
 		"a policy that hands over and replaces": {
 			policies: []client.Object{made("a", handsOver)}, limited: true,
-			want: asked{Name: "a", HandOver: true},
-			sets: pool.SetPolicy{
-				RepairByUpdate: true, HoldUpdating: true, HoldLimit: 90 * time.Minute,
-			},
+			want:  asked{Name: "a", HandOver: true},
+			holds: 90 * time.Minute,
 		},
 		"a policy of another space": {policies: []client.Object{made("a", elsewhere)}},
 		"two policies that replace": {
@@ -125,11 +122,11 @@ func TestKeptBy(t *testing.T) {
 		"a policy of another cluster": {policies: []client.Object{made("a", otherCluster)}},
 		"two, one of which might keep": {
 			policies: []client.Object{made("a", replaces), made("b", nil)},
-			want:     asked{Keep: true}, sets: kept(90 * time.Minute), held: true,
+			want:     asked{Keep: true}, holds: 90 * time.Minute, held: true,
 		},
 		"two, one of which might update where people delete": {
 			policies: []client.Object{made("a", replaces), made("b", updatesOnDelete)}, onDelete: true,
-			want: asked{Keep: true}, sets: kept(90 * time.Minute), held: true,
+			want: asked{Keep: true}, holds: 90 * time.Minute, held: true,
 		},
 		"two such policies and the other strategy": {
 			policies: []client.Object{made("a", replaces), made("b", updatesOnDelete)}, held: true,
@@ -153,20 +150,22 @@ func TestKeptBy(t *testing.T) {
 			if limited := limits != nil; limited != (tt.held || tt.limited) {
 				t.Errorf("rollouts have limits: %t", limited)
 			}
-			tt.sets.Limits = limits
 			is := asked{
 				Keep: pool.Keeps(got, md), UpdateOnDelete: got.UpdateOnDelete && tt.onDelete,
 				Name: got.Name, HandOver: got.HandOver,
 			}
 			if diff := cmp.Diff(tt.want, is); diff != "" {
-				t.Errorf("MachineDeployment (-want +got):\n%s", diff)
+				t.Errorf("policy (-want +got):\n%s", diff)
 			}
-			sets, err := setPolicies(policystore.New(reader, nil), withPolicies().check)(t.Context(), cluster, md)
-			if err != nil {
-				t.Fatal(err)
+			var holds time.Duration
+			if is.Keep || is.HandOver {
+				holds = got.Longest()
 			}
-			if diff := cmp.Diff(tt.sets, sets); diff != "" {
-				t.Errorf("MachineSets (-want +got):\n%s", diff)
+			if holds != tt.holds {
+				t.Errorf("updates hold remediation for %s, want %s", holds, tt.holds)
+			}
+			if diff := cmp.Diff(tt.order, got.Order); diff != "" {
+				t.Errorf("order (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -183,9 +182,6 @@ func TestKeptByUnknown(t *testing.T) {
 	exist := withPolicies().check
 	if _, err := policyOf(policystore.New(reader, nil), exist)(t.Context(), cluster, md); !errors.Is(err, broken) {
 		t.Errorf("MachineDeployment: error %v", err)
-	}
-	if _, err := setPolicies(policystore.New(reader, nil), exist)(t.Context(), cluster, md); !errors.Is(err, broken) {
-		t.Errorf("MachineSets: error %v", err)
 	}
 }
 

@@ -90,13 +90,13 @@ func (l Limits) IsCanary(p Progress) bool { return l.Unknown != "" || l.Stage(p)
 // MachineSet are deleted; nil if it needs no change.
 func (f SetFacts) FailedCanaries(going []*clusterv1.Machine) *FailedCanaries {
 	names := f.failing(going)
-	if len(names) == 0 || f.Policy.Limits == nil || !f.isTarget() {
+	if len(names) == 0 || f.limits() == nil || !f.isTarget() {
 		return nil
 	}
 	c, err := FailedCanariesOf(f.Deployment)
 	isOther := c != nil && c.MachineSet != f.MachineSet.Name
 	// A record that cannot be read holds the rollout.
-	if err != nil || isOther && !f.isCurrent() || !f.Policy.Limits.IsCanary(f.progress()) {
+	if err != nil || isOther && !f.isCurrent() || !f.limits().IsCanary(f.progress()) {
 		return nil
 	}
 	return c.With(f.MachineSet.Name, names)
@@ -123,7 +123,7 @@ func (f SetFacts) isTarget() bool {
 // progress is how far the rollout to the template of the MachineSet is. It has what the canary
 // depends on.
 func (f SetFacts) progress() Progress {
-	limits := *f.Policy.Limits
+	limits := *f.limits()
 	limits.Order = policy.Order{}
 	began := rolloutBegan(f.Deployment, f.MachineSet, f.Machines)
 	members := func(yield func(Member) bool) {
@@ -134,7 +134,7 @@ func (f SetFacts) progress() Progress {
 		}
 	}
 	p := limits.Observe(members, time.Time{}, f.Now).Progress
-	p.Kept = f.Policy.Keep
+	p.Kept = f.keeps()
 	p.Replicas = deref(f.Deployment.Spec.Replicas)
 	p.recall(f.Deployment, f.MachineSet, f.Machines)
 	return p

@@ -11,6 +11,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/pool"
 )
 
@@ -128,12 +129,12 @@ func TestFailedCanaries(t *testing.T) {
 			f := pool.SetFacts{
 				MachineSet: set, Deployment: md, Machines: append(tt.others, tt.going...), MachinesRead: true,
 				Now: msNow, Decided: !tt.foreign,
-				Policy: pool.SetPolicy{Limits: &pool.Limits{Canary: tt.canary, Unknown: tt.unknown}},
+				Policy: policy.Policy{Name: "p", Canary: tt.canary, Unknown: tt.unknown},
 			}
 			if diff := cmp.Diff(tt.want, f.FailedCanaries(tt.going)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
-			f.Policy.Limits = nil
+			f.Policy = policy.Policy{}
 			if got := f.FailedCanaries(tt.going); got != nil {
 				t.Errorf("without a policy %+v is recorded", got)
 			}

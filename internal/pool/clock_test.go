@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/pool"
 	"github.com/windlass-dev/windlass/internal/record"
 )
@@ -50,7 +51,7 @@ func TestWaitsFromTheFutureEnd(t *testing.T) {
 	}
 	remediates := func(c *record.Clock, now time.Time, options ...machineOption) bool {
 		f := factsOf(msSet(1), msMachine("m", append(options, toRemediate)...))
-		f.Clock, f.Now, f.Policy = c, now, pool.SetPolicy{HoldUpdating: true, HoldLimit: time.Minute}
+		f.Clock, f.Now, f.Policy = c, now, policy.Policy{HandOver: true, Soak: time.Minute}
 		plan, err := f.Remediate()
 		return err == nil && len(plan.Delete) == 1
 	}

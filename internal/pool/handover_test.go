@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/pool"
 )
 
@@ -222,7 +223,7 @@ func TestArrivals(t *testing.T) {
 		set := plan.Old[0].Desired
 		set.Annotations[v1alpha1.HandedOverAnnotation] = handedOver
 		test.change(w, set, m)
-		f := pool.SetFacts{MachineSet: set, Deployment: w.md, Machines: w.owned(set), Policy: pool.SetPolicy{RepairByUpdate: true}}
+		f := pool.SetFacts{MachineSet: set, Deployment: w.md, Machines: w.owned(set), Policy: policy.Policy{HandOver: true}}
 		departures, err := f.Departures(1)
 		var got string
 		for _, d := range departures {

@@ -40,7 +40,7 @@ func TestScaleOfKeptGroup(t *testing.T) {
 			f := factsOf(msSet(2), a)
 			f.Deployment, f.Group = &clusterv1.MachineDeployment{}, test.group
 			f.Deployment.Spec.Replicas = &test.replicas
-			f.Policy.Keep = true
+			f.Policy.Guarded = true
 			got, err := f.Scale()
 			if err != nil {
 				t.Fatal(err)
@@ -48,19 +48,19 @@ func TestScaleOfKeptGroup(t *testing.T) {
 			if diff := gocmp.Diff(test.want, got); diff != "" {
 				t.Errorf("the scaling differs (-want +got):\n%s", diff)
 			}
-			f.Policy.Keep = false
+			f.Policy.Guarded = false
 			if got, err = f.Scale(); err != nil || f.CountsGroup() || got != missing(1) {
 				t.Errorf("where Machines may be replaced: %+v, %v", got, err)
 			}
 		})
 	}
 	f := factsOf(msSet(1), a)
-	f.Deployment, f.Policy.Keep = &clusterv1.MachineDeployment{}, true
+	f.Deployment, f.Policy.Guarded = &clusterv1.MachineDeployment{}, true
 	if f.CountsGroup() {
 		t.Error("a MachineSet that has what it asks for needs the group")
 	}
 	f = factsOf(msSet(2), a)
-	f.Policy.Keep = true
+	f.Policy.Guarded = true
 	if f.CountsGroup() {
 		t.Error("a MachineSet without a MachineDeployment needs a group")
 	}
@@ -97,7 +97,7 @@ func TestSurplusOfKeptGroup(t *testing.T) {
 			f := factsOf(msSet(1), test.owned...)
 			f.Deployment, f.Group = &clusterv1.MachineDeployment{}, append(slices.Clone(test.owned), test.group...)
 			f.Deployment.Spec.Replicas = &test.replicas
-			f.Policy.Keep = true
+			f.Policy.Guarded = true
 			got, err := f.Scale()
 			if err != nil {
 				t.Fatal(err)
@@ -105,7 +105,7 @@ func TestSurplusOfKeptGroup(t *testing.T) {
 			if diff := gocmp.Diff(test.want, got); diff != "" {
 				t.Errorf("the scaling differs (-want +got):\n%s", diff)
 			}
-			f.Policy.Keep = false
+			f.Policy.Guarded = false
 			if got, err = f.Scale(); err != nil || got != deletes(2) {
 				t.Errorf("where Machines may be replaced: %+v, %v", got, err)
 			}

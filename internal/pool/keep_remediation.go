@@ -39,7 +39,7 @@ func (f SetFacts) mayUpdate(m *clusterv1.Machine) bool {
 
 // SharesRemediation reports whether Remediate depends on the Machines of the whole group.
 func (f SetFacts) SharesRemediation() bool {
-	if !f.Policy.HoldUpdating || f.Deployment == nil ||
+	if !f.updates() || f.Deployment == nil ||
 		f.Deployment.Spec.Remediation.MaxInFlight == nil {
 		return false
 	}

@@ -4,6 +4,8 @@ import (
 	"slices"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/windlass-dev/windlass/internal/policy"
 )
 
 // spread returns how many Machines each MachineSet of a kept group loses, because surplus more
@@ -62,9 +64,12 @@ func (d *draft) byDeletion(
 ) []*clusterv1.Machine {
 	f := SetFacts{
 		MachineSet: set, Deployment: d.group.MachineDeployment, Machines: list, Now: d.group.Now,
-		Clock:  d.group.Clock,
-		Policy: SetPolicy{HoldUpdating: d.group.Keep, Limits: d.group.Limits},
+		Clock: d.group.Clock,
 	}
+	if d.group.Limits != nil {
+		f.Policy = policy.Policy(*d.group.Limits)
+	}
+	f.Policy.Guarded = d.group.Keep
 	order, err := f.DeletionOrder()
 	if err != nil {
 		// The MachineSet controller returns the error, and deletes none.

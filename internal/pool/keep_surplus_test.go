@@ -30,7 +30,7 @@ func TestIdleFirst(t *testing.T) {
 		false: {"failed Updating", "updating Updating", "nodeless Unhealthy", "sick Unhealthy",
 			"healthy Age"},
 	} {
-		f.Policy.HoldUpdating = holds
+		f.Policy.HandOver = holds
 		order, err := f.DeletionOrder()
 		if err != nil {
 			t.Fatal(err)

@@ -265,7 +265,10 @@ func TestUpdateEndsAfterRevert(t *testing.T) {
 			m := w.machines[first[0]]
 			m.Annotations[v1alpha1.LastUpdateAnnotation] = `{"to":"v1.31.0"}`
 			f := w.facts(set)
-			f.Policy.Limits = w.limits
+			if w.limits != nil {
+				f.Policy = policy.Policy(*w.limits)
+				f.Policy.Name = "p"
+			}
 			leave, err := f.Departures(1)
 			if err != nil || len(leave) != test.moves {
 				t.Errorf("%d Machines leave, want %d, error %v\n%s", len(leave), test.moves, err, w)
@@ -316,13 +319,12 @@ func TestBrokenUpdateHoldsNoOther(t *testing.T) {
 func TestNewerKubeletGoesFirst(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		limits *pool.Limits
-		keeps  bool
+		policy policy.Policy
 		want   pool.Reason
 	}{
-		"with a policy":            {&pool.Limits{}, false, pool.ReasonKubeletAhead},
-		"with one that keeps them": {&pool.Limits{}, true, pool.ReasonAge},
-		"without":                  {nil, false, pool.ReasonAge},
+		"with a policy":            {policy.Policy{Name: "p"}, pool.ReasonKubeletAhead},
+		"with one that keeps them": {policy.Policy{Name: "p", Guarded: true}, pool.ReasonAge},
+		"without":                  {policy.Policy{}, pool.ReasonAge},
 	} {
 		w := newWorld(3, 0, 1)
 		w.settle(t)
@@ -331,7 +333,7 @@ func TestNewerKubeletGoesFirst(t *testing.T) {
 		ahead.Status.NodeInfo = kubelet("v1.32.0")
 		w.md.Spec.Template.Spec.Version = "v1.31.0"
 		f := w.facts(w.setOf("v1.30.0"))
-		f.Policy.Limits, f.Policy.HoldUpdating = test.limits, test.keeps
+		f.Policy = test.policy
 		first := f.Order(pool.RandomFirst)[0]
 		checkFailed(w.machines[names[0]])
 		if sick := f.Order(pool.RandomFirst)[0]; sick.Reason != pool.ReasonUnhealthy {

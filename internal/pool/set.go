@@ -31,42 +31,31 @@ type SetFacts struct {
 	Now     time.Time
 	// Clock reads the times that others have recorded; nil remembers none.
 	Clock *record.Clock
-	// Policy is the zero value for stock's behavior.
-	Policy SetPolicy
+	// Policy is that of the group; the zero value for stock's behavior.
+	Policy policy.Policy
 }
 
-// SetPolicy is what an UpdatePolicy changes for a MachineSet. The zero value changes nothing.
-type SetPolicy struct {
-	// Keep lets the MachineSet create and delete Machines only as far as the whole group lacks some or
-	// has too many, because no rollout may replace Machines.
-	Keep bool
-	// RepairByUpdate moves an unhealthy Machine to the new MachineSet, because its update may repair
-	// it. Stock deletes it.
-	RepairByUpdate bool
-	// HoldUpdating keeps Machines that are being updated in place from remediation until the update
-	// ends, and at most for HoldLimit. Stock deletes them. Machines of old MachineSets that cannot be
-	// updated are remediated, for the rollout does not delete them: because they have no Node, because
-	// their update does not end, or because no update leads to the template.
-	HoldUpdating bool
-	// HoldLimit bounds HoldUpdating; 0 means DefaultHoldLimit.
-	HoldLimit time.Duration
-	// Limits are those of the UpdatePolicy; nil for none. Remediation depends on the canary.
-	Limits *Limits
-	// Order is in which order a rollout takes Machines. It does not count for the MachineSet of the
-	// present template, which loses Machines only if the group is scaled down.
-	Order policy.Order
-}
+// keeps reports whether the MachineSet creates and deletes Machines only as far as the whole group
+// lacks some or has too many, because no rollout may replace Machines.
+func (f SetFacts) keeps() bool { return f.Deployment != nil && Keeps(f.Policy, f.Deployment) }
 
-// SetPolicyOf returns which rules a policy changes for the MachineSets of a group: Machines that must not
-// be replaced are updated where stock deletes unhealthy ones.
-func SetPolicyOf(p policy.Policy, md *clusterv1.MachineDeployment) SetPolicy {
-	set := SetPolicy{Order: p.Order, Limits: LimitsOf(p, md)}
-	if !Keeps(p, md) && !p.HandOver {
-		return set
+// updates reports whether Machines are updated where stock deletes unhealthy ones. An unhealthy one
+// moves to the new MachineSet, because its update may repair it. One that is being updated is not
+// remediated until the update ends, and at most for holdLimit. Machines of old MachineSets that cannot
+// be updated are remediated, for the rollout does not delete them: because they have no Node, because
+// their update does not end, or because no update leads to the template.
+func (f SetFacts) updates() bool { return f.Policy.HandOver || f.keeps() }
+
+// repairs is updates for moves. The last plan names the Machines that leave a MachineSet which was
+// handed over. No others go in their place, although the policy has changed meanwhile.
+func (f SetFacts) repairs() bool { return f.updates() || WasHandedOver(f.MachineSet) }
+
+// limits are those of the policy; nil for none.
+func (f SetFacts) limits() *Limits {
+	if f.Deployment == nil {
+		return nil
 	}
-	set.Keep, set.RepairByUpdate, set.HoldUpdating = Keeps(p, md), true, true
-	set.HoldLimit = p.Longest()
-	return set
+	return LimitsOf(f.Policy, f.Deployment)
 }
 
 // DefaultHoldLimit is the time that an UpdatePolicy gives an update by default: three attempts of

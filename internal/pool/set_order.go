@@ -89,8 +89,8 @@ func OrderOf(set *clusterv1.MachineSet) (PriorityByAge, error) {
 // deletion, so that no others are deleted while they go; those that a person asks to delete; those
 // that are being updated, so that no update is done in vain; unhealthy ones, and under an
 // UpdatePolicy those whose kubelet is newer than the template: as long as there is one, its
-// MachineSet updates none in place, and deletes them; the rest by age. With
-// Policy.HoldUpdating, those that need remediation precede those that are being updated, and
+// MachineSet updates none in place, and deletes them; the rest by age. Where
+// they are updated, those that need remediation precede those that are being updated, and
 // between both are those that have no Node, or whose update failed. Equal priorities are sorted by
 // name. It returns the error of OrderOf.
 func (f SetFacts) DeletionOrder() ([]Candidate, error) {
@@ -157,15 +157,15 @@ func (f SetFacts) candidate(m *clusterv1.Machine, byAge PriorityByAge) Candidate
 		return Candidate{m, ReasonDeleting, priorityDeleting}
 	case deletionAsked(m):
 		return Candidate{m, ReasonDeleteRequested, priorityRequested}
-	case f.Policy.HoldUpdating && NeedsRemediation(m):
+	case f.updates() && NeedsRemediation(m):
 		return Candidate{m, ReasonRemediation, priorityRemediation}
-	case f.Policy.HoldUpdating && isIdle(m):
+	case f.updates() && isIdle(m):
 		return Candidate{m, ReasonUnhealthy, priorityIdle}
 	case IsUpdating(m):
 		return Candidate{m, ReasonUpdating, priorityUpdating}
 	case !IsHealthy(m):
 		return Candidate{m, ReasonUnhealthy, priorityUnhealthy}
-	case !f.Policy.HoldUpdating && f.goesBack(m):
+	case !f.updates() && f.goesBack(m):
 		return Candidate{m, ReasonKubeletAhead, priorityUnhealthy}
 	case m.CreationTimestamp.IsZero():
 		return Candidate{m, ReasonAge, byAge(-1)}

@@ -62,12 +62,12 @@ type Deferral struct {
 
 // Remediate decides about unhealthy Machines:
 //   - An old MachineSet of a MachineDeployment remediates none, because the rollout removes them.
-//     With Policy.HoldUpdating it remediates those that no update can reach.
+//     Where Machines are updated it remediates those that no update can reach.
 //   - At most spec.remediation.maxInFlight Machines of a MachineDeployment are remediated at once.
 //     Those that were deleted for it and still exist count. If SharesRemediation, so do those of
 //     the other MachineSets, and Group is required.
-//   - A Machine that is being updated waits if Policy.HoldUpdating, and takes no place in flight.
-//     The wait ends Policy.HoldLimit after the Machine became unhealthy and the update began, or at
+//   - A Machine that is being updated waits where Machines are updated, and takes no place in flight.
+//     The wait ends Policy.Longest after the Machine became unhealthy and the update began, or at
 //     once if it has the annotation cluster.x-k8s.io/remediate-machine. After the update, a Machine
 //     that was found unhealthy before its end waits for verdictTime more.
 //
@@ -187,12 +187,12 @@ func sooner(a, b time.Duration) time.Duration {
 // isRolledOut reports whether the rollout removes an unhealthy Machine from its old MachineSet.
 // Where updates are held, the rollout only moves Machines, and only those that an update may reach.
 func (f SetFacts) isRolledOut(m *clusterv1.Machine) bool {
-	return !f.isCurrent() && (!f.Policy.HoldUpdating || f.mayUpdate(m))
+	return !f.isCurrent() && (!f.updates() || f.mayUpdate(m))
 }
 
 // isHeld reports whether a Machine waits for the end of its update in place.
 func (f SetFacts) isHeld(m *clusterv1.Machine) bool {
-	return f.Policy.HoldUpdating && IsUpdating(m) && !annotations.HasRemediateMachine(m) &&
+	return f.updates() && IsUpdating(m) && !annotations.HasRemediateMachine(m) &&
 		f.holdLeft(m) > 0
 }
 
@@ -201,7 +201,7 @@ func (f SetFacts) isHeld(m *clusterv1.Machine) bool {
 func (f SetFacts) verdictLeft(m *clusterv1.Machine) time.Duration {
 	ended := f.past(updateEnded(m))
 	c := conditions.Get(m, clusterv1.MachineHealthCheckSucceededCondition)
-	if !f.Policy.HoldUpdating || annotations.HasRemediateMachine(m) || IsUpdating(m) ||
+	if !f.updates() || annotations.HasRemediateMachine(m) || IsUpdating(m) ||
 		ended.IsZero() || c == nil || f.past(c.LastTransitionTime.Time).After(ended) {
 		return 0
 	}
@@ -214,7 +214,7 @@ func (f SetFacts) past(t time.Time) time.Time {
 }
 
 func (f SetFacts) holdLimit() time.Duration {
-	return cmp.Or(f.Policy.HoldLimit, DefaultHoldLimit)
+	return cmp.Or(f.Policy.Longest(), DefaultHoldLimit)
 }
 
 // holdLeft is how long an unhealthy Machine that is being updated may still wait. Neither time that

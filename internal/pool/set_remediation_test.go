@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/pool"
 )
 
@@ -83,11 +84,11 @@ func TestRemediate(t *testing.T) {
 		}, options...)...)
 	}
 	const held = "Waiting because the Machine is being updated in place (at most 1h30m0s)"
-	hold := pool.SetPolicy{HoldUpdating: true}
+	hold := policy.Policy{HandOver: true}
 	for name, test := range map[string]struct {
 		set        setOption
 		deployment *clusterv1.MachineDeployment
-		policy     pool.SetPolicy
+		policy     policy.Policy
 		machines   []*clusterv1.Machine
 		recovered  []string
 		deleted    []string
@@ -136,7 +137,7 @@ func TestRemediate(t *testing.T) {
 			set: current, machines: []*clusterv1.Machine{updating}, deleted: []string{"updating"},
 		},
 		"updating, and held": {
-			set: current, deployment: msDeployment(new(intstr.FromInt32(1))), policy: pool.SetPolicy{HoldUpdating: true},
+			set: current, deployment: msDeployment(new(intstr.FromInt32(1))), policy: policy.Policy{HandOver: true},
 			machines: []*clusterv1.Machine{updating, three[0]}, deleted: []string{"a"},
 			deferred: map[string]string{"updating": held}, after: 90 * time.Minute,
 		},
@@ -171,8 +172,7 @@ func TestRemediate(t *testing.T) {
 			machines: []*clusterv1.Machine{hung("a", 2*time.Hour, 2*time.Hour)}, deleted: []string{"a"},
 		},
 		"held as long as the policy asks": {
-			set: current, deployment: msDeployment(nil), policy: pool.SetPolicy{HoldUpdating: true,
-				HoldLimit: 3 * time.Hour},
+			set: current, deployment: msDeployment(nil), policy: policy.Policy{HandOver: true, Soak: 3 * time.Hour},
 			machines: []*clusterv1.Machine{hung("a", 2*time.Hour, 2*time.Hour)}, after: time.Hour,
 			deferred: map[string]string{"a": "Waiting because the Machine is being updated in place (at most 3h0m0s)"},
 		},
@@ -301,7 +301,7 @@ func TestRemediateProperties(t *testing.T) {
 		f := factsOf(setOf(t), machinesOf(t)...)
 		limit := rapid.Int32Range(0, 6).Draw(t, "limit")
 		f.Deployment = msDeployment(new(intstr.FromInt32(limit)))
-		f.Policy.HoldUpdating = rapid.Bool().Draw(t, "hold")
+		f.Policy.HandOver = rapid.Bool().Draw(t, "hold")
 		setMark(clusterv1.RevisionAnnotation, rapid.SampledFrom([]string{"1", "2"}).Draw(t, "revision"))(f.MachineSet)
 		for _, m := range f.Machines {
 			if !m.DeletionTimestamp.IsZero() && len(m.Status.Conditions) == 0 && rapid.Bool().Draw(t, "in flight") {
@@ -394,7 +394,7 @@ func TestRemediationOfGroup(t *testing.T) {
 		inFlight, candidates, deleted, decided, fresh := 0, 0, 0, 0, 0
 		for name, set := range sets {
 			f := factsOf(set)
-			f.Deployment, f.Group, f.Policy.HoldUpdating = md, group, true
+			f.Deployment, f.Group, f.Policy.HandOver = md, group, true
 			for _, m := range group {
 				if m.OwnerReferences[0].Name == name {
 					f.Machines = append(f.Machines, m)

@@ -91,7 +91,7 @@ func (f SetFacts) uncounted() (n int) {
 // and the MachineSet lacks some or has too many. The plan of the MachineDeployment may be older
 // than a move, or than the policy.
 func (f SetFacts) CountsGroup() bool {
-	return f.Policy.Keep && f.Deployment != nil &&
+	return f.keeps() &&
 		len(f.Machines) != int(deref(f.MachineSet.Spec.Replicas))
 }
 
@@ -215,12 +215,12 @@ type Departure struct {
 
 // Departures chooses up to count Machines that move to another MachineSet, in deletion order:
 //   - A Machine in deletion counts, and nothing happens to it.
-//   - A Machine that needs remediation counts and is deleted, unless Policy.RepairByUpdate.
+//   - A Machine that needs remediation counts and is deleted, unless an update may repair it.
 //   - A Machine that is being updated, or that has no Node, does not count and stays. With a strict
 //     order of the UpdatePolicy, so do those of the next places. So does one whose kubelet is newer
 //     than the template, if there is an UpdatePolicy: the plan was made before its update ended.
 //
-// With Policy.RepairByUpdate, or if the plan names Machines that return, it chooses in the order of
+// Where updates may repair Machines, or if the plan names Machines that return, it chooses in the order of
 // MoveOrder, as the plan does: a Machine whose kubelet is ahead stays, and none is deleted. It
 // returns the error of OrderOf.
 func (f SetFacts) Departures(count int) ([]Departure, error) {
@@ -252,7 +252,7 @@ func (f SetFacts) Departures(count int) ([]Departure, error) {
 
 // goesBack reports whether a move would take the kubelet of a Machine back a version.
 func (f SetFacts) goesBack(m *clusterv1.Machine) bool {
-	return f.Policy.Limits != nil && f.Deployment != nil &&
+	return f.limits() != nil &&
 		hasNewerKubelet(m, f.Deployment.Spec.Template.Spec.Version) && !f.isTarget()
 }
 
@@ -271,7 +271,7 @@ func (f SetFacts) FollowsTemplate(target *clusterv1.MachineSet) bool {
 // ahead may go in their place.
 func (f SetFacts) movesKept() bool {
 	_, returns := f.MachineSet.Annotations[v1alpha1.ReturnMachinesAnnotation]
-	return f.Deployment != nil && (f.Policy.RepairByUpdate || returns)
+	return f.Deployment != nil && (f.repairs() || returns)
 }
 
 // inTurn omits the candidates that a strict order keeps from moving now. A Machine that is being
@@ -325,5 +325,5 @@ func (f SetFacts) keptDepartures(count int) []Departure {
 // mayRepair reports whether an unhealthy Machine moves, because its update may repair it. A Machine
 // without a Node has nothing to update.
 func (f SetFacts) mayRepair(m *clusterv1.Machine) bool {
-	return f.Policy.RepairByUpdate && m.Status.NodeRef.IsDefined()
+	return f.repairs() && m.Status.NodeRef.IsDefined()
 }

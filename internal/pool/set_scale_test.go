@@ -9,6 +9,7 @@ import (
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/pool"
 )
 
@@ -161,7 +162,7 @@ func TestDepartures(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		count  int
-		policy pool.SetPolicy
+		policy policy.Policy
 		kept   bool
 		want   []string
 	}{
@@ -176,10 +177,10 @@ func TestDepartures(t *testing.T) {
 			"remediate delete Remediation", "remediate-nodeless delete Remediation",
 			"unhealthy update Move", "well update Move", "well-2 update Move",
 		}},
-		"an update may repair": {count: 4, policy: pool.SetPolicy{RepairByUpdate: true}, want: []string{
+		"an update may repair": {count: 4, policy: policy.Policy{HandOver: true}, want: []string{
 			"remediate update Move", "remediate-nodeless delete Remediation", "unhealthy update Move",
 		}},
-		"kept": {count: 9, policy: pool.SetPolicy{RepairByUpdate: true}, kept: true, want: []string{
+		"kept": {count: 9, policy: policy.Policy{HandOver: true}, kept: true, want: []string{
 			"remediate update Move", "unhealthy update Move", "well update Move", "well-2 update Move",
 		}},
 	} {
@@ -211,7 +212,7 @@ func TestDepartureProperties(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		f := factsOf(setOf(t), machinesOf(t)...)
-		f.Policy.RepairByUpdate = rapid.Bool().Draw(t, "repair")
+		f.Policy.HandOver = rapid.Bool().Draw(t, "repair")
 		count := rapid.IntRange(-1, 9).Draw(t, "count")
 		departures, err := f.Departures(count)
 		if err != nil {

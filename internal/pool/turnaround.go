@@ -77,7 +77,7 @@ func (f SetFacts) MoveAnnotations(d Departure, to string) map[string]string {
 	case d.Reason == ReasonReturn:
 		removeHook(annotations)
 		annotations[v1alpha1.MovedFromAnnotation] = MovedFrom(d.Machine, to, to)
-	case f.Policy.RepairByUpdate && decided:
+	case f.repairs() && decided:
 		annotations[v1alpha1.MovedFromAnnotation] = MovedFrom(d.Machine, f.MachineSet.Name, to)
 	}
 	annotations[clusterv1.UpdateInProgressAnnotation] = ""
@@ -108,7 +108,7 @@ func (f SetFacts) IsReturning(m *clusterv1.Machine) bool {
 // planned are the names of the Machines that the plan moves without an update.
 func (f SetFacts) planned() []string {
 	names := f.MachineSet.Annotations[v1alpha1.ReturnMachinesAnnotation]
-	if names == "" || !f.Policy.RepairByUpdate {
+	if names == "" || !f.repairs() {
 		return nil
 	}
 	return strings.Split(names, ",")

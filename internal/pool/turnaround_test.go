@@ -164,7 +164,7 @@ func TestRevert(t *testing.T) {
 				t.Errorf("the decisions differ (-want +got):\n%s%s", diff, w)
 			}
 			f := w.facts(w.sets[second])
-			f.Policy.RepairByUpdate = true
+			f.Policy.HandOver = true
 			if n := *f.MachineSet.Spec.Replicas; n != test.target {
 				t.Errorf("replicas %d, want %d", n, test.target)
 			}
@@ -189,7 +189,7 @@ func TestRevertAndEdit(t *testing.T) {
 			t.Parallel()
 			w, first, second := reverted(t, [3]stage{hasBegun, waits, waits}, edit)
 			f := w.facts(w.sets[second])
-			f.Policy.RepairByUpdate = true
+			f.Policy.HandOver = true
 			scaling, err := f.Scale()
 			if err != nil || scaling.Count != 2 || scaling.Target != first {
 				t.Errorf("scaling %+v, %v", scaling, err)
@@ -236,7 +236,7 @@ func TestRevertMeetsBegin(t *testing.T) {
 		w, first, second := reverted(t, [3]stage{waits, waits, withoutProof})
 		then(w.machines[w.names()[0]], first, second)
 		f := w.facts(w.sets[second])
-		f.Policy.RepairByUpdate = true
+		f.Policy.HandOver = true
 		t.Log(name)
 		checkReturns(t, w, f, 2, []int{1})
 	}
@@ -261,7 +261,7 @@ func TestMoveAnnotations(t *testing.T) {
 	w, first, second := reverted(t, [3]stage{waits, waits, waits})
 	m := w.machines[w.names()[0]]
 	f := w.facts(w.sets[second])
-	f.Policy.RepairByUpdate = true
+	f.Policy.HandOver = true
 	marks := map[string]string{
 		clusterv1.UpdateInProgressAnnotation: "", clusterv1.PendingAcknowledgeMoveAnnotation: "",
 	}

@@ -16,7 +16,7 @@ import (
 // the rollout continue. A retry that somebody asked for before is void. After an error none of them
 // may be deleted; it is a conflict if the MachineDeployment has changed since it was read.
 func (r *Run) recordFailedCanaries(ctx context.Context, machines []*clusterv1.Machine) error {
-	if r.Policy.Limits == nil || r.Deployment == nil {
+	if r.Deployment == nil || pool.LimitsOf(r.Policy, r.Deployment) == nil {
 		return nil
 	}
 	facts := r.facts()

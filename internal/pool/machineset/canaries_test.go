@@ -15,6 +15,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/capi"
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/pool"
 )
 
@@ -38,7 +39,7 @@ func failedCanary(w *world) []string {
 			Reason: clusterv1.MachineInPlaceUpdateFailedReason,
 		})
 	})
-	w.policy = pool.SetPolicy{Limits: &pool.Limits{Canary: intstr.FromInt32(1)}}
+	w.policy = policy.Policy{Name: "p", Canary: intstr.FromInt32(1)}
 	w.Take()
 	return []string{"a"}
 }
@@ -158,7 +159,7 @@ func TestScaleDownTakesFailedCanary(t *testing.T) {
 	failedCanary(w)
 	canary := w.machines()[0].Name
 	edit(w, w.set("a"), func(s *clusterv1.MachineSet) { *s.Spec.Replicas = 1 })
-	w.policy.HoldUpdating = true // Nothing is remediated.
+	w.policy.HandOver = true // Nothing is remediated.
 	edit(w, get(w, "d", &clusterv1.MachineDeployment{}), func(md *clusterv1.MachineDeployment) {
 		md.Spec.Remediation.MaxInFlight = new(intstr.FromInt32(0))
 	})

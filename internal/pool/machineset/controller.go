@@ -25,7 +25,7 @@ import (
 
 	"github.com/windlass-dev/windlass/internal/eventlimit"
 	"github.com/windlass-dev/windlass/internal/keyed"
-	"github.com/windlass-dev/windlass/internal/pool"
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/pool/objects"
 	"github.com/windlass-dev/windlass/internal/record"
 	"github.com/windlass-dev/windlass/internal/refusal"
@@ -57,7 +57,7 @@ type Options struct {
 	PreflightChecks sets.Set[clusterv1.MachineSetPreflightCheck]
 	// Now is the clock.
 	Now func() time.Time
-	// Policies returns what the UpdatePolicy of a MachineDeployment changes for its MachineSets;
+	// Policies returns the UpdatePolicy of a MachineDeployment, which changes rules for its MachineSets;
 	// nil means that there are none. An error ends the reconcile before anything is done to
 	// Machines.
 	Policies Policies
@@ -74,7 +74,7 @@ type Options struct {
 // Policies looks for the UpdatePolicy of a MachineDeployment.
 type Policies func(
 	context.Context, *clusterv1.Cluster, *clusterv1.MachineDeployment,
-) (pool.SetPolicy, error)
+) (policy.Policy, error)
 
 // Reconciler reconciles MachineSets.
 type Reconciler struct {

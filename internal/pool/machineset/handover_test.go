@@ -13,13 +13,13 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
-	"github.com/windlass-dev/windlass/internal/pool"
+	"github.com/windlass-dev/windlass/internal/policy"
 )
 
 // arrives has an old MachineSet whose first Machine was updated by an updater that has all of them, and
 // whose plan gives that Machine to the new MachineSet.
 func arrives(w *world) []string {
-	w.policy = pool.SetPolicy{RepairByUpdate: true, HoldUpdating: true}
+	w.policy = policy.Policy{HandOver: true}
 	existing(w)
 	w.belongs()
 	m := w.machines()[0]
@@ -100,7 +100,7 @@ func TestArrivalAfterPolicyChange(t *testing.T) {
 	w := newWorld(t)
 	sets := arrives(w)
 	name := w.machines()[0].Name
-	w.policy = pool.SetPolicy{}
+	w.policy = policy.Policy{}
 	m := w.machines()[1]
 	edit(w, &m, func(m *clusterv1.Machine) { // The first one in the order of deletions.
 		m.Annotations = with(m.Annotations, clusterv1.DeleteMachineAnnotation, "")
@@ -153,7 +153,7 @@ func TestArrivalMeetsWrite(t *testing.T) {
 func TestUpdaterWritesBeforeSync(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.policy = pool.SetPolicy{HoldUpdating: true}
+	w.policy = policy.Policy{HandOver: true}
 	existing(w)
 	w.belongs()
 	edit(w, w.set("a"), func(s *clusterv1.MachineSet) {

@@ -8,7 +8,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/internal/capi"
-	"github.com/windlass-dev/windlass/internal/pool"
+	"github.com/windlass-dev/windlass/internal/policy"
 )
 
 // TestUnadopted: a Machine that cannot be adopted is not absent. In a kept group neither its
@@ -16,9 +16,9 @@ import (
 // with Cluster API's controller.
 func TestUnadopted(t *testing.T) {
 	t.Parallel()
-	keep := pool.SetPolicy{Keep: true}
+	keep := policy.Policy{Guarded: true}
 	for name, tt := range map[string]struct {
-		policy pool.SetPolicy
+		policy policy.Policy
 		// a and b are the replicas of two MachineSets, of which a has two Machines and an orphan.
 		a, b int32
 		// machines is how many Machines there are then; failed says that a run ends with an error.

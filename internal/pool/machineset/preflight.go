@@ -55,7 +55,7 @@ func (r *Run) Preflight(
 // successor returns the MachineSet that creates Machines in the place of remediated ones. In a
 // kept group that is the one with the present template, whichever MachineSet had the Machine.
 func (r *Run) successor() *clusterv1.MachineSet {
-	if !r.Policy.Keep || r.Deployment == nil || r.hasRevision() {
+	if r.Deployment == nil || !pool.Keeps(r.Policy, r.Deployment) || r.hasRevision() {
 		return r.Set
 	}
 	set := r.Set.DeepCopy()

@@ -11,7 +11,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/capi"
-	"github.com/windlass-dev/windlass/internal/pool"
+	"github.com/windlass-dev/windlass/internal/policy"
 )
 
 // TestPreflightOfRemediation: the checks are about the version of the Machine that takes the place of
@@ -20,13 +20,13 @@ import (
 func TestPreflightOfRemediation(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		policy            pool.SetPolicy
+		policy            policy.Policy
 		revision, version string
 		want              bool
 	}{
-		"kept":                              {pool.SetPolicy{Keep: true, HoldUpdating: true}, "2", "v1.36.0", true},
-		"kept, and the template is too old": {pool.SetPolicy{Keep: true, HoldUpdating: true}, "2", "v1.33.1", false},
-		"not kept":                          {pool.SetPolicy{}, "1", "v1.36.0", false},
+		"kept":                              {policy.Policy{Guarded: true}, "2", "v1.36.0", true},
+		"kept, and the template is too old": {policy.Policy{Guarded: true}, "2", "v1.33.1", false},
+		"not kept":                          {policy.Policy{}, "1", "v1.36.0", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/internal/capi"
+	"github.com/windlass-dev/windlass/internal/pool"
 	"github.com/windlass-dev/windlass/internal/pool/objects"
 )
 
@@ -173,7 +174,7 @@ func (r *Run) readPolicy(ctx context.Context) (next Next, err error) {
 		return Next{}, nil
 	}
 	r.Policy, err = r.Policies(ctx, r.Cluster, r.Deployment)
-	if err == nil && r.Policy.Keep && r.Listed {
+	if err == nil && pool.Keeps(r.Policy, r.Deployment) && r.Listed {
 		err = r.addRelabeled(ctx)
 	}
 	return Next{Stop: err != nil}, err

@@ -25,6 +25,7 @@ import (
 
 	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/condition"
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/pool"
 	"github.com/windlass-dev/windlass/internal/pool/objects"
 )
@@ -65,8 +66,8 @@ type Run struct {
 	wrote bool
 	// Blocked are the messages of the preflight checks that kept the run from creating Machines.
 	Blocked []string
-	// Policy is the zero value for stock's behavior.
-	Policy pool.SetPolicy
+	// Policy is that of the group; the zero value for stock's behavior.
+	Policy policy.Policy
 	// Start is the time of the run.
 	Start time.Time
 }

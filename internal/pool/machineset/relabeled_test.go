@@ -8,7 +8,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/internal/capi"
-	"github.com/windlass-dev/windlass/internal/pool"
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/pool/objects"
 )
 
@@ -43,7 +43,7 @@ func TestRelabeled(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
-			w.policy = pool.SetPolicy{Keep: true}
+			w.policy = policy.Policy{Guarded: true}
 			existing(w)
 			w.belongs()
 			md := get(w, "d", &clusterv1.MachineDeployment{})

@@ -14,13 +14,14 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/capi"
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/pool"
 )
 
 // keeps has the scenarios of moves in a group whose machines are kept, and for whose updates the
 // engine in Windlass has decided.
 func keeps(w *world) {
-	w.policy = pool.SetPolicy{Keep: true, RepairByUpdate: true, HoldUpdating: true}
+	w.policy = policy.Policy{Guarded: true}
 	existing(w)
 	w.belongs()
 	edit(w, w.set("a"), func(s *clusterv1.MachineSet) {
@@ -202,7 +203,7 @@ func TestReturnMeetsBegin(t *testing.T) {
 func TestProof(t *testing.T) {
 	t.Parallel()
 	for name, prepare := range map[string]func(w *world){
-		"not kept": func(w *world) { w.policy = pool.SetPolicy{} },
+		"not kept": func(w *world) { w.policy = policy.Policy{} },
 		"another engine": func(w *world) {
 			edit(w, w.set("a"),
 				func(s *clusterv1.MachineSet) { delete(s.Annotations, v1alpha1.UpdateDecisionsAnnotation) })

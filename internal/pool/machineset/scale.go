@@ -9,15 +9,11 @@ import (
 
 // facts are what the rules read.
 func (r *Run) facts() pool.SetFacts {
-	policy := r.Policy
-	// The last plan names the Machines that leave a MachineSet which was handed over. No others go in
-	// their place, although the policy has changed meanwhile.
-	policy.RepairByUpdate = policy.RepairByUpdate || pool.WasHandedOver(r.Set)
 	return pool.SetFacts{
 		MachineSet: r.Set, Deployment: r.Deployment, Machines: r.Machines, MachinesRead: r.Listed,
 		BootstrapTemplateMissing:      r.BootstrapMissing,
 		InfrastructureTemplateMissing: r.InfrastructureMissing,
-		Blocked:                       r.Blocked, Now: r.Start, Policy: policy,
+		Blocked:                       r.Blocked, Now: r.Start, Policy: r.Policy,
 		Clock: r.clock,
 	}
 }

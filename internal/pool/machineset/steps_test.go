@@ -24,7 +24,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/capi"
-	"github.com/windlass-dev/windlass/internal/pool"
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/pool/objects"
 )
 
@@ -60,7 +60,7 @@ func TestPolicyUnknown(t *testing.T) {
 	scalesDown(w)
 	w.belongs()
 	w.Take()
-	w.r.Policies = policies(pool.SetPolicy{}, errors.New("broken"))
+	w.r.Policies = policies(policy.Policy{}, errors.New("broken"))
 	if err := w.reconcile("a"); err == nil || !strings.Contains(err.Error(), "broken") {
 		t.Errorf("error %v", err)
 	}
@@ -81,7 +81,7 @@ func TestPolicyHoldsRemediation(t *testing.T) {
 	})
 	w.belongs()
 	w.Take()
-	w.r.Policies = policies(pool.SetPolicy{HoldUpdating: true}, nil)
+	w.r.Policies = policies(policy.Policy{HandOver: true}, nil)
 	if got := w.settle("a"); slices.Contains(got, "delete Machine") {
 		t.Errorf("writes: %s", got)
 	}
@@ -140,7 +140,7 @@ func TestRemediatesWhatNoUpdateReaches(t *testing.T) {
 				w.Put(&busy)
 			}
 			w.Take()
-			w.r.Policies = policies(pool.SetPolicy{Keep: true, HoldUpdating: true}, nil)
+			w.r.Policies = policies(policy.Policy{Guarded: true}, nil)
 			if got := slices.Contains(w.settle("a"), "delete Machine"); got != tt.want {
 				t.Errorf("the Machine is deleted: %v, want %v", got, tt.want)
 			}

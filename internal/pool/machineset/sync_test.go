@@ -10,6 +10,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/internal/capi"
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/pool"
 )
 
@@ -126,7 +127,7 @@ func TestSpecIsRead(t *testing.T) {
 		"paused": func(w *world) { edit(w, w.cluster(), func(c *clusterv1.Cluster) { c.Spec.Paused = new(true) }) },
 		"no policy can be read": func(w *world) {
 			w.belongs()
-			w.r.Policies = policies(pool.SetPolicy{}, errors.New("broken"))
+			w.r.Policies = policies(policy.Policy{}, errors.New("broken"))
 		},
 		"no Machine can be created": func(w *world) {
 			w.Fail = func(verb, kind string) (error, bool) {

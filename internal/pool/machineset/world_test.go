@@ -23,7 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/windlass-dev/windlass/internal/pool"
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/test/fakeapi"
 )
 
@@ -45,7 +45,7 @@ type world struct {
 	events *record.FakeRecorder
 	names  int
 	// policy is what the UpdatePolicy changes.
-	policy pool.SetPolicy
+	policy policy.Policy
 	// now is the time of the next run.
 	now time.Time
 	// results are those of the last runs.
@@ -83,7 +83,7 @@ func (w *world) restart() {
 		return fmt.Sprintf("%0*d", length, w.names)
 	}
 	r.Policies = func(context.Context, *clusterv1.Cluster,
-		*clusterv1.MachineDeployment) (pool.SetPolicy, error) {
+		*clusterv1.MachineDeployment) (policy.Policy, error) {
 		return w.policy, nil
 	}
 	w.r = r
@@ -327,9 +327,9 @@ func checkCrashes(t *testing.T, scenario func(w *world) (sets []string)) {
 }
 
 func policies(
-	p pool.SetPolicy, err error,
-) func(context.Context, *clusterv1.Cluster, *clusterv1.MachineDeployment) (pool.SetPolicy, error) {
-	return func(context.Context, *clusterv1.Cluster, *clusterv1.MachineDeployment) (pool.SetPolicy, error) {
+	p policy.Policy, err error,
+) func(context.Context, *clusterv1.Cluster, *clusterv1.MachineDeployment) (policy.Policy, error) {
+	return func(context.Context, *clusterv1.Cluster, *clusterv1.MachineDeployment) (policy.Policy, error) {
 		return p, err
 	}
 }

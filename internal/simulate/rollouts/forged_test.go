@@ -210,9 +210,8 @@ func TestKeptDeparturesInOrder(t *testing.T) {
 	}
 	f := pool.SetFacts{
 		MachineSet: g.MachineSets[0], Machines: g.Machines, Deployment: g.MachineDeployment, Now: g.Now,
-		Policy: pool.SetPolicy{
-			RepairByUpdate: true, HoldUpdating: true, Order: policy.Order{Labels: []string{"rack"},
-				OneAtATime: true},
+		Policy: policy.Policy{
+			Guarded: true, Order: policy.Order{Labels: []string{"rack"}, OneAtATime: true},
 		},
 	}
 	leave, err := f.Departures(2)

@@ -14,6 +14,7 @@ func (b Limits) rules() *pool.Limits {
 		return nil
 	}
 	l := &pool.Limits{
+		Name:        "policy",
 		MaxInFlight: int32(b.MaxInFlight), Canary: intstr.FromInt32(int32(b.Canary)),
 		Partition: intstr.FromInt32(int32(b.Partition)),
 	}

@@ -6,6 +6,7 @@ import (
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/pool"
 )
 
@@ -15,9 +16,10 @@ func (e *explorer) byRules(v view, id uint8) ([]operation, error) {
 	f := pool.SetFacts{Deployment: g.MachineDeployment, MachinesRead: true, Group: g.Machines}
 	f.Now, f.Decided = g.Now, true
 	keeps := e.keeps(&v)
-	f.Policy = pool.SetPolicy{
-		Keep: keeps, RepairByUpdate: keeps, HoldUpdating: keeps, Limits: g.Limits,
+	if g.Limits != nil {
+		f.Policy = policy.Policy(*g.Limits)
 	}
+	f.Policy.Guarded = keeps
 	for _, set := range g.MachineSets {
 		if set.Name == setName(id) {
 			f.MachineSet = set
