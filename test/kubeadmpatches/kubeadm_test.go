@@ -8,8 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	kubelet "k8s.io/kubelet/config/v1beta1"
@@ -174,6 +174,9 @@ func checkHost(t tester, dir, name, content string, documents map[string]string)
 	return o
 }
 
+// findsNothing matches patches with operations that are skipped where the document lacks their path.
+var findsNothing = regexp.MustCompile(`"(remove|replace)"`)
+
 // checkTarget compares what became of one document.
 func checkTarget(t tester, o outcome, file kubeadmpatch.File, before, after []byte) {
 	t.Helper()
@@ -190,8 +193,9 @@ func checkTarget(t tester, o outcome, file kubeadmpatch.File, before, after []by
 		t.Fatalf("CheckEffect does not notice that %s changes %s:\n%s\n%s\n%s", file.Path, found, file.Content, before, after)
 	case o.accepted && o.applied && effect != nil:
 		t.Fatalf("Check and kubeadm accept %s, CheckEffect does not: %v\n%s\n%s", file.Path, effect, file.Content, before)
-	// A host may have a removal already. Of the kubelet's fields, the product does not know the types.
-	case o.accepted && !o.applied && effect == nil && target != kubeadmpatch.Kubelet && !strings.Contains(string(file.Content), "remove"):
+	// A host may have a removal already, and lack what the next version renders. Of the kubelet's fields,
+	// the product does not know the types.
+	case o.accepted && !o.applied && effect == nil && target != kubeadmpatch.Kubelet && !findsNothing.Match(file.Content):
 		t.Fatalf("Check and CheckEffect accept %s, kubeadm does not:\n%s\n%s", file.Path, file.Content, before)
 	}
 }
