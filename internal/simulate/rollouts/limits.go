@@ -8,13 +8,14 @@ import (
 	"github.com/windlass-dev/windlass/internal/pool"
 )
 
-// rules are the limits as the rules read them; nil without any.
-func (b Limits) rules() *pool.Limits {
+// rules are the limits as the rules read them; nil without any. onDelete says that they count where
+// people delete the Machines.
+func (b Limits) rules(onDelete bool) *pool.Limits {
 	if b == (Limits{}) {
 		return nil
 	}
 	l := &pool.Limits{
-		Name:        "policy",
+		Name: "policy", UpdateOnDelete: onDelete,
 		MaxInFlight: int32(b.MaxInFlight), Canary: intstr.FromInt32(int32(b.Canary)),
 		Partition: intstr.FromInt32(int32(b.Partition)),
 	}

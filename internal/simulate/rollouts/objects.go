@@ -42,7 +42,7 @@ func (s *Scenario) group(v view) pool.Group {
 		Keep: s.keeps(&v), UpdateOnDelete: s.UpdatesOnDelete && s.keeps(&v),
 	}
 	if !v.md.open {
-		g.Limits = s.rules()
+		g.Limits = s.rules(g.UpdateOnDelete)
 	}
 	for i, set := range v.sets {
 		if set.exists {
