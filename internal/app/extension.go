@@ -198,6 +198,11 @@ func newServer(mgr manager.Manager, o ExtensionOptions, guard http.Handler, serv
 	served.Endpoint = hookserver.Endpoint{
 		BindAddress: o.BindAddress, Port: o.Port, CertDir: o.CertDir, ClientCAName: o.ClientCAName,
 	}
+	refusals, err := hookserver.NewRefusals(crmetrics.Registry)
+	if err != nil {
+		return nil, err
+	}
+	served.Refusals = refusals
 	if o.GuardPort == 0 {
 		served.Webhooks = map[string]http.Handler{guardwebhook.GuardPath: guard}
 	} else if err := addGuardServer(mgr, o, guard); err != nil {

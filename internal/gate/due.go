@@ -128,6 +128,12 @@ type NotDueError struct {
 	Why string
 }
 
+// NotDueReason is the reason of a call that is refused with a NotDueError.
+const NotDueReason = "NotDue"
+
+// UnaskedReason returns NotDueReason, for metrics.
+func (e *NotDueError) UnaskedReason() string { return NotDueReason }
+
 // Error says which hook is not due, and why.
 func (e *NotDueError) Error() string {
 	return fmt.Sprintf("%s %s is not due: %s", string(e.Step.Hook), e.Step.Version, e.Why)

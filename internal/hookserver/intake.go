@@ -88,7 +88,8 @@ func (i *intake) wrap(next http.Handler) http.Handler {
 			refuse(w, err)
 			return
 		}
-		whole := r.WithContext(context.WithValue(r.Context(), reservationKey{}, a))
+		ctx := context.WithValue(r.Context(), callerKey{}, r.RemoteAddr)
+		whole := r.WithContext(context.WithValue(ctx, reservationKey{}, a))
 		if whole.Body = io.NopCloser(&a.body); a.length == 0 {
 			whole.Body = http.NoBody // Admission webhooks refuse it; other empty bodies they decode.
 		}

@@ -35,9 +35,12 @@ type Gates interface {
 type lifecycle struct {
 	gates    Gates
 	outcomes outcomes
+	refusals *Refusals
 }
 
-func newLifecycle(gates Gates) *lifecycle { return &lifecycle{gates: gates, outcomes: newOutcomes()} }
+func newLifecycle(gates Gates, refusals *Refusals) *lifecycle {
+	return &lifecycle{gates: gates, outcomes: newOutcomes(), refusals: refusals}
+}
 
 func (l *lifecycle) handlers() []server.ExtensionHandler {
 	return []server.ExtensionHandler{
@@ -97,6 +100,7 @@ func (l *lifecycle) answer(ctx context.Context, cluster *clusterv1.Cluster, hook
 	verdict, err := l.gates.Ask(ctx, cluster, step)
 	message := verdict.Message(step)
 	l.log(ctx, cluster, hook, kubernetesVersion, message, err)
+	l.refusals.report(ctx, string(hook), err)
 	if _, notDue := errors.AsType[*gate.NotDueError](err); notDue {
 		err = errNotDue
 	}

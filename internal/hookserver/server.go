@@ -42,6 +42,8 @@ type Options struct {
 	LeaderOnly bool
 	// Gates serves the lifecycle hooks of upgrades; nil omits them.
 	Gates Gates
+	// Refusals counts and logs calls that no object asks for; nil means nothing does.
+	Refusals *Refusals
 	// Wrap wraps each handler; nil means none is wrapped.
 	Wrap func(http.Handler) http.Handler
 }
@@ -100,10 +102,10 @@ func handlers(o Options) []server.ExtensionHandler {
 		})
 	}
 	if o.Gates != nil {
-		add(timeoutSeconds, newLifecycle(o.Gates).handlers()...)
+		add(timeoutSeconds, newLifecycle(o.Gates, o.Refusals).handlers()...)
 	}
 	if o.Updates != nil {
-		add(cmp.Or(o.UpdateTimeoutSeconds, updateTimeoutSeconds), updater{updates: o.Updates}.handlers()...)
+		add(cmp.Or(o.UpdateTimeoutSeconds, updateTimeoutSeconds), updater{updates: o.Updates, refusals: o.Refusals}.handlers()...)
 	}
 	return list
 }

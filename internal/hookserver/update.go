@@ -41,20 +41,24 @@ type MarkedUpdates interface {
 func MarkedMachines(updates MarkedUpdates) server.ExtensionHandler {
 	return server.ExtensionHandler{
 		Hook: runtimehooksv1.UpdateMachine, Name: UpdateMachineHandler,
-		HandlerFunc:    markedUpdater{updates}.UpdateMachine,
+		HandlerFunc:    markedUpdater{updates: updates}.UpdateMachine,
 		TimeoutSeconds: new(updateTimeoutSeconds), FailurePolicy: new(runtimehooksv1.FailurePolicyFail),
 	}
 }
 
 // updater answers the three hooks. Every error is an answer with the status Failure: Cluster API then neither updates nor
 // replaces anything, and asks again.
-type updater struct{ updates Updates }
+type updater struct {
+	updates  Updates
+	refusals *Refusals
+}
 
 func (u updater) handlers() []server.ExtensionHandler {
+	marked := markedUpdater{updates: u.updates, refusals: u.refusals}
 	return []server.ExtensionHandler{
 		{Hook: runtimehooksv1.CanUpdateMachine, Name: CanUpdateMachineHandler, HandlerFunc: u.CanUpdateMachine},
 		{Hook: runtimehooksv1.CanUpdateMachineSet, Name: CanUpdateMachineSetHandler, HandlerFunc: u.CanUpdateMachineSet},
-		{Hook: runtimehooksv1.UpdateMachine, Name: UpdateMachineHandler, HandlerFunc: markedUpdater{u.updates}.UpdateMachine},
+		{Hook: runtimehooksv1.UpdateMachine, Name: UpdateMachineHandler, HandlerFunc: marked.UpdateMachine},
 	}
 }
 
@@ -62,6 +66,7 @@ func (u updater) handlers() []server.ExtensionHandler {
 func (u updater) CanUpdateMachine(ctx context.Context, request *runtimehooksv1.CanUpdateMachineRequest, response *runtimehooksv1.CanUpdateMachineResponse) {
 	coverage, err := u.updates.CanUpdateMachine(ctx, request)
 	if err != nil {
+		u.refusals.report(ctx, "CanUpdateMachine", err)
 		failDecision(&response.CommonResponse, err)
 		return
 	}
@@ -75,6 +80,7 @@ func (u updater) CanUpdateMachine(ctx context.Context, request *runtimehooksv1.C
 func (u updater) CanUpdateMachineSet(ctx context.Context, request *runtimehooksv1.CanUpdateMachineSetRequest, response *runtimehooksv1.CanUpdateMachineSetResponse) {
 	coverage, err := u.updates.CanUpdateMachineSet(ctx, request)
 	if err != nil {
+		u.refusals.report(ctx, "CanUpdateMachineSet", err)
 		failDecision(&response.CommonResponse, err)
 		return
 	}
@@ -85,12 +91,16 @@ func (u updater) CanUpdateMachineSet(ctx context.Context, request *runtimehooksv
 }
 
 // markedUpdater answers the hook UpdateMachine.
-type markedUpdater struct{ updates MarkedUpdates }
+type markedUpdater struct {
+	updates  MarkedUpdates
+	refusals *Refusals
+}
 
 // UpdateMachine answers the hook of that name.
 func (u markedUpdater) UpdateMachine(ctx context.Context, request *runtimehooksv1.UpdateMachineRequest, response *runtimehooksv1.UpdateMachineResponse) {
 	reply, err := u.updates.UpdateMachine(ctx, request)
 	if err != nil {
+		u.refusals.report(ctx, "UpdateMachine", err)
 		fail(&response.CommonResponse, err)
 		return
 	}

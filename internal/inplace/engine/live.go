@@ -45,12 +45,21 @@ type UnaskedError struct {
 	Message string
 }
 
+// UnaskedReason returns the reason, for metrics; empty if the error is about no call.
+func (e *UnaskedError) UnaskedReason() string {
+	if e.Reason == KindUnknown {
+		return ""
+	}
+	return e.Reason
+}
+
 // Error returns the reason and the message.
 func (e *UnaskedError) Error() string {
 	if e.Reason == KindUnknown {
 		return e.Message // It is about no call.
 	}
-	return fmt.Sprintf("refused (%s): %s. Fix: if this is a call of Cluster API, none is needed, because it calls again with fresh objects; otherwise find out who calls", e.Reason, e.Message)
+	return fmt.Sprintf("refused (%s): %s. Fix: if this is a call of Cluster API, none is needed, because it calls "+
+		"again with fresh objects; otherwise the log of the extension has the address of the caller", e.Reason, e.Message)
 }
 
 func unasked(reason, format string, args ...any) *UnaskedError {
