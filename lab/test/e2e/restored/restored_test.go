@@ -124,7 +124,7 @@ func (p *plane) create(ctx context.Context, t *testing.T) {
 	p.ApplyClass(ctx, t, chain.Namespace, rig.Class{Versions: []string{chainFrom, chainTo}})
 	one := v1alpha1.UpdatePolicySpec{
 		Strategy: v1alpha1.ExternalUpdate, Fallback: v1alpha1.FallbackNone, MaxInFlight: 1,
-		Canary: new(intstr.FromInt32(0)), SoakSeconds: soakSeconds,
+		RolloutLimits: v1alpha1.RolloutLimits{Canary: new(intstr.FromInt32(0))}, SoakSeconds: soakSeconds,
 		Targets: []v1alpha1.UpdateTarget{{
 			ClusterName: chain.Name, MachineDeployments: []v1alpha1.MachineDeploymentName{group},
 		}},
