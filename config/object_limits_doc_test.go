@@ -58,7 +58,7 @@ func fieldLimits(path string, s apiextensionsv1.JSONSchemaProps) []string {
 	}
 	var limits []string
 	if limit := fieldLimit(s, strings.HasPrefix(path, "spec")); limit != "" {
-		limits = append(limits, fmt.Sprintf("`%s` | %s", path, limit))
+		limits = append(limits, "`"+path+"` | "+limit)
 	}
 	if s.Type == "array" {
 		path, s = path+"[]", *s.Items.Schema

@@ -76,11 +76,9 @@ func RunManager(ctx context.Context, restConfig *rest.Config, o ManagerOptions) 
 	if err := index.AddDefaultIndexes(ctx, mgr); err != nil {
 		return fmt.Errorf("adding the indexes: %w", err)
 	}
-	if err := AddRestoredWatch(mgr, o.WatchNamespace); err != nil {
-		return err
-	}
 	b := &builder{ManagerOptions: o, checked: checked, mgr: mgr}
 	for _, add := range []func(context.Context) error{
+		func(context.Context) error { return AddRestoredWatch(mgr, o.WatchNamespace) },
 		b.addCollector, b.addExtension, b.addRuntimeClient, b.addCaches, b.addControllers, b.addWebhooks,
 	} {
 		if err := add(ctx); err != nil {

@@ -113,12 +113,10 @@ func TestApprovalAfterClockWentBack(t *testing.T) {
 	unknown := func(string, string) bool { return false }
 	fresh := newGate(nil)
 	g.Status.Approvals = gate.ComputeApproved(&fresh, prod, stepTo(1), "jane", now)
-	for ahead, kept := range map[time.Duration]bool{
-		30 * time.Second: true, -30 * time.Second: true, time.Hour: false, -time.Hour: false,
-	} {
+	for _, ahead := range []time.Duration{30 * time.Second, -30 * time.Second, time.Hour, -time.Hour} {
 		left := gate.ComputeExisting(slices.Clone(g.Status.Approvals), unknown, now.Add(-ahead))
-		if got := len(left) == 1; got != kept {
-			t.Errorf("an approval %s ahead stays: %t, want %t", ahead, got, kept)
+		if kept, want := len(left) == 1, ahead.Abs() < time.Minute; kept != want {
+			t.Errorf("an approval %s ahead stays: %t, want %t", ahead, kept, want)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"go/token"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -59,9 +60,8 @@ func TestGenerationsAreNotCompared(t *testing.T) {
 // comparesGenerations reports whether an expression compares two generations of which neither is
 // the one that a controller has observed.
 func comparesGenerations(e *ast.BinaryExpr) bool {
-	switch e.Op {
-	case token.EQL, token.NEQ, token.LSS, token.LEQ, token.GTR, token.GEQ:
-	default:
+	compares := []token.Token{token.EQL, token.NEQ, token.LSS, token.LEQ, token.GTR, token.GEQ}
+	if !slices.Contains(compares, e.Op) {
 		return false
 	}
 	x, y := nameOf(e.X), nameOf(e.Y)

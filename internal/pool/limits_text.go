@@ -113,10 +113,10 @@ func (f LimitFields) Names() []string {
 // DescribeReason names the limit that a reason of these limits is about, as Describe does.
 func (l Limits) DescribeReason(r Reason) string {
 	f := l.Fields()
-	switch r {
-	case ReasonMaxInFlight:
+	if r == ReasonMaxInFlight {
 		return fmt.Sprintf("maxInFlight %d", l.MaxInFlight)
-	case ReasonCanary, ReasonCanaryFailed:
+	}
+	if r == ReasonCanary || r == ReasonCanaryFailed {
 		return f.canary()
 	}
 	for _, limit := range limitTexts {

@@ -65,6 +65,6 @@ func (c *FailedCanaries) With(set string, names []string) *FailedCanaries {
 	if len(added) == unnamed && others == next.Others {
 		return nil
 	}
-	next.Machines, next.Others = append(kept, added[:len(added)-unnamed]...), others
+	next.Machines, next.Others = slices.Concat(kept, added[:len(added)-unnamed]), others
 	return next
 }

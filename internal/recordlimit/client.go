@@ -94,7 +94,7 @@ func (b bounded) checkChanged(ctx context.Context, object client.Object) error {
 		return err
 	}
 	stored.SetAnnotations(nil)
-	if b.Client.Get(ctx, client.ObjectKeyFromObject(object), stored) != nil {
+	if b.Get(ctx, client.ObjectKeyFromObject(object), stored) != nil {
 		return err // It is not known to be stored.
 	}
 	before, changed := stored.GetAnnotations(), maps.Clone(object.GetAnnotations())

@@ -125,13 +125,22 @@ const namesBudget = "The disruption budget "
 // and returns what it has once ctx ends. It holds the budgets of one namespace at a time.
 func blockers(ctx context.Context, remote client.Client, result drain.EvictionResult) []string {
 	var lines []string
-	var namespace string
-	var budgets []budget
-	for i, pod := range unexplained(result) {
-		if i == 0 || pod.Namespace != namespace {
-			namespace, budgets = pod.Namespace, nil
-			budgets = listBudgets(ctx, remote, namespace)
+	for pods := unexplained(result); len(pods) > 0; {
+		n := 1
+		for n < len(pods) && pods[n].Namespace == pods[0].Namespace {
+			n++
 		}
+		lines = append(lines, explain(ctx, remote, pods[:n])...)
+		pods = pods[n:]
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+// explain names the budgets of pods of one namespace.
+func explain(ctx context.Context, remote client.Client, pods []*corev1.Pod) (lines []string) {
+	budgets := listBudgets(ctx, remote, pods[0].Namespace)
+	for _, pod := range pods {
 		if ctx.Err() != nil {
 			break
 		}
@@ -140,7 +149,6 @@ func blockers(ctx context.Context, remote client.Client, result drain.EvictionRe
 				pod.Namespace, pod.Name, text.JoinSome(names, maxBlockers, ", ")))
 		}
 	}
-	slices.Sort(lines)
 	return lines
 }
 

@@ -121,7 +121,7 @@ func (w *world) move() {
 func TestMovedUpdate(t *testing.T) {
 	t.Parallel()
 	policy := external(func(p *v1alpha1.UpdatePolicySpec) { p.Drain, p.SoakSeconds = true, 10 })
-	phases := map[inplace.Phase]int{}
+	phases := make(map[inplace.Phase]int)
 	done := false
 	for at := 0; !done; at++ {
 		w, files, kubelet := halves(t, policy)

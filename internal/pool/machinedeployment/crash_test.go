@@ -38,3 +38,16 @@ func errOf(crash bool) error {
 	}
 	return nil
 }
+
+// events returns the Events since the last call.
+func (w *world) events() []string {
+	var events []string
+	for {
+		select {
+		case e := <-w.recorder.Events:
+			events = append(events, e)
+		default:
+			return events
+		}
+	}
+}

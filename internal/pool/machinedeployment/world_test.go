@@ -489,16 +489,3 @@ func (w *world) update(m *clusterv1.Machine) {
 		w.t.Fatal(err)
 	}
 }
-
-// events returns the Events since the last call.
-func (w *world) events() []string {
-	var events []string
-	for {
-		select {
-		case e := <-w.recorder.Events:
-			events = append(events, e)
-		default:
-			return events
-		}
-	}
-}

@@ -57,12 +57,9 @@ func (c coverage) claims(
 		return nil, nil, err
 	}
 	if to == nil {
-		if err := checkNoConfig(desired.Bootstrap, ""); err != nil {
-			// UpdateMachine would refuse it, too.
-			return nil, []string{err.Error()}, nil //nolint:nilerr // The error is the note.
-		}
+		return claimsWithoutConfig(claims, desired.Bootstrap)
 	}
-	if from == nil || to == nil {
+	if from == nil {
 		return claims, nil, nil
 	}
 	if _, err := c.withConfig(ctx, linuxhost.Goal{}, to); err != nil {
@@ -78,6 +75,17 @@ func (c coverage) claims(
 	}
 	// A file that was not read in time does not make the change uncovered.
 	return claims, notes, ctx.Err()
+}
+
+// claimsWithoutConfig returns the claims, or none and why, for a bootstrap config of another kind.
+func claimsWithoutConfig(
+	claims []cover.Pointer, bootstrap json.RawMessage,
+) (_ []cover.Pointer, notes []string, err error) {
+	if err := checkNoConfig(bootstrap, ""); err != nil {
+		// UpdateMachine would refuse it, too.
+		return nil, []string{err.Error()}, nil //nolint:nilerr // The error is the note.
+	}
+	return claims, nil, nil
 }
 
 // isWorker reports whether a Machine or MachineSet has no label of a control plane.
