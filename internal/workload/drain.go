@@ -125,7 +125,7 @@ const namesBudget = "The disruption budget "
 // and returns what it has once ctx ends. It holds the budgets of one namespace at a time.
 func blockers(ctx context.Context, remote client.Client, result drain.EvictionResult) []string {
 	var lines []string
-	for pods := unexplained(result); len(pods) > 0; {
+	for pods := unexplained(result); len(pods) > 0 && ctx.Err() == nil; {
 		n := 1
 		for n < len(pods) && pods[n].Namespace == pods[0].Namespace {
 			n++
