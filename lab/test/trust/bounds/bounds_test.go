@@ -134,6 +134,8 @@ func (p *program) registered(t *testing.T) (paths, reconcilers []string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
+	looks := time.NewTicker(pollEvery)
+	defer looks.Stop()
 	for ctx.Err() == nil {
 		served := p.scrape(t)
 		paths = values(served, "controller_runtime_webhook_requests_in_flight", "webhook")
@@ -145,7 +147,7 @@ func (p *program) registered(t *testing.T) (paths, reconcilers []string) {
 		if len(paths) > 0 && !missing {
 			break
 		}
-		time.Sleep(pollEvery)
+		<-looks.C
 	}
 	return paths, reconcilers
 }
