@@ -1,12 +1,13 @@
 package record
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"reflect"
 	"slices"
+
+	"github.com/windlass-dev/windlass/internal/untrusted"
 )
 
 // UnstoredError reports that the API server has stored another annotation than was written. What the
@@ -37,6 +38,7 @@ func isSameJSON(a, b string) bool {
 		return true
 	}
 	var values [2]any
-	err := errors.Join(json.Unmarshal([]byte(a), &values[0]), json.Unmarshal([]byte(b), &values[1]))
+	err := errors.Join(untrusted.Annotation.Unmarshal([]byte(a), &values[0]),
+		untrusted.Annotation.Unmarshal([]byte(b), &values[1]))
 	return err == nil && reflect.DeepEqual(values[0], values[1])
 }

@@ -196,7 +196,7 @@ func TestCanceled(t *testing.T) {
 
 // What is refused costs nothing that grows with it.
 func TestRefusalsAllocateLittle(t *testing.T) {
-	// Not parallel: it counts allocations.
+	// Not parallel: it counts allocations, with those of the runtime.
 	for name, text := range map[string]string{
 		"many values": "[" + strings.Repeat("1,", 1<<20) + "1]",
 		"deep":        strings.Repeat(`{"a":`, 1<<18),
@@ -210,7 +210,7 @@ func TestRefusalsAllocateLittle(t *testing.T) {
 		if err == nil {
 			t.Errorf("%s: it is accepted", name)
 		}
-		if got := after.TotalAlloc - before.TotalAlloc; got > 8<<10 {
+		if got := after.TotalAlloc - before.TotalAlloc; got > 64<<10 {
 			t.Errorf("%s: refusing %d bytes allocates %d bytes", name, len(data), got)
 		}
 	}

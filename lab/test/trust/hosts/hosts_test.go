@@ -206,12 +206,7 @@ func TestPatchesOfAnEarlierUpdate(t *testing.T) {
 	w.login(t, host)
 	w.address(t, host.Address())
 	w.patches = "/etc/kubernetes/audit"
-	written := bootstrapv1.File{Path: evil, Content: "spec: {hostPID: true}"}
-	w.setFiles(t, written)
-	if answer := w.extension.Call(t, wire.CanUpdateMachineSet, w.pool.Question(t)); !strings.Contains(answer.Message, evil) {
-		t.Errorf("with the file in the config, the answer is %+v", answer)
-	}
-	host.Write(evil, []byte(written.Content))
+	host.Write(evil, []byte("spec: {hostPID: true}"))
 	own := bootstrapv1.File{Path: "/etc/kubernetes/audit/kubeletconfiguration.yaml", Content: "maxPods: 50", Permissions: "0600"}
 	answer := w.begin(t, []bootstrapv1.File{own}, func(a wire.Answer) bool {
 		if log, err := host.Read("/var/log/stand-in-kubeadm.log"); err == nil {
@@ -224,9 +219,10 @@ func TestPatchesOfAnEarlierUpdate(t *testing.T) {
 	}
 }
 
-// TestPatchThatCopies has a patch for kubeadm copy the spec of a Pod out of an annotation.
+// TestPatchThatCopies has a patch for kubeadm copy what it has added elsewhere. kubeadm applies patches
+// of the kubelet's configuration on workers, too.
 func TestPatchThatCopies(t *testing.T) {
-	const name = "kube-apiserver0+json.json"
+	const name = "kubeletconfiguration0+json.json"
 	w := newWorld(t, nil)
 	w.patches = "/etc/kubernetes/patches"
 	w.setFiles(t, bootstrapv1.File{Path: w.patches + "/" + name, Content: `[
