@@ -61,6 +61,9 @@ func TestRestored(t *testing.T) {
 	if os.Getenv("WINDLASS_E2E") != "1" {
 		t.Skip("set WINDLASS_E2E=1 to run tests on a development plane")
 	}
+	if os.Getenv("WINDLASS_LONG") != "1" {
+		t.Skip("long; set WINDLASS_LONG=1")
+	}
 	ctx, cancel := context.WithTimeoutCause(t.Context(), timeout, fmt.Errorf("it took longer than %s", timeout))
 	defer cancel()
 	p := &plane{Plane: rig.StartWithExtension(ctx, t, setup.EngineWindlass), updaters: map[string]*rig.Updater{}}
