@@ -106,11 +106,12 @@ func concerning(g group, all []Finding, severity Severity) []string {
 }
 
 func checkPolicy(f Facts, groups []group, into *findings) {
+	policies := policy.CompileAll(f.Policies)
 	for _, g := range groups {
 		switch s := g.selected; {
 		case g.err != nil:
 			into.add(Error, g.Subject, "correct the UpdatePolicies; until then the extension refuses all changes of this group",
-				"%v%s", g.err, alsoInvalid(f.Policies, g.err))
+				"%v%s", g.err, alsoInvalid(policies, g.err))
 		case s.Name == "":
 			into.add(Warning, g.Subject, "write an UpdatePolicy with strategy ExternalUpdate that selects it, if its machines are to be kept",
 				"no UpdatePolicy selects it, so that its machines are replaced")
@@ -122,17 +123,17 @@ func checkPolicy(f Facts, groups []group, into *findings) {
 			into.ok(g.Subject, "UpdatePolicy %q: in place, replaced where updaters do not cover a change (fallback RollingUpdate)", s.Name)
 		}
 	}
-	checkMachinePools(f, into)
-	checkIdlePolicies(f, groups, into)
+	checkMachinePools(f, policies, into)
+	checkIdlePolicies(f, policies, groups, into)
 }
 
 // checkIdlePolicies says which policies select nothing: those that the extension found so, and all of the namespace where the
 // Cluster's groups are selected by none. Others may be for another Cluster.
-func checkIdlePolicies(f Facts, groups []group, into *findings) {
+func checkIdlePolicies(f Facts, policies policy.Set, groups []group, into *findings) {
 	none := !slices.ContainsFunc(groups, func(g group) bool { return g.err != nil || g.selected.Name != "" })
 	for i := range f.Policies {
 		p := &f.Policies[i]
-		if p.Namespace != f.Objects.Cluster.Namespace || isUndecided(p, groups) {
+		if p.Namespace != f.Objects.Cluster.Namespace || isUndecided(p, policies, groups) {
 			continue
 		}
 		idle := f.Live && p.Status.GroupCount != nil && *p.Status.GroupCount == 0 && p.Status.ObservedGeneration == p.Generation
@@ -151,7 +152,7 @@ func checkIdlePolicies(f Facts, groups []group, into *findings) {
 
 // isUndecided reports whether a policy may count for a group once conflicts end and invalid policies are
 // correct. The groups of other Clusters are known by the status alone.
-func isUndecided(p *v1alpha1.UpdatePolicy, groups []group) bool {
+func isUndecided(p *v1alpha1.UpdatePolicy, policies policy.Set, groups []group) bool {
 	if c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.GuardingCondition); c != nil {
 		undecided := []string{v1alpha1.GuardConflictReason, v1alpha1.GuardInvalidPolicyReason}
 		if slices.Contains(undecided, c.Reason) {
@@ -161,9 +162,10 @@ func isUndecided(p *v1alpha1.UpdatePolicy, groups []group) bool {
 	if meta.IsStatusConditionFalse(p.Status.Conditions, v1alpha1.ReadyCondition) {
 		return true
 	}
-	compiled := policy.Compile(p)
 	return slices.ContainsFunc(groups, func(g group) bool {
-		return g.err != nil && compiled.Selects(g.Group)
+		return g.err != nil && slices.ContainsFunc(policies, func(c *policy.Compiled) bool {
+			return c.Policy.Name == p.Name && c.Selects(g.Group)
+		})
 	})
 }
 
@@ -172,13 +174,13 @@ const maxInvalid = 10
 
 // alsoInvalid names the invalid policies besides the one that err is about; empty if err is about
 // another fault.
-func alsoInvalid(policies []v1alpha1.UpdatePolicy, err error) string {
+func alsoInvalid(policies policy.Set, err error) string {
 	first, ok := errors.AsType[*policy.InvalidError](err)
 	if !ok {
 		return ""
 	}
 	others := text.Some{Most: maxInvalid}
-	for _, c := range policy.CompileAll(policies) {
+	for _, c := range policies {
 		if c.Invalid != nil && c.Invalid.Name != first.Name {
 			others.Add(c.Policy.Name)
 		}

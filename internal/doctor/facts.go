@@ -129,11 +129,15 @@ func (g group) atRisk() Severity {
 func listGroups(f Facts) []group {
 	var groups []group
 	policies := policy.CompileAll(f.Policies)
+	owners := make([]capi.Owner, len(f.Objects.Machines))
+	for i, m := range f.Objects.Machines {
+		owners[i], _ = capi.OwnerAmong(m, f.MachineSets)
+	}
 	for _, u := range snapshot.UpdateGroups(f.Objects, f.Class) {
 		g := group{UpdateGroup: u}
 		g.selected, g.err = policies.Select(u.Group)
-		for _, m := range f.Objects.Machines {
-			if own, _ := capi.OwnerAmong(m, f.MachineSets); capi.Belongs(m, own, u.Owner()) {
+		for i, m := range f.Objects.Machines {
+			if capi.Belongs(m, owners[i], u.Owner()) {
 				g.machines = append(g.machines, m)
 			}
 		}

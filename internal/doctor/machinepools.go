@@ -14,8 +14,8 @@ import (
 // checkMachinePools names the MachinePools that an UpdatePolicy would have updated in place if they
 // were MachineDeployments. UpdatePolicies select no MachinePool. A target that names
 // MachineDeployments does not count. Nor do policies in conflict, which have findings of their own.
-func checkMachinePools(f Facts, into *findings) {
-	cluster, policies := f.Objects.Cluster, policy.CompileAll(f.Policies)
+func checkMachinePools(f Facts, policies policy.Set, into *findings) {
+	cluster := f.Objects.Cluster
 	for _, p := range listMachinePools(f.Objects) {
 		selected, err := policies.Select(policy.Group{
 			Namespace: cluster.Namespace, Cluster: cluster.Name, ClusterLabels: cluster.Labels,
