@@ -97,6 +97,7 @@ func New(o Options) *Engine {
 		clock: record.NewClock(), sweeping: newSweeper("Sweeping Machines", o.Now),
 		unblocking: newSweeper("Looking at blocked groups of machines", o.Now),
 		setGroups:  keyed.Memory[setKey, contract.Group]{Most: mostGroups},
+		unreadable: keyed.Memory[types.UID, string]{Most: mostUnreadable},
 	}
 }
 

@@ -22,6 +22,9 @@ const (
 	// sweepTime is how long one sweep begins with objects of a namespace, from the first one on. Each
 	// may then take a whole budget: an updater of the tenant may be slow to answer.
 	sweepTime = 10 * time.Second
+	// mostUnreadable bounds how many Machines with unreadable records are remembered. If there are more,
+	// all of them are read again.
+	mostUnreadable = 4096
 	// maxProblems bounds the problems in a line of the log, and maxProblemBytes each.
 	maxProblems, maxProblemBytes = 3, 250
 )

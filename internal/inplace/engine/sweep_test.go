@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/contract"
 )
 
 // logged returns a context whose log adds its lines to lines.
@@ -194,5 +195,22 @@ func TestSweepTakesTurns(t *testing.T) {
 	}
 	if total != 8*sweptEach || len(counts) != objects+1 || len(lines) != 2 {
 		t.Errorf("%d times in all, %d objects, lines %q", total, len(counts), lines)
+	}
+}
+
+// TestMemoriesAreBounded: what the engine remembers of Machines and MachineSets grows with neither.
+func TestMemoriesAreBounded(t *testing.T) {
+	t.Parallel()
+	e, now := New(Options{Now: time.Now}), time.Now()
+	for i := range 2 * max(mostUnreadable, mostGroups) {
+		uid := types.UID(fmt.Sprint("uid-", i))
+		e.unreadable.Put(uid, "1", now, sayAgainAfter)
+		e.setGroups.Put(setKey{uid: uid}, contract.Group{}, now, groupLifetime)
+	}
+	if n := e.unreadable.Len(); n > mostUnreadable {
+		t.Errorf("%d Machines with unreadable records are remembered, want at most %d", n, mostUnreadable)
+	}
+	if n := e.setGroups.Len(); n > mostGroups {
+		t.Errorf("the groups of %d MachineSets are remembered, want at most %d", n, mostGroups)
 	}
 }
