@@ -24,7 +24,7 @@ func TestGenerationsAreNotCompared(t *testing.T) {
 		// A record of the same object, which is restored with it.
 		"chain/record.go": 1, "chain/state.go": 1, "gate/status.go": 1, "pool/counts.go": 1,
 		"simulate/explore/effects.go": 1,
-		// What is kept costs a request to read, and an etcd that is restored ends the process.
+		// Each read costs a request, and a restored etcd ends the process.
 		"controllers/updatepolicy_read.go": 1,
 		// An order, of which the caller finds out by a write what it means.
 		"controllers/updatepolicy_scope.go": 1,

@@ -52,20 +52,15 @@ func (o *Once[K]) Forget(key K) bool { return o.said.Forget(key) }
 // ForgetFunc forgets what was said about all keys for which which returns true.
 func (o *Once[K]) ForgetFunc(which func(key K) bool) { o.said.ForgetFunc(which) }
 
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
-}
-
 func (o *Once[K]) say(key K, text string, now time.Time) (changed bool, since time.Time) {
 	digest := sha256.Sum256([]byte(text))
 	o.said.Edit(key, now, func(last saying, known bool) (saying, time.Duration, bool) {
 		if changed = !known || last.digest != digest; changed {
 			last = saying{digest: digest, since: now}
 		}
-		last.since = earlier(last.since, now)
+		if now.Before(last.since) {
+			last.since = now
+		}
 		since = last.since
 		return last, o.lifetime, true
 	})

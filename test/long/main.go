@@ -186,7 +186,7 @@ func (r runner) execute(ctx context.Context, b battery) error {
 	cmd.WaitDelay = 30 * time.Second
 	err = cmd.Run()
 	if cmd.Process != nil {
-		// What ignored SIGTERM, or is left. The group exists, because the guard is in it.
+		// Some processes may have ignored SIGTERM. The group exists, because the guard is in it.
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 	}
 	if err != nil {

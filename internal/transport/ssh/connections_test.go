@@ -114,6 +114,15 @@ func connect(c *Connections, tenant, name string) (port.Host, error) {
 	return c.Connect(tenant, name, Options{Login: Login{Address: name}})
 }
 
+// use connects to a host, and returns the connection at once if there is one.
+func use(c *Connections, tenant, name string) {
+	_, _ = connect(c, tenant, name)
+	synctest.Wait()
+	if host, err := connect(c, tenant, name); err == nil {
+		_ = host.Close()
+	}
+}
+
 // pass lets time pass.
 func pass(d time.Duration) {
 	time.Sleep(d) //nolint:forbidigo // synctest's clock.
@@ -374,14 +383,7 @@ func TestIdleConnectionsOfOthersStay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hosts := newFakeHosts()
 		c := newConnections(hosts.link)
-		use := func(tenant, name string) {
-			_, _ = connect(c, tenant, name)
-			synctest.Wait()
-			if host, err := connect(c, tenant, name); err == nil {
-				_ = host.Close()
-			}
-		}
-		use("modest", "host")
+		use(c, "modest", "host")
 		for i := range maxOfTenant + 10 {
 			_, _ = connect(c, "greedy", fmt.Sprint("dead-", i))
 			synctest.Wait()
@@ -390,10 +392,10 @@ func TestIdleConnectionsOfOthersStay(t *testing.T) {
 			t.Errorf("a tenant at its own bound ended another one's connection: %v", err)
 		}
 		for i := range maxConnections {
-			use(fmt.Sprint("tenant-", i%8), fmt.Sprint("host-", i))
+			use(c, fmt.Sprint("tenant-", i%8), fmt.Sprint("host-", i))
 		}
 		for range 2 {
-			use("late", "host")
+			use(c, "late", "host")
 		}
 		if _, err := connect(c, "late", "host"); err != nil {
 			t.Errorf("a tenant without a connection gets none: %v", err)
@@ -408,19 +410,12 @@ func TestClosingConnectionsHoldTheirPlaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hosts := newFakeHosts()
 		c := newConnections(hosts.link)
-		use := func(tenant, name string) {
-			_, _ = connect(c, tenant, name)
-			synctest.Wait()
-			if host, err := connect(c, tenant, name); err == nil {
-				_ = host.Close()
-			}
-		}
 		for i := range maxOfTenant {
-			use("modest", fmt.Sprint("host-", i))
+			use(c, "modest", fmt.Sprint("host-", i))
 		}
 		hosts.closing = make(chan struct{})
 		for i := range 4 * maxOfTenant {
-			use("greedy", fmt.Sprint("host-", i))
+			use(c, "greedy", fmt.Sprint("host-", i))
 		}
 		if open, most := hosts.opened(); open != 2*maxOfTenant || most != open {
 			t.Errorf("%d connections are open, and were %d, want %d", open, most, 2*maxOfTenant)

@@ -193,7 +193,7 @@ func managerSends() map[string]sent {
 				rows[of] = row
 			}
 		}
-		// What is read again comes from caches.
+		// Repeated reads come from caches.
 		add("get "+kind.resource, sent{once: slack, size: kind.size})
 		for _, verb := range []string{"post ", "patch ", "delete "} {
 			write := sent{once: slack, per: 1, by: kind.by, size: kind.size}
