@@ -11,6 +11,8 @@ import (
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/version"
+
+	ours "github.com/windlass-dev/windlass/pkg/version"
 )
 
 // kubeletSkew is how many minors a kubelet may be behind the API server:
@@ -150,11 +152,18 @@ func (p Preflight) unstable(text string, wanted semver.Version) (string, error) 
 	}
 	for _, v := range reported {
 		// Builds that have no order are different versions, too.
-		if version.Compare(wanted, v, version.WithBuildTags()) > 0 {
+		if version.Compare(wanted, v, version.WithBuildTags()) > 0 && !isReached(wanted, v) {
 			return p.controlPlaneName() + " is upgrading", nil
 		}
 	}
 	return "", nil
+}
+
+// isReached knows the builds that Cluster API does not: distributions spell them in several ways.
+func isReached(wanted, reported semver.Version) bool {
+	w, errWanted := ours.Parse(wanted.String())
+	r, errReported := ours.Parse(reported.String())
+	return errWanted == nil && errReported == nil && w.IsReachedBy(r)
 }
 
 // pendingVersion returns the version that the topology of the Cluster has and the control plane

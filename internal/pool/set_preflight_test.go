@@ -162,6 +162,9 @@ func TestPreflightFailures(t *testing.T) {
 			[]string{"ControlPlane ns/cp is upgrading" + stable},
 		},
 		"one version": {preflight("v1.30.1", withStatusVersion(msControlPlane("v1.30.1"), "v1.30.1")), nil},
+		"k0s's own words": {
+			preflight("v1.30.1", withStatusVersion(msControlPlane("v1.30.1"), "v1.30.1-k0s.0")), nil,
+		},
 		"newer build": {
 			preflight("v1.30.1", msControlPlane("v1.30.1+9", "v1.30.1+10")), nil,
 		},

@@ -95,10 +95,7 @@ func chainControlPlane(object *unstructured.Unstructured) (chain.ControlPlane, e
 		if err != nil {
 			return chain.ControlPlane{}, err
 		}
-		// As in Cluster API's contract, one that reports a newer version than was asked for is not on its way up.
-		if o := version.Compare(v, cp.Version); o == version.Less || o == version.Unordered {
-			cp.Upgrading = true
-		}
+		cp.Upgrading = cp.Upgrading || !cp.Version.IsReachedBy(v)
 	}
 	if stamp, err := version.Parse(object.GetAnnotations()[v1alpha1.ChainStepAnnotation]); err == nil {
 		cp.Stamp = stamp

@@ -120,6 +120,7 @@ func TestChainControlPlane(t *testing.T) {
 		"at rest":            {object: controlPlane("v1.32.0", map[string]any{"version": "v1.32.0"}), want: chain.ControlPlane{Exists: true, Provisioned: true, Version: at}},
 		"on its way":         {object: controlPlane("v1.32.0", map[string]any{"version": "v1.31.0"}), want: chain.ControlPlane{Exists: true, Provisioned: true, Upgrading: true, Version: at}},
 		"ahead of its spec":  {object: controlPlane("v1.32.0", map[string]any{"version": "v1.33.0"}), want: chain.ControlPlane{Exists: true, Provisioned: true, Version: at}},
+		"k0s's own words":    {object: controlPlane("v1.32.0", map[string]any{"version": "v1.32.0-k0s.0"}), want: chain.ControlPlane{Exists: true, Provisioned: true, Version: at}},
 		"another build":      {object: controlPlane("v1.32.0+b", map[string]any{"version": "v1.32.0+a"}), want: chain.ControlPlane{Exists: true, Provisioned: true, Upgrading: true, Version: v("v1.32.0+b")}},
 		"machines at rest":   {object: controlPlane("v1.32.0", reports("v1.32.0")), want: chain.ControlPlane{Exists: true, Provisioned: true, Version: at}},
 		"one machine behind": {object: controlPlane("v1.32.0", reports("v1.32.0", "v1.31.0")), want: chain.ControlPlane{Exists: true, Provisioned: true, Upgrading: true, Version: at}},

@@ -48,7 +48,7 @@ func workersUpgrading(cluster *clusterv1.Cluster, controlPlane string) bool {
 	return Pending(cluster).Has(chain.AfterWorkersUpgrade)
 }
 
-// observedControlPlane returns the oldest version in the status when that differs from the spec's. The control plane
+// observedControlPlane returns the oldest version in the status if it has not reached the spec's. The control plane
 // contract has status.versions, older before newer, and before that status.version; both are optional.
 func observedControlPlane(object *unstructured.Unstructured, spec version.Version) (version.Version, error) {
 	ref, value, err := controlPlaneVersion(object, "status")
@@ -62,7 +62,7 @@ func observedControlPlane(object *unstructured.Unstructured, spec version.Versio
 		return version.Version{}, nil
 	}
 	observed, err := parseField(ref, value)
-	if err != nil || observed == spec || version.Compare(observed, spec) == version.Greater {
+	if err != nil || spec.IsReachedBy(observed) {
 		return version.Version{}, err
 	}
 	return observed, nil

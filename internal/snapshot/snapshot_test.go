@@ -100,7 +100,11 @@ func TestTakeControlPlane(t *testing.T) {
 			want: State{Inventory: plan.Inventory{ControlPlane: v("v1.31.2")}, Moving: v("v1.30.3")},
 		},
 		{
-			name: "moving between builds without an order", object: controlPlane("v1.31.2+rke2r2", map[string]any{"version": "v1.31.2+rke2r1"}),
+			name: "at rest, in k0s's words", object: controlPlane("v1.31.2", map[string]any{"version": "v1.31.2-k0s.0"}),
+			want: State{Inventory: plan.Inventory{ControlPlane: v("v1.31.2")}},
+		},
+		{
+			name: "moving between builds of RKE2", object: controlPlane("v1.31.2+rke2r2", map[string]any{"version": "v1.31.2+rke2r1"}),
 			want: State{Inventory: plan.Inventory{ControlPlane: v("v1.31.2+rke2r2")}, Moving: v("v1.31.2+rke2r1")},
 		},
 		{

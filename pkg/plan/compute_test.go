@@ -232,8 +232,16 @@ func TestComputeRefuses(t *testing.T) {
 		{name: "a group newer than the target", controlPlane: "v1.30.1", target: "v1.30.2", groups: "a=v1.30.5", rule: plan.RuleDowngrade, item: `group "a"`, version: "v1.30.5", says: "v1.30.2"},
 		{name: "a downgrade", controlPlane: "v1.31.0", target: "v1.30.9", rule: plan.RuleDowngrade, item: plan.ItemTarget, version: "v1.30.9", says: "v1.31.0"},
 		{
-			name: "a downgrade between builds, as the list orders them", controlPlane: "v1.30.1+rke2r2", target: "v1.30.1+rke2r1",
-			source: plan.VersionList(vs("v1.30.1+rke2r1 v1.30.1+rke2r2")), rule: plan.RuleDowngrade, item: plan.ItemTarget, version: "v1.30.1+rke2r1", says: "list of versions",
+			name: "a downgrade between builds, as the list orders them", controlPlane: "v1.30.1+b", target: "v1.30.1+a",
+			source: plan.VersionList(vs("v1.30.1+a v1.30.1+b")), rule: plan.RuleDowngrade, item: plan.ItemTarget, version: "v1.30.1+a", says: "list of versions",
+		},
+		{
+			name: "a downgrade between numbered builds, whatever the list says", controlPlane: "v1.33.1+rke2r10", target: "v1.33.1+rke2r2",
+			source: plan.VersionList(vs("v1.33.1+rke2r10 v1.33.1+rke2r2")), rule: plan.RuleDowngrade, item: plan.ItemTarget, version: "v1.33.1+rke2r2", says: "v1.33.1+rke2r10",
+		},
+		{
+			name: "a downgrade of EKS Distro", controlPlane: "v1.33.5-eks-1-33-17", target: "v1.33.5-eks-1-33-9",
+			source: plan.VersionList(vs("v1.33.5-eks-1-33-17 v1.33.5-eks-1-33-9")), rule: plan.RuleDowngrade, item: plan.ItemTarget, version: "v1.33.5-eks-1-33-9", says: "v1.33.5-eks-1-33-17",
 		},
 		{name: "another major", controlPlane: "v1.35.0", target: "v2.36.0", rule: plan.RuleMajor, item: plan.ItemTarget, version: "v2.36.0", says: "choose a v1 version"},
 		{name: "two minors without a list", controlPlane: "v1.30.0", target: "v1.32.0", source: plan.NextMinor{}, rule: plan.RuleNextMinorOnly, item: plan.ItemTarget, version: "v1.32.0", says: "kubernetesVersions"},

@@ -15,7 +15,8 @@ type Ordering int8
 const (
 	// Less: a is older than b.
 	Less Ordering = -1
-	// Equal: neither is older. It follows from a == b; the converse fails only for build numbers spelled with leading zeros.
+	// Equal: neither is older. It follows from a == b; the converse fails only for builds that are spelled in
+	// two ways: with leading zeros, or behind "-" and behind "+".
 	Equal Ordering = 0
 	// Greater: a is newer than b.
 	Greater Ordering = 1
@@ -24,9 +25,12 @@ const (
 	Unordered Ordering = 2
 )
 
-// Compare orders a against b as Cluster API does with build tags: semver precedence first; then build identifiers from
-// left to right: numbers by value, numbers before words, different words Unordered, and with a common prefix the longer
-// one is newer.
+// Compare orders a against b: release and pre-release of Kubernetes by semver, then the builds of a
+// distribution. It orders builds as Cluster API does with build tags: identifiers from left to right,
+// numbers by value, numbers before words, different words Unordered, and with a common prefix the longer
+// one is newer. Two rules are added. A build that is spelled as a pre-release is a build: Cluster API has
+// v1.33.1-k0s.0 older than v1.33.1, and no semver library knows which of v1.33.5-eks-1-33-9 and -17 is
+// newer. And the numbers in the builds of known distributions count; see [Version.build].
 func Compare(a, b Version) Ordering {
 	if a == b {
 		return Equal
@@ -92,8 +96,7 @@ func preReleaseOf(pre string) semver.Version {
 	return v
 }
 
-func compareBuilds(a, b string) Ordering {
-	as, bs := identifiers(a), identifiers(b)
+func compareBuilds(as, bs []string) Ordering {
 	for i := range min(len(as), len(bs)) {
 		if c := compareBuildIdentifiers(as[i], bs[i]); c != Equal {
 			return c
@@ -103,13 +106,6 @@ func compareBuilds(a, b string) Ordering {
 		return Equal
 	}
 	return orderOf(len(as) < len(bs))
-}
-
-func identifiers(build string) []string {
-	if build == "" {
-		return nil
-	}
-	return strings.Split(build, ".")
 }
 
 func compareBuildIdentifiers(a, b string) Ordering {

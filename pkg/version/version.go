@@ -21,7 +21,8 @@ const MaxLength = 256
 // Two Versions are == exactly when their normalised strings are the same.
 type Version struct {
 	major, minor, patch uint32
-	// suffix is what follows the patch: "-" and a pre-release, "+" and a build, both or nothing.
+	// suffix is what follows the patch: "-" and a pre-release, "+" and a build, both or nothing. See pre
+	// and build.
 	suffix string
 }
 
@@ -96,18 +97,6 @@ func parseNumber(s string) (n uint32, ok bool) {
 	return n, true
 }
 
-// pre returns the pre-release, without its hyphen.
-func (v Version) pre() string {
-	core, _, _ := strings.Cut(v.suffix, "+")
-	return strings.TrimPrefix(core, "-")
-}
-
-// build returns the build, without its plus sign.
-func (v Version) build() string {
-	_, build, _ := strings.Cut(v.suffix, "+")
-	return build
-}
-
 func describeSyntax(bare string, err error) string {
 	core, _, _ := strings.Cut(bare, "+")
 	core, _, _ = strings.Cut(core, "-")
@@ -179,34 +168,10 @@ func (v Version) Equal(o Version) bool { return v == o }
 // Minor returns the minor release that v belongs to.
 func (v Version) Minor() Minor { return Minor{Major: v.major, Minor: v.minor} }
 
-// SameRelease reports whether v and o differ in nothing but the build: same major, minor, patch and pre-release.
+// SameRelease reports whether v and o are of one release of Kubernetes: they differ in nothing but the
+// build of a distribution.
 func (v Version) SameRelease(o Version) bool {
 	return v.SamePatch(o) && v.pre() == o.pre()
-}
-
-// RunBy reports whether a kubelet that reports itself as kubelet is of version v. Distributions add words of their own to what their
-// kubelets report (v1.31.2-eks-7f9249a, v1.31.2+k3s1), which do not count where v has none; Kubernetes' own pre-releases always do.
-func (v Version) RunBy(kubelet Version) bool {
-	switch {
-	case Compare(kubelet, v) == Equal:
-		return true
-	case v.build() != "" || !kubelet.SamePatch(v):
-		return false
-	case kubelet.pre() == v.pre():
-		return true
-	default:
-		return v.pre() == "" && !kubelet.isPreRelease()
-	}
-}
-
-// isPreRelease reports whether v is one of the pre-releases that Kubernetes makes.
-func (v Version) isPreRelease() bool {
-	for _, word := range []string{"alpha.", "beta.", "rc."} {
-		if strings.HasPrefix(v.pre(), word) {
-			return true
-		}
-	}
-	return false
 }
 
 // SamePatch reports whether v and o have the same major, minor and patch, whatever their pre-releases and builds.

@@ -113,7 +113,9 @@ func TestCompare(t *testing.T) {
 		{"v1.31.2", "v1.31.2+rke2r1", version.Less},
 		{"v1.31.2+vmware", "v1.31.2+vmware.1", version.Less},
 		{"v1.31.2+1", "v1.31.2+rke2r1", version.Less},
-		{"v1.31.2+rke2r1", "v1.31.2+rke2r2", version.Unordered},
+		{"v1.31.2+rke2r2", "v1.31.2+rke2r10", version.Less},
+		{"v1.31.2+rke2r1", "v1.31.2+k3s1", version.Unordered},
+		{"v1.31.2+rke2rc1", "v1.31.2+rke2rc2", version.Unordered},
 		{"v1.31.2+a.1", "v1.31.2+b.0", version.Unordered},
 		{"v1.31.2+20260101000000000000000001", "v1.31.2+20260101000000000000000000", version.Greater},
 		{"v1.31.2+01", "v1.31.2+1", version.Equal},
@@ -130,7 +132,7 @@ func TestCompare(t *testing.T) {
 // anyVersion draws versions whose parts collide often, so that comparisons meet every case.
 func anyVersion() *rapid.Generator[version.Version] {
 	return rapid.Custom(func(t *rapid.T) version.Version {
-		s := rapid.StringMatching(`v1\.(29|30)\.[01](-(rc|alpha)\.[0-2])?(\+(rke2r[12]|vmware\.[012]|[0-2]))?`).Draw(t, "version")
+		s := rapid.StringMatching(`v1\.(29|30)\.[01]((-(rc|alpha)\.[0-2])?(\+(rke2r[12]|vmware\.[012]|[0-2]|k0s\.[01]|a|b))?|-(k0s\.[01]|eks-1-33-(9|17)|a))`).Draw(t, "version")
 		return version.MustParse(s)
 	})
 }
@@ -145,7 +147,11 @@ func TestCompareIsAntisymmetric(t *testing.T) {
 		if ba != mirror[ab] {
 			t.Fatalf("Compare(%s, %s) = %d but Compare(%s, %s) = %d", a, b, ab, b, a, ba)
 		}
-		if (a == b) != (ab == version.Equal) {
+		// Builds that are spelled in two ways are equal.
+		plus := func(v version.Version) string {
+			return strings.NewReplacer("-k0s", "+k0s", "-a", "+a").Replace(v.String())
+		}
+		if (plus(a) == plus(b)) != (ab == version.Equal) {
 			t.Fatalf("%s == %s is %t but Compare gives %d", a, b, a == b, ab)
 		}
 		if ab == version.Unordered && !a.SameRelease(b) {
@@ -293,6 +299,8 @@ func TestEqual(t *testing.T) {
 		{"v1.31.2", "v1.31.3", false, false},
 		{"v1.31.2+b.1", "v1.31.2+b.2", false, true},
 		{"v1.31.2-rc.1+b.1", "v1.31.2-rc.1+b.2", false, true},
+		{"v1.33.5-eks-1-33-9", "v1.33.5-eks-1-33-17", false, true},
+		{"v1.33.5-eks-1-33-9", "v1.33.5", false, true},
 		{"v1.31.2-rc.1", "v1.31.2-rc.2", false, false},
 		{"v1.31.2-rc.1", "v1.31.2", false, false},
 	}

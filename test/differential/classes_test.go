@@ -154,6 +154,19 @@ var classes = []class{
 		shapes: []shape{upstreamRefuses, plansDiffer},
 	},
 	{
+		// RKE2 and K3s count their builds within a word: +rke2r10 is newer than +rke2r2, whatever a list says.
+		name: "- numbered builds that upstream does not order",
+		applies: func(in input) bool {
+			versions := in.versions()
+			return slices.ContainsFunc(versions, func(a kver) bool {
+				return slices.ContainsFunc(versions, func(b kver) bool {
+					return compareWords(a, b) == unordered && compare(a, b) != unordered
+				})
+			})
+		},
+		shapes: []shape{weRefuse, upstreamRefuses, plansDiffer},
+	},
+	{
 		name: "9 an update method that cannot jump far",
 		applies: func(in input) bool {
 			return slices.ContainsFunc(in.groups, func(g group) bool { return g.limit > 0 && g.limit < g.at.lag(in.target) })

@@ -57,8 +57,16 @@ const (
 	unordered relation = 2
 )
 
-// compare orders two versions: semver, then builds, of which different words have no order.
+// compare orders two versions: semver, then builds, of which different words have no order. RKE2 and K3s
+// count their builds within a word.
 func compare(a, b kver) relation {
+	count := strings.NewReplacer("rke2r", "rke2r.", "k3s", "k3s.")
+	a.build, b.build = count.Replace(a.build), count.Replace(b.build)
+	return compareWords(a, b)
+}
+
+// compareWords is compare without the knowledge of any distribution, as upstream orders builds.
+func compareWords(a, b kver) relation {
 	if c := cmp.Or(cmp.Compare(a.major, b.major), cmp.Compare(a.minor, b.minor), cmp.Compare(a.patch, b.patch), comparePre(a.pre, b.pre)); c != 0 {
 		return relation(c)
 	}

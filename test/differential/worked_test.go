@@ -146,8 +146,8 @@ func TestWorkedCases(t *testing.T) {
 		},
 		{
 			name:        "1: workers at a build that cannot be ordered",
-			worked:      worked{controlPlane: "v1.31.2+rke2r2", target: "v1.31.2+rke2r2", groups: []string{"v1.31.2+rke2r1"}},
-			wantWorkers: []string{"v1.31.2+rke2r2"}, upstream: refuses,
+			worked:      worked{controlPlane: "v1.31.2+b", target: "v1.31.2+b", groups: []string{"v1.31.2+a"}},
+			wantWorkers: []string{"v1.31.2+b"}, upstream: refuses,
 		},
 		{
 			name: "2: a build-only upgrade through kubernetesVersions",
@@ -198,10 +198,15 @@ func TestWorkedCases(t *testing.T) {
 		},
 		{
 			name: "a group ahead of its control plane's build hides the one behind",
-			worked: worked{controlPlane: "v1.28.2+rke2r1", target: "v1.28.2+rke2r2",
-				groups: []string{"v1.28.2+rke2r2", "v1.28.2+rke2r1"}},
-			wantControlPlane: []string{"v1.28.2+rke2r2"}, wantWorkers: []string{"v1.28.2+rke2r2"},
+			worked: worked{controlPlane: "v1.28.2+a", target: "v1.28.2+b",
+				groups: []string{"v1.28.2+b", "v1.28.2+a"}},
+			wantControlPlane: []string{"v1.28.2+b"}, wantWorkers: []string{"v1.28.2+b"},
 			upstream: emptyPlan,
+		},
+		{
+			name:     "a downgrade between numbered builds",
+			worked:   worked{controlPlane: "v1.28.2+rke2r10", target: "v1.28.2+rke2r2"},
+			wantRule: plan.RuleDowngrade,
 		},
 	}
 	for _, test := range tests {
