@@ -104,7 +104,7 @@ func checkOffered(versions []version.Version, where string, current, target vers
 		}
 	}
 	if version.Compare(current, target) == version.Unordered && indexOf(versions, current) > at {
-		return downgradeError(current, target, where+" puts it before")
+		return downgradeError(current, target, "their builds are words without an order, and "+where+" puts it before")
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/cli/planinput"
 	"github.com/windlass-dev/windlass/internal/view"
 	"github.com/windlass-dev/windlass/pkg/plan"
+	"github.com/windlass-dev/windlass/pkg/version"
 )
 
 // report shows a plan, then the notes: below a table, and beside what programs read.
@@ -21,7 +22,8 @@ func report(cmd *cobra.Command, in planinput.Input, r planinput.Request, p plan.
 	if in.Explain {
 		chain.Explanation = plan.Explain(r.Request).Lines
 	}
-	notes := append(slices.Clip(r.Notes), r.Preview(cmd.Context(), p, &chain)...)
+	notes := append(slices.Clip(r.Notes), unorderedNotes(chain.ControlPlane, p.ControlPlane)...)
+	notes = append(notes, r.Preview(cmd.Context(), p, &chain)...)
 	if r.Heading != "" {
 		if _, err := fmt.Fprintf(cmd.OutOrStdout(), "%s\n\n", r.Heading); err != nil {
 			return fmt.Errorf("writing the plan: %w", err)
@@ -37,4 +39,17 @@ func report(cmd *cobra.Command, in planinput.Input, r planinput.Request, p plan.
 		fmt.Fprintf(cmd.ErrOrStderr(), "windlass: note: %s\n", n)
 	}
 	return nil
+}
+
+// unorderedNotes says which steps of the control plane go to a build that is newer only because the plan
+// says so.
+func unorderedNotes(from version.Version, steps []version.Version) (notes []string) {
+	for _, to := range steps {
+		if version.Compare(from, to) == version.Unordered {
+			notes = append(notes, fmt.Sprintf("the builds of %s and %s are words without an order. The plan counts %s "+
+				"as the newer one, because it is listed later or is the target", from, to, to))
+		}
+		from = to
+	}
+	return notes
 }
