@@ -61,6 +61,7 @@ var rules = []rule{
 	`},
 	{pkg: "internal/cli/plancmd", kind: effects, imports: `
 		internal/cli internal/cli/planinput internal/manifest internal/view pkg/plan
+		pkg/version
 	`},
 	{pkg: "internal/cli/planinput", kind: effects, imports: `
 		api/v1alpha1 internal/cli internal/cli/management internal/doctor internal/inplace/cover

@@ -41,13 +41,14 @@ func report(cmd *cobra.Command, in planinput.Input, r planinput.Request, p plan.
 	return nil
 }
 
-// unorderedNotes says which steps of the control plane go to a build that is newer only because the plan
-// says so.
+// unorderedNotes says which steps of the control plane go to a build that is newer only because
+// the plan says so.
 func unorderedNotes(from version.Version, steps []version.Version) (notes []string) {
 	for _, to := range steps {
 		if version.Compare(from, to) == version.Unordered {
-			notes = append(notes, fmt.Sprintf("the builds of %s and %s are words without an order. The plan counts %s "+
-				"as the newer one, because it is listed later or is the target", from, to, to))
+			notes = append(notes, fmt.Sprintf("the builds of %s and %s are words without an order. "+
+				"The plan counts %s as the newer one, because it is listed later or is the target",
+				from, to, to))
 		}
 		from = to
 	}
