@@ -294,7 +294,7 @@ func TestForwardToK8sd(t *testing.T) {
 		},
 		TLSClientConfig: &tls.Config{RootCAs: pool, ServerName: "node-a"}, DisableKeepAlives: true,
 	}
-	for _, want := range []string{`"changeId":"1"`, "change in progress"} {
+	for _, want := range []string{`"changeId":"1"`, "exit status 10"} {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://node-a/1.0/snap/refresh", strings.NewReader(`{"revision":"7"}`))
 		if err != nil {
 			t.Fatal(err)

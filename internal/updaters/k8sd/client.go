@@ -20,6 +20,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/inplace/request"
 	"github.com/windlass-dev/windlass/internal/peer"
 	"github.com/windlass-dev/windlass/internal/untrusted"
 	"github.com/windlass-dev/windlass/internal/updaters"
@@ -87,27 +88,29 @@ func (e *refusedError) Error() string {
 	}
 }
 
-// isConflict says that another change of the snap goes on.
+// isConflict says that another change of the snap goes on. k8sd runs `snap` and returns its exit status without
+// what it printed; snap exits with 10 for a conflict of changes, and only for that.
 func (e *refusedError) isConflict() bool {
 	words := strings.ToLower(e.message)
-	return strings.Contains(words, "change in progress") || strings.Contains(words, "changes in progress")
+	return strings.HasSuffix(words, "exit status 10") ||
+		strings.Contains(words, "change in progress") || strings.Contains(words, "changes in progress")
 }
 
-// isUnknownChange says that k8sd does not know the change that it was asked about.
-func (e *refusedError) isUnknownChange() bool {
-	if e.code == http.StatusNotFound {
-		return true
+// isUnavailable says that k8sd starts or stops: it refuses all requests before it looks at them.
+func (e *refusedError) isUnavailable() bool {
+	return e.code == http.StatusServiceUnavailable && e.message != ""
+}
+
+// advice is what a person can do about an error that lacks the words of snap; empty for another one.
+func (e *refusedError) advice(o request.Option) string {
+	if !strings.Contains(e.message, "exit status ") {
+		return ""
 	}
-	words := strings.ToLower(e.message)
-	if !strings.Contains(words, "change") {
-		return false
+	advice := ". k8sd does not return what snap printed. Fix: look at `journalctl -u snapd` and `snap changes` on the node"
+	if o.Method != request.LocalPath {
+		advice += fmt.Sprintf(", and whether `snap info k8s` lists the %s %s", o.Method, o.Value)
 	}
-	for _, absent := range []string{"cannot find", "not found", "no such", "unknown", "does not exist"} {
-		if strings.Contains(words, absent) {
-			return true
-		}
-	}
-	return false
+	return advice
 }
 
 // isAnswered says that k8sd itself said no, so that what was asked for was not begun. An error without words may be of something
@@ -237,15 +240,15 @@ func (s *session) post(ctx context.Context, path string, body, result any) error
 	if err != nil {
 		return fmt.Errorf("writing the request: %w", err)
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+net.JoinHostPort(s.host, strconv.Itoa(defaultPort))+path, bytes.NewReader(content))
+	asked, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+net.JoinHostPort(s.host, strconv.Itoa(defaultPort))+path, bytes.NewReader(content))
 	if err != nil {
 		return fmt.Errorf("making the request: %w", err)
 	}
 	// The connection is there already, so nothing but the path says anything about where the request goes.
-	request.Header.Set("Content-Type", "application/json")
-	request.Header.Set(tokenHeader, s.token)
+	asked.Header.Set("Content-Type", "application/json")
+	asked.Header.Set(tokenHeader, s.token)
 	client := peer.NewClient(peer.NewTransport(peer.Connection{Established: s.conn, Timeout: requestTimeout}), peer.Limits{Timeout: requestTimeout, BodyBytes: maxBody})
-	response, err := client.Do(request)
+	response, err := client.Do(asked)
 	if err != nil {
 		return fmt.Errorf("asking k8sd: %w", steady(err))
 	}
@@ -269,8 +272,8 @@ func steady(err error) error {
 	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
 		return errTimeout
 	}
-	if request, ok := errors.AsType[*url.Error](err); ok {
-		err = request.Err
+	if failed, ok := errors.AsType[*url.Error](err); ok {
+		err = failed.Err
 	}
 	if connection, ok := errors.AsType[*net.OpError](err); ok {
 		err = connection.Err

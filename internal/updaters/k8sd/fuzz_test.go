@@ -16,8 +16,9 @@ func FuzzAnswer(f *testing.F) {
 	}{
 		{200, `{"type":"sync","metadata":{"changeId":"7"}}`},
 		{200, `{"type":"error","error":"TOKEN is wrong","error_code":403}`},
-		{403, `{"error":"invalid node token TOKEN"}`},
-		{409, `{"error":"snap has change in progress"}`},
+		{401, `{"error":"invalid token TOKEN"}`},
+		{503, `{"error":"Daemon is shutting down"}`},
+		{500, `{"error":"failed to refresh snap: exit status 10"}`},
 		{500, `<html>TOKEN</html>`},
 		{200, `{"metadata":[]}`},
 		{200, `{"metadata":null}`},

@@ -117,7 +117,7 @@ func TestToken(t *testing.T) {
 		"no key":      {data: map[string][]byte{"node-token-x": []byte(token)}, words: "has no key node-token-m"},
 		"empty":       {data: map[string][]byte{"node-token-m": []byte("\n")}, words: "has no key node-token-m"},
 		"two lines":   {data: map[string][]byte{"node-token-m": []byte(token + "\r\nHost: x")}, words: "is no token"},
-		"another one": {data: map[string][]byte{"node-token-m": []byte("other")}, words: "does not accept the node's token: invalid node token"},
+		"another one": {data: map[string][]byte{"node-token-m": []byte("other")}, words: "does not accept the node's token: invalid token"},
 	} {
 		t.Run(test, func(t *testing.T) {
 			t.Parallel()

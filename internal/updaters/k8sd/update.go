@@ -254,13 +254,15 @@ func (u *Updater) notBegun(ctx context.Context, a, before attempt, s *session, e
 		return u.retract(ctx, a, before, updaters.Unknown("%v", err))
 	case !errors.As(err, &refused) || !refused.isAnswered():
 		return updaters.Unknown("%v; whether the refresh has begun is not known", err)
+	case refused.isUnavailable():
+		return u.retract(ctx, a, before, inProgress("waiting until k8sd is ready: %v", refused))
 	case refused.isConflict() && a.option.Method == request.LocalPath:
 		// It must not stay open whether this request was accepted: it could not be made again.
-		return u.retract(ctx, a, before, inProgress("waiting for another change of the snap: %v", refused))
+		return u.retract(ctx, a, before, busy(refused))
 	case refused.isConflict():
-		return inProgress("waiting for a change of the snap: %v", refused)
+		return busy(refused)
 	default:
-		return u.end(ctx, a, failed, refused.Error())
+		return u.end(ctx, a, failed, refused.Error()+refused.advice(a.option))
 	}
 }
 
@@ -289,7 +291,10 @@ type changeStatus struct {
 	ErrorMessage string `json:"errorMessage"`
 }
 
-// poll asks how the recorded change goes on. forgotten says that k8sd does not know it.
+// forgotten says that snapd does not know the change: k8sd decodes snapd's error as a change without a status.
+func (s changeStatus) forgotten() bool { return s.Status == "" && !s.Completed }
+
+// poll asks how the recorded change goes on. forgotten says that snapd does not know it.
 func (u *Updater) poll(ctx context.Context, a attempt) (status changeStatus, forgotten bool, err error) {
 	s, err := u.connect(ctx, a.machine)
 	if err != nil {
@@ -297,12 +302,8 @@ func (u *Updater) poll(ctx context.Context, a attempt) (status changeStatus, for
 	}
 	defer s.close()
 	err = s.post(ctx, statusPath, map[string]string{"changeId": a.record.ChangeID}, &status)
-	var refused *refusedError
-	if errors.As(err, &refused) && refused.isUnknownChange() {
-		return changeStatus{}, true, nil
-	}
 	status.Status, status.ErrorMessage = s.clean(status.Status), s.clean(status.ErrorMessage)
-	return status, false, err
+	return status, err == nil && status.forgotten(), err
 }
 
 // follow says how the operation's change goes on.
@@ -419,6 +420,10 @@ func (u *Updater) write(ctx context.Context, machine Machine, resourceVersion st
 		return fmt.Errorf("annotating Machine %s: %w", machine.Name, err)
 	}
 	return nil
+}
+
+func busy(e *refusedError) inplace.Answer {
+	return inProgress("waiting for another change of the snap, which `snap changes` on the node lists: %v", e)
 }
 
 func inProgress(format string, args ...any) inplace.Answer {

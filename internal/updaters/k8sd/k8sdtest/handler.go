@@ -1,6 +1,7 @@
 package k8sdtest
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -54,7 +55,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, serve func(*machi
 	m := s.tokens[token]
 	s.mu.Unlock()
 	if m == nil {
-		write(w, fails(http.StatusForbidden, "invalid node token"))
+		write(w, fails(http.StatusUnauthorized, "invalid token"))
 		return
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
@@ -89,6 +90,8 @@ func (s *Server) work(m *machine, faults Faults, body []byte, serve func(*machin
 		return answer{}, true
 	case faults.DropBefore || faults.Nonsense:
 		return answer{}, false
+	case faults.Unavailable:
+		return fails(http.StatusServiceUnavailable, "Daemon is shutting down"), false
 	case faults.InternalError != "":
 		return fails(http.StatusInternalServerError, "%s", faults.InternalError), false
 	default:
@@ -113,11 +116,11 @@ func write(w http.ResponseWriter, a answer) {
 
 func (s *Server) refresh(m *machine, faults Faults, body []byte) answer {
 	var option Option
-	if err := json.Unmarshal(body, &option); err != nil {
+	if err := decodeStrict(body, &option); err != nil {
 		return fails(http.StatusBadRequest, "failed to parse request: %v", err)
 	}
 	if problem := option.check(); problem != "" {
-		return fails(http.StatusBadRequest, "%s", problem)
+		return fails(http.StatusBadRequest, "invalid refresh options: %s", problem)
 	}
 	type result struct {
 		ChangeID string `json:"changeId"`
@@ -126,7 +129,9 @@ func (s *Server) refresh(m *machine, faults Faults, body []byte) answer {
 	case faults.EmptyChangeID:
 		return answer{result: result{}}
 	case m.running != nil:
-		return fails(http.StatusInternalServerError, `failed to refresh snap: snap "k8s" has "refresh-snap" change in progress`)
+		return snapExits(10)
+	case faults.RefuseRefresh, option.LocalPath != "" && !path.IsAbs(option.LocalPath):
+		return snapExits(1)
 	case option.LocalPath == "" && option == m.state.Installed:
 		return answer{result: result{}}
 	default:
@@ -142,30 +147,42 @@ func (o Option) check() string {
 			set++
 		}
 	}
-	switch {
-	case set != 1:
-		return "exactly one of channel, revision and localPath must be set"
-	case o.LocalPath != "" && !path.IsAbs(o.LocalPath):
-		return "localPath must be absolute"
-	default:
+	switch set {
+	case 0:
+		return "empty snap refresh target"
+	case 1:
 		return ""
+	default:
+		return "only one of localPath, channel or revision can be specified"
 	}
+}
+
+// snapExits is the answer after a snap command that failed. k8sd does not read what the command printed.
+func snapExits(status int) answer {
+	return fails(http.StatusInternalServerError, "failed to refresh snap: failed to refresh snap: exit status %d", status)
+}
+
+func decodeStrict(body []byte, into any) error {
+	decoder := json.NewDecoder(bytes.NewReader(body))
+	decoder.DisallowUnknownFields()
+	return decoder.Decode(into)
 }
 
 func (s *Server) refreshStatus(m *machine, _ Faults, body []byte) answer {
 	var request struct {
 		ChangeID string `json:"changeId"`
 	}
-	if err := json.Unmarshal(body, &request); err != nil {
+	if err := decodeStrict(body, &request); err != nil {
 		return fails(http.StatusBadRequest, "failed to parse request: %v", err)
 	}
-	known := m.changes[request.ChangeID]
-	if known == nil {
-		return fails(http.StatusInternalServerError, "failed to get snap refresh status: cannot find change with id %q", request.ChangeID)
-	}
-	return answer{result: struct {
+	var result struct {
 		Status       string `json:"status"`
 		Completed    bool   `json:"completed"`
 		ErrorMessage string `json:"errorMessage"`
-	}{known.status(), known.completed, known.failed}}
+	}
+	// k8sd decodes snapd's error about an unknown change as a change with empty fields.
+	if known := m.changes[request.ChangeID]; known != nil {
+		result.Status, result.Completed, result.ErrorMessage = known.status(), known.completed, known.failed
+	}
+	return answer{result: result}
 }

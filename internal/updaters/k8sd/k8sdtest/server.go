@@ -49,6 +49,10 @@ type Faults struct {
 	EmptyChangeID bool `json:"emptyChangeID,omitempty"`
 	// InternalError answers 500 and an error of this text, without any effect.
 	InternalError string `json:"internalError,omitempty"`
+	// Unavailable answers 503 without any effect, as a k8sd that starts or stops.
+	Unavailable bool `json:"unavailable,omitempty"`
+	// RefuseRefresh makes the snap command fail, for a reason that k8sd does not return, such as an unknown channel.
+	RefuseRefresh bool `json:"refuseRefresh,omitempty"`
 	// Nonsense answers, without any effect, what is not k8sd's API.
 	Nonsense bool `json:"nonsense,omitempty"`
 	// FailChanges makes changes that end do so in Error, with this text and without effect.
@@ -59,7 +63,8 @@ type Faults struct {
 
 // hits says whether the faults are about requests, so that Times counts.
 func (f Faults) hits() bool {
-	return f.Hang || f.DropBefore || f.DropAfter || f.EmptyChangeID || f.InternalError != "" || f.Nonsense
+	return f.Hang || f.DropBefore || f.DropAfter || f.EmptyChangeID || f.InternalError != "" || f.Nonsense ||
+		f.Unavailable || f.RefuseRefresh
 }
 
 // MachineState is what the server knows about a machine.

@@ -92,17 +92,18 @@ func TestServer(t *testing.T) {
 	add(t, s, "b", "tb")
 	const refresh, status = "refresh", "refresh-status"
 	expect(t, s, "", refresh, `{}`, 401, "node-token")
-	expect(t, s, "tc", refresh, `{"channel":"new"}`, 403, "invalid node token")
+	expect(t, s, "tc", refresh, `{"channel":"new"}`, 401, "invalid token")
 	expect(t, s, "ta", "else", `{}`, 404, "not found")
-	for _, bad := range []string{`{}`, `{"channel":"a","revision":"1"}`, `{"localPath":"a"}`, `[`} {
+	for _, bad := range []string{`{}`, `{"channel":"a","revision":"1"}`, `{"channel":"a","more":1}`, `[`} {
 		expect(t, s, "ta", refresh, bad, 400, "")
 	}
+	expect(t, s, "ta", refresh, `{"localPath":"a"}`, 500, "exit status 1")
 	expect(t, s, "ta", status, `[`, 400, "")
 	expect(t, s, "ta", refresh, `{"channel":"old"}`, 200, `{"changeId":""}`)
 	expect(t, s, "ta", refresh, `{"channel":"new"}`, 200, `{"changeId":"1"}`)
-	expect(t, s, "ta", refresh, `{"channel":"newer"}`, 500, "change in progress")
+	expect(t, s, "ta", refresh, `{"channel":"newer"}`, 500, "failed to refresh snap: failed to refresh snap: exit status 10")
 	expect(t, s, "tb", refresh, `{"localPath":"/k8s.snap"}`, 200, `{"changeId":"2"}`)
-	expect(t, s, "ta", status, `{"changeId":"2"}`, 500, `cannot find change with id "2"`)
+	expect(t, s, "ta", status, `{"changeId":"2"}`, 200, `{"status":"","completed":false,"errorMessage":""}`)
 	expect(t, s, "ta", status, `{"changeId":"1"}`, 200, `{"status":"Doing","completed":false,"errorMessage":""}`)
 	now.Store(60)
 	expect(t, s, "ta", status, `{"changeId":"1"}`, 200, `{"status":"Done","completed":true,"errorMessage":""}`)
@@ -117,14 +118,14 @@ func TestServer(t *testing.T) {
 	now.Store(120)
 	expect(t, s, "ta", status, `{"changeId":"4"}`, 200, `{"status":"Error","completed":true,"errorMessage":"bad luck"}`)
 	got, _ := s.Machine("a")
-	if diff := cmp.Diff(k8sdtest.MachineState{Installed: k8sdtest.Option{Channel: "new"}, Refreshes: 2, Completed: 1, Requests: 14}, got); diff != "" {
+	if diff := cmp.Diff(k8sdtest.MachineState{Installed: k8sdtest.Option{Channel: "new"}, Refreshes: 2, Completed: 1, Requests: 15}, got); diff != "" {
 		t.Error(diff)
 	}
 	s.RemoveMachine("b")
-	expect(t, s, "tb", status, `{"changeId":"3"}`, 403, "invalid node token")
+	expect(t, s, "tb", status, `{"changeId":"3"}`, 401, "invalid token")
 	// A machine may get another token.
 	add(t, s, "a", "ta2")
-	expect(t, s, "ta", refresh, `{}`, 403, "")
+	expect(t, s, "ta", refresh, `{}`, 401, "")
 	expect(t, s, "ta2", refresh, `{}`, 400, "")
 }
 
