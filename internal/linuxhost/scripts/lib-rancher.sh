@@ -1,4 +1,80 @@
-# data is the data folder of RKE2 or K3s.
-data=$(sed -n 's/^data-dir: *//p' "/etc/rancher/$DISTRIBUTION/config.yaml" 2>/dev/null |
-  tr -d "\"'" | head -n 1) || true
-data=${data:-/var/lib/rancher/$DISTRIBUTION}
+# How RKE2 or K3s is set up on the host, read as the program reads it. Scripts set unit to what
+# node_unit prints before they ask for anything else.
+unit=
+
+# node_unit prints the unit that runs the node: that of a server or of an agent, or nothing.
+node_unit() {
+  local server=$DISTRIBUTION name
+  [ "$DISTRIBUTION" != rke2 ] || server=rke2-server
+  for name in "$server" "$DISTRIBUTION-agent"; do
+    if systemctl is-active --quiet "$name" || systemctl is-enabled --quiet "$name" 2>/dev/null; then
+      echo "$name"
+      return
+    fi
+  done
+}
+
+# argument FLAG SHORT prints the value of a flag on the command line of the service.
+argument() {
+  systemctl show --property ExecStart --value "$unit" 2>/dev/null | tr ' ' '\n' | tr -d "\"'" |
+    awk -v long="--$1" -v short="-$2" '
+      before == long || before == short { value = $0 }
+      index($0, long "=") == 1 { value = substr($0, length(long) + 2) }
+      { before = $0 }
+      END { print value }'
+}
+
+# environment_files prints the files with variables of the service, as the installers of RKE2 and
+# K3s name them.
+environment_files() {
+  ls "/etc/default/$unit" "/etc/sysconfig/$unit" \
+    "/usr/local/lib/systemd/system/$unit.env" "/etc/systemd/system/$unit.service.env" \
+    2>/dev/null || true
+}
+
+# variable NAME prints the value of a variable in the environment of the service.
+variable() {
+  {
+    systemctl show --property Environment --value "$unit" 2>/dev/null | tr ' ' '\n'
+    environment_files | xargs -r -d '\n' cat
+  } | awk -v name="${DISTRIBUTION^^}_$1=" '
+    index($0, name) == 1 { value = substr($0, length(name) + 1) }
+    END { print value }' | tr -d "\"'"
+}
+
+# config_files prints the configuration files in the order in which they are read.
+config_files() {
+  local main
+  main=$(variable CONFIG_FILE)
+  main=${main:-$(argument config c)}
+  main=${main:-/etc/rancher/$DISTRIBUTION/config.yaml}
+  [ ! -f "$main" ] || echo "$main"
+  { find "$main.d" -maxdepth 1 ! -type d \( -iname '*.yaml' -o -iname '*.yml' \) 2>/dev/null || true; } |
+    LC_ALL=C sort
+}
+
+# setting FLAG SHORT prints the value of a flag: that of the command line, else that of the last
+# configuration file that has it.
+setting() {
+  local value
+  value=$(argument "$1" "$2")
+  [ -z "$value" ] || { echo "$value"; return; }
+  config_files | xargs -r -d '\n' cat | awk -v long="$1" -v short="$2" '
+    match($0, /^["\047]?[A-Za-z0-9-]+["\047]?\+? *:/) {
+      key = substr($0, 1, RLENGTH)
+      rest = substr($0, RLENGTH + 1)
+      gsub(/[^A-Za-z0-9-]/, "", key)
+      sub(/ #.*$/, "", rest)
+      gsub(/["\047 \t\r]/, "", rest)
+      if (key == long || key == short) value = rest
+    }
+    END { print value }'
+}
+
+# data_dir prints the data folder.
+data_dir() {
+  local folder
+  folder=$(setting data-dir d)
+  folder=${folder:-$(variable DATA_DIR)}
+  echo "${folder:-/var/lib/rancher/$DISTRIBUTION}"
+}

@@ -1,6 +1,7 @@
 # running prints the digest of what the service is run with: its binary, and all that it reads when
 # it starts. same looks at the running process: a kubelet that runs since before its binary was
 # replaced has the file that is gone.
+source lib-rancher.sh
 if [ "$DISTRIBUTION" = kubeadm ]; then
   read_at_start() {
     digest "$BIN/kubelet"
@@ -16,9 +17,9 @@ if [ "$DISTRIBUTION" = kubeadm ]; then
   }
 else
   read_at_start() {
+    unit=$(node_unit)
     digest "$BIN/$DISTRIBUTION"
-    cat "/etc/rancher/$DISTRIBUTION/config.yaml" \
-      "/etc/rancher/$DISTRIBUTION/config.yaml.d"/*.yaml 2>/dev/null || true
+    { config_files; environment_files; } | xargs -r -d '\n' cat || true
   }
   same() { true; }
 fi

@@ -83,3 +83,31 @@ func TestSnapshotBeforeKubeadm(t *testing.T) {
 	w.mustFinish(t)
 	w.mustHaveSavedEtcd(t, 2)
 }
+
+// TestSnapshotOfAServerElsewhere: a server of RKE2 or K3s has its data in a folder that its command
+// line or a drop-in names, and its snapshots in another one. Its etcd is saved before the upgrade,
+// in the folder of its snapshots.
+func TestSnapshotOfAServerElsewhere(t *testing.T) {
+	t.Parallel()
+	testhosts.Require(t)
+	for _, d := range []linuxhost.Distribution{linuxhost.RKE2, linuxhost.K3s} {
+		t.Run(string(d), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, d, true)
+			w.host.MustRun("mkdir -p /srv /opt/snapshots && mv /var/lib/rancher/" + string(d) + " /srv/data")
+			drop := "/etc/rancher/" + string(d) + "/config.yaml.d/50-etcd.yaml"
+			w.host.Write(drop, []byte("etcd-snapshot-dir: /opt/snapshots\ndata-dir: /srv/data\n"))
+			if d == linuxhost.K3s {
+				w.host.Write(drop, []byte("etcd-snapshot-dir: /opt/snapshots\n"))
+				w.host.Write("/etc/systemd/system/k3s.service.d/data.conf", []byte(
+					"[Service]\nExecStart=\nExecStart=/usr/local/bin/k3s server --data-dir /srv/data\n"))
+				w.host.MustRun("systemctl daemon-reload && systemctl restart k3s")
+			}
+			w.mustFinish(t)
+			want := "snapshot of " + versions[d][0] + "\n"
+			if saved := w.host.MustRun("cat /opt/snapshots/windlass-*"); saved != want {
+				t.Errorf("the snapshots are %q, want %q", saved, want)
+			}
+		})
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/windlass-dev/windlass/lab/internal/hosts/internal/unit"
 	"github.com/windlass-dev/windlass/lab/internal/hosts/internal/wire"
 )
 
@@ -123,7 +124,9 @@ func properties(s *service, found bool) []property {
 		load = "not-found"
 	}
 	kind, restart := "", ""
+	start, environment := "", ""
 	if s.unit != nil {
+		start, environment = execStart(s.unit), strings.Join(s.unit.Environment, " ")
 		kind, restart = string(s.unit.Type), s.unit.Restart
 		if s.unit.Description != "" {
 			description = s.unit.Description
@@ -146,6 +149,8 @@ func properties(s *service, found bool) []property {
 		{"ExecMainPID", strconv.Itoa(s.state.mainPID)},
 		{"ExecMainCode", strconv.Itoa(code)},
 		{"ExecMainStatus", strconv.Itoa(status)},
+		{"ExecStart", start},
+		{"Environment", environment},
 		{"Id", s.name},
 		{"Description", description},
 		{"LoadState", load},
@@ -157,6 +162,16 @@ func properties(s *service, found bool) []property {
 		{"Transient", yesNo(s.transient)},
 		{"InvocationID", s.state.invocation},
 	}
+}
+
+// execStart prints commands as systemd does, as far as programs read them.
+func execStart(u *unit.Service) string {
+	var lines []string
+	for _, c := range u.Start {
+		path, _, _ := strings.Cut(c.Line, " ")
+		lines = append(lines, fmt.Sprintf("{ path=%s ; argv[]=%s ; ignore_errors=%s }", path, c.Line, yesNo(c.IgnoreFailure)))
+	}
+	return strings.Join(lines, "\n")
 }
 
 func yesNo(value bool) string {

@@ -3,6 +3,7 @@
 package standin
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -276,9 +277,14 @@ func (p *program) snapshot() error {
 	if err != nil {
 		return err
 	}
-	folder := "/var/lib/rancher/" + p.Name + "/server/db/snapshots"
-	if err := os.MkdirAll(folder, 0o700); err != nil {
-		return err
+	data := cmp.Or(p.after("--data-dir", "-d"), "/var/lib/rancher/"+p.Name)
+	// A folder that a person has chosen must exist.
+	folder := p.after("--dir", "--etcd-snapshot-dir")
+	if folder == "" {
+		folder = data + "/server/db/snapshots"
+		if err := os.MkdirAll(folder, 0o700); err != nil {
+			return err
+		}
 	}
 	path := filepath.Join(folder, fmt.Sprintf("%s-%s-%d", name, hostname, time.Now().Unix()))
 	fmt.Fprintf(p.stdout, "Snapshot %s saved.\n", filepath.Base(path))
