@@ -45,12 +45,18 @@ func (c *Coverage) accept(u Updater, p Patches) (*Coverage, *UpdaterError) {
 		covered[parts[i]], uncompared[parts[i]] = accepted.covered, accepted.uncompared
 	}
 	next.uncompared = append(next.uncompared, reported.pointers(uncompared)...)
-	entry := Covered{Updater: u.Name, Pointers: reported.pointers(covered)}
+	versionPath := c.versionPath()
+	sets := !equal(lookup(c.current[machineIndex], versionPath), lookup(next.current[machineIndex], versionPath))
+	if sets {
+		config := next.withLocalMode()
+		changed := differences(next.current[bootstrapIndex], config).at("")
+		covered[PartBootstrap] = merge(covered[PartBootstrap], changed)
+		next.current[bootstrapIndex] = config
+	}
+	entry := Covered{Updater: u.Name, Pointers: reported.pointers(covered), SetsVersion: sets}
 	if len(entry.Pointers) == 0 {
 		return &next, nil
 	}
-	versionPath := c.versionPath()
-	entry.SetsVersion = !equal(lookup(c.current[machineIndex], versionPath), lookup(next.current[machineIndex], versionPath))
 	if problem := c.checkVersion(u, entry.SetsVersion); problem != "" {
 		return nil, &UpdaterError{Updater: u.Name, Pointer: Pointer{Part: PartMachine, Path: versionPath}, Problem: problem}
 	}

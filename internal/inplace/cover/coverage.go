@@ -33,8 +33,8 @@ type Coverage struct {
 // parts are all parts, in the order of reports.
 var parts = [3]Part{PartMachine, PartInfrastructure, PartBootstrap}
 
-// machineIndex is the index of PartMachine in parts.
-const machineIndex = 0
+// The indexes of PartMachine and PartBootstrap in parts.
+const machineIndex, bootstrapIndex = 0, 2
 
 // machineBase is where the compared spec of Machine-scope objects stands.
 const machineBase = "/spec"

@@ -181,7 +181,7 @@ func otherKinds(current, desired, source Objects) (map[Part]*fields, error) {
 // DefaultFeatureGates in controlplane/kubeadm/pkg/desiredstate/desired_state.go.
 func isSetByKubeadm(i int, path []string, value, asked tree) bool {
 	return parts[i] == PartBootstrap && isAbsent(asked) && value == tree(true) &&
-		slices.Equal(path, []string{"clusterConfiguration", "featureGates", "ControlPlaneKubeletLocalMode"})
+		slices.Equal(path, []string{"clusterConfiguration", "featureGates", LocalModeGate})
 }
 
 // Fingerprint identifies the desired state of a machine: the compared spec of its Machine and, without what Cluster API's controllers fill in, of its

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -191,13 +192,60 @@ func TestControlPlaneDrift(t *testing.T) {
 	}
 }
 
-// TestControlPlaneNotCovered is about an updater that covers the version only: from v1.31 on kubeadm's configuration changes
-// with it.
-func TestControlPlaneNotCovered(t *testing.T) {
+// TestControlPlaneEtcd: the update of a machine has not ended while its etcd member is not known to be healthy.
+func TestControlPlaneEtcd(t *testing.T) {
+	t.Parallel()
+	w, s := newControlPlane(t)
+	if _, err := w.engine.CanUpdateMachine(t.Context(), canUpdateMachine(controlPlaneMachine("cp", from), controlPlaneMachine("cp", to))); err != nil {
+		t.Fatal(err)
+	}
+	w.mark("cp", to)
+	s.answer = func(string) inplace.Answer {
+		w.node("cp", to)
+		return inplace.Answer{Outcome: inplace.Finishes}
+	}
+	for _, status := range []metav1.ConditionStatus{metav1.ConditionFalse, metav1.ConditionUnknown, metav1.ConditionTrue} {
+		m := w.machine("cp")
+		meta.SetStatusCondition(&m.Status.Conditions, metav1.Condition{Type: "EtcdMemberHealthy", Status: status, Reason: "r", Message: "no leader"})
+		w.must(w.client.Status().Update(t.Context(), m))
+		reply, err := w.updateControlPlane(bootstrapStored)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if healthy := status == metav1.ConditionTrue; reply.Done != healthy || !healthy && !strings.Contains(reply.Message, "EtcdMemberHealthy "+string(status)) {
+			t.Errorf("with the condition %s the reply is %+v", status, reply)
+		}
+	}
+}
+
+// TestControlPlaneGates is about an updater that covers the version only: with v1.31 KubeadmControlPlane sets a feature gate of kubeadm by itself, which is
+// part of that version. A gate that the control plane's own configuration asks for is not.
+func TestControlPlaneGates(t *testing.T) {
 	t.Parallel()
 	w, s := newControlPlane(t)
 	s.bootstrap = ""
-	_, err := w.engine.CanUpdateMachine(t.Context(), canUpdateMachine(controlPlaneMachine("cp", from), controlPlaneMachine("cp", to)))
+	request := canUpdateMachine(controlPlaneMachine("cp", from), controlPlaneMachine("cp", to))
+	answer, err := w.engine.CanUpdateMachine(t.Context(), request)
+	if err != nil || answer.Message != "updated in place by kubeadm" || !strings.Contains(string(answer.Patches.Bootstrap.Data), `"ControlPlaneKubeletLocalMode":true`) {
+		t.Fatalf("answer %+v, error %v", answer, err)
+	}
+	w.mark("cp", to)
+	s.answer = func(string) inplace.Answer {
+		w.node("cp", to)
+		return inplace.Answer{Outcome: inplace.Finishes}
+	}
+	if reply, err := w.updateControlPlane(bootstrapStored); err != nil || !reply.Done {
+		t.Errorf("reply %+v, error %v", reply, err)
+	}
+
+	w, s = newControlPlane(t)
+	s.bootstrap = ""
+	kcp := controlPlane()
+	w.must(w.client.Get(t.Context(), clientKey("kcp"), kcp))
+	w.must(unstructured.SetNestedField(kcp.Object, false, "spec", "kubeadmConfigSpec", "clusterConfiguration", "featureGates", "ControlPlaneKubeletLocalMode"))
+	w.must(w.client.Update(t.Context(), kcp))
+	request.Desired.BootstrapConfig.Raw = []byte(strings.Replace(bootstrapDesired, `LocalMode":true`, `LocalMode":false`, 1))
+	_, err = w.engine.CanUpdateMachine(t.Context(), request)
 	r, ok := errors.AsType[*RefusedError](err)
 	if !ok || r.Reason != v1alpha1.NotCoveredReason || !strings.Contains(r.Message, "BootstrapConfig /spec/clusterConfiguration/featureGates") {
 		t.Errorf("error %v", err)

@@ -76,6 +76,9 @@ func (e *Engine) newRun(ctx context.Context, live *liveObjects) (*run, error) {
 	r.facts = inplace.Facts{
 		FreshID: e.NewID(), Desired: desired, Target: capi.TemplateOf(machine), OwnerMovedOn: ownerMovedOn(machine), Retry: has(machine, v1alpha1.UpdateRetryAnnotation),
 	}
+	if o.group.ControlPlane {
+		r.facts.Unhealthy = etcdProblem(machine)
+	}
 	if live.isBootstrapGone() {
 		return r, nil // The fingerprint of the other objects is no decision's.
 	}

@@ -124,10 +124,13 @@ func TestPreview(t *testing.T) {
 		{name: "a control plane, in several steps", group: controlPlane("v1.30.0", "v1.31.2", "v1.32.1"), policies: []v1alpha1.UpdatePolicy{fallback},
 			specs: []v1alpha1.Updater{updater("a-nothing", 0), updater("kubeadm", 1)}, updaters: map[string]*fakeUpdater{"a-nothing": {}, "kubeadm": {covers: true}},
 			want: cover.Update{Outcome: cover.InPlace, Policy: "all", Updaters: []string{"kubeadm"}, Message: "in place by kubeadm"}},
-		{name: "what KubeadmControlPlane changes with a version", group: func() Group { g := controlPlane("v1.29.0", "v1.30.0", "v1.31.2"); g.Kubeadm = true; return g }(),
+		{name: "what KubeadmControlPlane changes with a version", group: func() Group {
+			g := controlPlane("v1.29.0", "v1.30.0", "v1.31.2", "v1.32.1", "v1.33.0", "v1.34.0", "v1.35.2", "v1.36.0")
+			g.Kubeadm = true
+			return g
+		}(),
 			policies: []v1alpha1.UpdatePolicy{inPlace}, specs: []v1alpha1.Updater{updater("kubeadm", 1)}, updaters: map[string]*fakeUpdater{"kubeadm": {covers: true}},
-			want: cover.Update{Outcome: cover.Blocked, Policy: "all", Uncovered: []cover.Pointer{{Part: cover.PartBootstrap, Path: "/spec/clusterConfiguration/featureGates/ControlPlaneKubeletLocalMode"}},
-				Message: "blocked: not covered: BootstrapConfig /spec/clusterConfiguration/featureGates/ControlPlaneKubeletLocalMode (v1.30.0 -> v1.31.2)"}},
+			want: cover.Update{Outcome: cover.InPlace, Policy: "all", Updaters: []string{"kubeadm"}, Message: "in place by kubeadm"}},
 		{name: "and does not with others", group: func() Group {
 			g := controlPlane("v1.31.2", "v1.32.0", "v1.33.0", "v1.34.0")
 			g.Kubeadm = true
@@ -251,6 +254,7 @@ func TestLocalMode(t *testing.T) {
 		name, before, minor, after string
 	}{
 		{"too old", `{}`, "v1.30", `{}`},
+		{"the user's own stays to the end", `{"featureGates":{"ControlPlaneKubeletLocalMode":false}}`, "v1.36", `{"featureGates":{"ControlPlaneKubeletLocalMode":false}}`},
 		{"set", `{}`, "v1.31", `{"featureGates":{"ControlPlaneKubeletLocalMode":true}}`},
 		{"beside others", `{"featureGates":{"A":true}}`, "v1.35", `{"featureGates":{"A":true,"ControlPlaneKubeletLocalMode":true}}`},
 		{"the user's own stays", `{"featureGates":{"ControlPlaneKubeletLocalMode":false}}`, "v1.33", `{"featureGates":{"ControlPlaneKubeletLocalMode":false}}`},

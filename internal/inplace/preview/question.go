@@ -64,27 +64,18 @@ func (p *preview) question(ctx context.Context, g Group, step Step) (question, e
 	return q, nil
 }
 
-// The minors from which, and up to which, KubeadmControlPlane sets a feature gate of kubeadm in each machine's KubeadmConfig
-// by itself: DefaultFeatureGates in Cluster API's controlplane/kubeadm/pkg/desiredstate/desired_state.go.
-var (
-	localModeFrom = version.Minor{Major: 1, Minor: 31}
-	localModeTo   = version.Minor{Major: 1, Minor: 36}
-)
-
-const localModeGate = "ControlPlaneKubeletLocalMode"
-
 // withLocalMode returns a KubeadmConfig as KubeadmControlPlane wants it for a version.
 func withLocalMode(config *unstructured.Unstructured, minor version.Minor) *unstructured.Unstructured {
-	path := []string{"spec", "clusterConfiguration", "featureGates", localModeGate}
+	path := []string{"spec", "clusterConfiguration", "featureGates", cover.LocalModeGate}
 	config = config.DeepCopy()
-	_, set, err := unstructured.NestedBool(config.Object, path...)
+	value, set, err := unstructured.NestedBool(config.Object, path...)
 	switch {
-	case err != nil || minor.Before(localModeFrom):
-	case !minor.Before(localModeTo):
-		unstructured.RemoveNestedField(config.Object, path...)
-	case !set:
+	case err != nil:
+	case cover.SetsLocalMode(minor) && !set:
 		// What stands in the way is of another shape than a KubeadmConfig; then nothing is known to change.
 		_ = unstructured.SetNestedField(config.Object, true, path...)
+	case !cover.SetsLocalMode(minor) && value:
+		unstructured.RemoveNestedField(config.Object, path...)
 	}
 	return config
 }

@@ -165,9 +165,6 @@ func (c coverage) coveredConfig(ctx context.Context, from, to configSpec) (paths
 	return paths, notes
 }
 
-// localModeGate is what KubeadmControlPlane itself adds to a machine's configuration from v1.31 on, and takes away from v1.36 on.
-const localModeGate = "ControlPlaneKubeletLocalMode"
-
 // coversGates reports whether the feature gates of kubeadm differ in nothing but the local mode of kubelets, which an upgrade of a control plane host
 // brings about itself. The gate cannot be switched off on a host that runs.
 func coversGates(from, to configSpec) bool {
@@ -177,12 +174,12 @@ func coversGates(from, to configSpec) bool {
 	if !ok || !okTo || to["clusterConfiguration"] == nil {
 		return false
 	}
-	if on, set := gatesTo[localModeGate]; set && !on {
+	if on, set := gatesTo[cover.LocalModeGate]; set && !on {
 		return false
 	}
 	without := func(gates map[string]bool) map[string]bool {
 		left := maps.Clone(gates)
-		delete(left, localModeGate)
+		delete(left, cover.LocalModeGate)
 		return left
 	}
 	return maps.Equal(without(gatesFrom), without(gatesTo))
@@ -193,7 +190,7 @@ func coversGates(from, to configSpec) bool {
 // configuration that is empty.
 func dropsLocalMode(from, to configSpec) bool {
 	gates, ok := decodeField[map[string]bool](from, "clusterConfiguration", "featureGates")
-	if _, local := gates[localModeGate]; !ok || !local || len(gates) > 1 {
+	if _, local := gates[cover.LocalModeGate]; !ok || !local || len(gates) > 1 {
 		return false
 	}
 	configuration, _ := from["clusterConfiguration"].(map[string]any)
