@@ -37,7 +37,8 @@ import (
 	"github.com/windlass-dev/windlass/internal/workload"
 )
 
-// kubeadmControlPlane is the one kind of control plane whose controller asks the hooks for updates in place.
+// kubeadmControlPlane is the kind of control plane on which a condition shows that it is blocked. Those of
+// other providers have it on their Machines.
 var kubeadmControlPlane = schema.GroupVersionKind{Group: "controlplane.cluster.x-k8s.io", Version: "v1beta2", Kind: "KubeadmControlPlane"}
 
 // definitionKind is of objects whose labels name the API versions of providers' kinds.
@@ -254,7 +255,9 @@ func addControllers(mgr manager.Manager, c clients, updaters *updaterPool, engin
 
 // addSweeper adds what removes conditions of groups that nothing blocks any longer.
 func addSweeper(mgr manager.Manager, swept controllers.Swept) error {
-	kinds := []schema.GroupVersionKind{clusterv1.GroupVersion.WithKind("MachineDeployment")}
+	kinds := []schema.GroupVersionKind{
+		clusterv1.GroupVersion.WithKind("MachineDeployment"), clusterv1.GroupVersion.WithKind("Machine"),
+	}
 	_, err := mgr.GetRESTMapper().RESTMapping(kubeadmControlPlane.GroupKind(), kubeadmControlPlane.Version)
 	if err == nil {
 		kinds = append(kinds, kubeadmControlPlane)

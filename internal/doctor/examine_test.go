@@ -193,6 +193,20 @@ func TestExamine(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	// asked makes the control plane one of another provider, which has asked about its Machine. The
+	// answer is a record, or a refusal.
+	asked := func(f *Facts, record string) {
+		f.Objects.ControlPlane.SetKind("RKE2ControlPlane")
+		m := f.Objects.Machines[0]
+		if record != "" {
+			m.Annotations[record] = `[{"id":"1","steps":[],"currentDigest":"a","desiredDigest":"b","decided":"2026-03-04T11:00:00Z"}]`
+			return
+		}
+		m.Spec.Version = "v1.30.2"
+		m.Status.Conditions = []metav1.Condition{{
+			Type: v1alpha1.UpdateBlockedCondition, Status: metav1.ConditionTrue, Reason: v1alpha1.NotCoveredReason, Message: "no",
+		}}
+	}
 	fallback := func(f *Facts) { f.Policies[0].Spec.Fallback = v1alpha1.FallbackRollingUpdate }
 	for _, test := range []struct {
 		name   string
@@ -229,6 +243,13 @@ func TestExamine(t *testing.T) {
 			other.Status.Handlers[0].Name = "mine.other"
 			f.Extensions = append(f.Extensions, other)
 		}, []string{"Error Extension hook CanUpdateMachine: 2 handlers serve it (handler-0.windlass, mine.other)"}},
+		{"k0smotron serves the hooks too, and no policy keeps machines", func(f *Facts) {
+			other := extension()
+			other.Name, other.Status.Handlers = k0smotronExtension, other.Status.Handlers[2:]
+			other.Status.Handlers[0].Name = "update-machine." + k0smotronExtension
+			f.Extensions = append(f.Extensions, other)
+			f.Policies[0] = newPolicy("all", v1alpha1.RollingUpdate, "", v1alpha1.UpdateTarget{ClusterName: "prod"})
+		}, []string{"Error Extension hook UpdateMachine: 2 handlers serve it (handler-2.windlass, update-machine.inplace-version-update-extensionconfig)"}},
 		{"a second one for other namespaces", func(f *Facts) {
 			other := extension()
 			other.Name, other.Spec.NamespaceSelector = "other", &metav1.LabelSelector{MatchLabels: map[string]string{"team": "b"}}
@@ -323,8 +344,17 @@ func TestExamine(t *testing.T) {
 		{"single control plane, may be replaced", func(f *Facts) { fallback(f); set(f, int64(1), "spec", "replicas") }, []string{"Warning Replicas " + controlPlane}},
 		{"replicas not known", func(f *Facts) { unstructured.RemoveNestedField(f.Objects.ControlPlane.Object, "spec", "replicas") },
 			[]string{"Warning Replicas " + controlPlane + ": its replicas are not known"}},
-		{"another control plane provider", func(f *Facts) { f.Objects.ControlPlane.SetKind("RKE2ControlPlane") },
-			[]string{"Error Replicas RKE2ControlPlane prod-cp: it is not a KubeadmControlPlane"}},
+		{"another control plane provider, which has not asked", func(f *Facts) { f.Objects.ControlPlane.SetKind("RKE2ControlPlane") },
+			[]string{"Warning Replicas RKE2ControlPlane prod-cp: it is unknown whether its provider asks"}},
+		{"another control plane provider, which has asked", func(f *Facts) { asked(f, v1alpha1.UpdateDecisionsAnnotation) }, nil},
+		{"which was refused, and surges", func(f *Facts) {
+			asked(f, "")
+			set(f, int64(1), "spec", "rollout", "strategy", "rollingUpdate", "maxSurge")
+		}, []string{"Error Surge RKE2ControlPlane prod-cp: maxSurge is 1: its provider creates", "Error Machines Machine"}},
+		{"which has asked, and a maxSurge that is not set", func(f *Facts) {
+			asked(f, v1alpha1.UpdateDecisionsAnnotation)
+			unstructured.RemoveNestedField(f.Objects.ControlPlane.Object, "spec", "rollout")
+		}, []string{"Warning Surge RKE2ControlPlane prod-cp: its maxSurge is not set"}},
 
 		{"workers surge by default", func(f *Facts) { md(f).Spec.Rollout.Strategy.RollingUpdate.MaxSurge = nil },
 			[]string{"Error Surge " + workers + ": maxSurge is 1 (the default)"}},

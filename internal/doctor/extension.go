@@ -23,6 +23,10 @@ type registration struct {
 
 func checkExtension(f Facts, groups []group, into *findings) {
 	if len(inPlace(groups)) == 0 {
+		// Cluster API asks about all machines.
+		for _, c := range f.Conflicts() {
+			into.add(Error, c.Subject, c.Fix, "%s", c.Message)
+		}
 		return
 	}
 	if !f.Live && len(f.Extensions) == 0 {
@@ -43,12 +47,10 @@ func checkExtension(f Facts, groups []group, into *findings) {
 }
 
 func checkHook(f Facts, hook string, used map[string]*runtimev1.ExtensionConfig, into *findings) {
-	subject := "hook " + hook
+	subject := hookSubject(hook)
 	found := registrations(f, hook)
-	names := make([]string, 0, len(found))
 	for _, r := range found {
 		used[r.extension.Name] = r.extension
-		names = append(names, r.handler.Name)
 	}
 	switch len(found) {
 	case 0:
@@ -61,8 +63,8 @@ func checkHook(f Facts, hook string, used map[string]*runtimev1.ExtensionConfig,
 		return
 	case 1:
 	default:
-		into.add(Error, subject, "keep one ExtensionConfig for it, and register the other programs as Updaters",
-			"%d handlers serve it (%s), and Cluster API allows exactly one: it neither updates nor replaces machines", len(found), join(names))
+		c := describeConflict(hook, found)
+		into.add(Error, subject, c.Fix, "%s", c.Message)
 		return
 	}
 	r := found[0]
@@ -74,6 +76,44 @@ func checkHook(f Facts, hook string, used map[string]*runtimev1.ExtensionConfig,
 	default:
 		into.ok(subject, "only %s serves it", r.handler.Name)
 	}
+}
+
+func hookSubject(hook string) string { return "hook " + hook }
+
+// Conflict is a hook for which Cluster API finds several extensions in a Cluster's namespace. It then
+// neither updates nor replaces machines, also those that no UpdatePolicy selects.
+type Conflict struct{ Subject, Message, Fix string }
+
+// Conflicts returns those of the Cluster, in the order of Hooks.
+func (f Facts) Conflicts() []Conflict {
+	var list []Conflict
+	for _, hook := range Hooks() {
+		if found := registrations(f, hook); len(found) > 1 {
+			list = append(list, describeConflict(hook, found))
+		}
+	}
+	return list
+}
+
+// k0smotronExtension is the name of the ExtensionConfig in k0smotron's manifests. Its controller looks
+// for it by this name, and updates control planes without the hooks if there is none.
+const k0smotronExtension = "inplace-version-update-extensionconfig"
+
+func describeConflict(hook string, found []registration) Conflict {
+	names := make([]string, 0, len(found))
+	fix := "keep one ExtensionConfig for this namespace: give the others a spec.namespaceSelector that omits it, " +
+		"or delete them and register their programs as Updaters"
+	for _, r := range found {
+		names = append(names, r.handler.Name)
+		if r.extension.Name == k0smotronExtension {
+			fix = "keep one ExtensionConfig for this namespace: give each a spec.namespaceSelector, so that k0smotron's selects " +
+				"namespaces with its clusters only; or delete " + k0smotronExtension + ": k0smotron then updates a K0sControlPlane " +
+				"with updateStrategy InPlace by itself, through its autopilot"
+		}
+	}
+	return Conflict{Subject: hookSubject(hook), Fix: fix, Message: fmt.Sprintf(
+		"%d handlers serve it (%s), and Cluster API allows exactly one: it neither updates nor replaces machines",
+		len(found), join(names))}
 }
 
 // isOurs goes by the name of the handler, which Cluster API makes of the handler's own and that of the ExtensionConfig.

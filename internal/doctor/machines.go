@@ -171,9 +171,14 @@ func checkStandingStill(report status.Report, fix string, into *findings) {
 			into.add(Error, "Machine "+u.Machine, fix, "its update failed: %s", u.Text())
 		}
 	}
+	waiting := map[string]bool{}
+	for _, m := range report.Machines {
+		waiting[m.Name] = m.State == status.Waiting
+	}
 	for _, b := range report.Blocked {
-		// What a group says of a failed machine was said about the machine.
-		if b.Kind != "Machine" && (b.Reason != v1alpha1.UpdateFailedReason || !failed[b.Group]) {
+		// A Machine under update was named above. What a group says of a failed machine was said about
+		// the machine.
+		if (b.Kind != "Machine" || waiting[b.Name]) && (b.Reason != v1alpha1.UpdateFailedReason || !failed[b.Group]) {
 			fix, message := blockedFix(b.Reason), b.Message
 			if fix != followMessage {
 				message, _ = cutFix(message)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/pool"
+	"github.com/windlass-dev/windlass/internal/record"
 )
 
 // minSurgelessReplicas is how many replicas a KubeadmControlPlane must have before its webhook accepts maxSurge 0.
@@ -72,6 +74,19 @@ func Obstacles(f Facts) map[string]Obstacle {
 	return obstacles
 }
 
+// askProvider tells how to find out whether a provider asks the hooks.
+const askProvider = "see that its provider asks the hook (CAPRKE2 does from v0.25), and that its manager runs with " +
+	"--feature-gates=InPlaceUpdates=true; a provider that does not ask replaces machines, or upgrades them itself"
+
+// hasAsked reports whether a provider has asked the hooks about a Machine of its control plane: the
+// Machine has a decision, or a refusal.
+func hasAsked(g group) bool {
+	return slices.ContainsFunc(g.machines, func(m *clusterv1.Machine) bool {
+		return len(record.DecisionsOf(m.Annotations)) > 0 ||
+			meta.IsStatusConditionTrue(m.Status.Conditions, v1alpha1.UpdateBlockedCondition)
+	})
+}
+
 func checkReplicas(f Facts, groups []group, into *findings) {
 	for _, g := range inPlace(groups) {
 		if !g.ControlPlane {
@@ -79,9 +94,11 @@ func checkReplicas(f Facts, groups []group, into *findings) {
 		}
 		replicas := controlPlaneReplicas(f)
 		switch {
+		case !IsKubeadm(f) && !hasAsked(g):
+			into.unknown(g.Subject, askProvider,
+				"it is unknown whether its provider asks the hook CanUpdateMachine: no Machine of it shows that it did")
 		case !IsKubeadm(f):
-			into.add(g.atRisk(), g.Subject, "select it by no UpdatePolicy with strategy ExternalUpdate, unless its provider asks the hook CanUpdateMachine",
-				"it is not a KubeadmControlPlane, the only kind that is known to update machines in place")
+			into.ok(g.Subject, "its provider has asked the hook CanUpdateMachine")
 		case replicas == nil:
 			into.unknown(g.Subject, fmt.Sprintf("see that it has %d replicas or more", minSurgelessReplicas), "its replicas are not known")
 		case *replicas < minSurgelessReplicas:
@@ -105,7 +122,11 @@ func checkSurge(f Facts, groups []group, into *findings) {
 }
 
 func checkControlPlaneSurge(f Facts, g group, into *findings) {
-	if n := controlPlaneReplicas(f); !IsKubeadm(f) || n != nil && *n < minSurgelessReplicas {
+	if !IsKubeadm(f) {
+		checkProviderSurge(f, g, into)
+		return
+	}
+	if n := controlPlaneReplicas(f); n != nil && *n < minSurgelessReplicas {
 		// CheckReplicas has said that no setting helps.
 		return
 	}
@@ -115,7 +136,7 @@ func checkControlPlaneSurge(f Facts, g group, into *findings) {
 		return
 	}
 	surge := "1 (the default)"
-	if value := controlPlaneField(f, "rollout.strategy.rollingUpdate.maxSurge", "rolloutStrategy.rollingUpdate.maxSurge"); value != nil {
+	if value := controlPlaneSurge(f); value != nil {
 		surge = fmt.Sprint(value)
 	}
 	if surge == "0" {
@@ -123,6 +144,27 @@ func checkControlPlaneSurge(f Facts, g group, into *findings) {
 		return
 	}
 	into.add(g.atRisk(), g.Subject, fix, "maxSurge is %s: Cluster API creates a machine before it asks, and deletes one in the end%s", surge, refusedBy(g))
+}
+
+func controlPlaneSurge(f Facts) any {
+	return controlPlaneField(f, "rollout.strategy.rollingUpdate.maxSurge", "rolloutStrategy.rollingUpdate.maxSurge")
+}
+
+// checkProviderSurge looks for maxSurge where other providers keep it. One that has no such field, or
+// does not set it, may have any default.
+func checkProviderSurge(f Facts, g group, into *findings) {
+	const fix = "set maxSurge 0 in the rollout strategy of the control plane, if its provider has that field"
+	switch value := controlPlaneSurge(f); {
+	case !hasAsked(g):
+	case value == nil:
+		into.unknown(g.Subject, fix, "its maxSurge is not set: its provider may create a machine before it asks")
+	case fmt.Sprint(value) == "0":
+		into.ok(g.Subject, "maxSurge is 0")
+	default:
+		into.add(g.atRisk(), g.Subject, fix,
+			"maxSurge is %v: its provider creates a machine before it asks, and deletes one in the end%s",
+			value, refusedBy(g))
+	}
 }
 
 // refusedBy says what becomes of replacements in a guarded group.

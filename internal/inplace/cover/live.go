@@ -1,6 +1,7 @@
 package cover
 
 import (
+	"encoding/json"
 	"slices"
 
 	"github.com/windlass-dev/windlass/internal/text"
@@ -118,7 +119,7 @@ func Missing(templates, machine Objects) ([]Pointer, error) {
 
 // Unasked returns the fields of a control plane Machine's desired objects that its source does not
 // ask for, sorted. source holds what the control plane's object asks for, in the form of a Machine's
-// objects: its version, its KubeadmConfig spec and its infrastructure template's spec. Every change
+// objects: its version, its bootstrap config's spec and its infrastructure template's spec. Every change
 // from current to desired must have the value of source, and desired must have all that source has.
 // A part that source lacks asks for no change. /kind stands for an object of another kind. The
 // bootstrap config in current is the live one: that of a request has values of desired.
@@ -127,6 +128,8 @@ func Unasked(current, desired, source Objects) ([]Pointer, error) {
 	if !isNone(source.Bootstrap) {
 		changes[0] = func(config tree) tree { return prepare(toJoin(config)) }
 	}
+	config, err := parseObject(source.Bootstrap)
+	kubeadm := err != nil || isKubeadm(config)
 	var views [3]view
 	for i, o := range []Objects{current, desired, source} {
 		v, err := viewOf(Machine, o, changes[i])
@@ -141,6 +144,9 @@ func Unasked(current, desired, source Objects) ([]Pointer, error) {
 	}
 	for i, raw := range source.list() {
 		have, want, asked := views[0][i], views[1][i], views[2][i]
+		if !kubeadm && parts[i] == PartBootstrap {
+			asked = withoutZeros(asked, want)
+		}
 		changed := differences(have, want)
 		if !isNone(raw) {
 			changed = changed.filter(func(path []string, at []tree) bool {
@@ -151,6 +157,23 @@ func Unasked(current, desired, source Objects) ([]Pointer, error) {
 		found[parts[i]] = merge(found[parts[i]], changed.at(machineBase))
 	}
 	return reported.pointers(found), nil
+}
+
+// withoutZeros returns what a control plane asks for without the false and 0 that want omits. Providers
+// whose spec embeds a bootstrap config copy it by Go types, which omit them.
+func withoutZeros(asked, want tree) tree {
+	object, ok := asked.(map[string]any)
+	if isZero := asked == tree(false) || asked == tree(json.Number("0")); !ok && isZero && isAbsent(want) {
+		return absent{}
+	}
+	if !ok {
+		return asked
+	}
+	kept := make(map[string]any, len(object))
+	for key, value := range object {
+		kept[key] = withoutZeros(value, field(want, key))
+	}
+	return prune(kept)
 }
 
 // otherKinds returns /kind of each desired object that is of another kind than its source asks for,

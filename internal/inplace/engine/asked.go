@@ -20,6 +20,7 @@ import (
 
 	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/inplace/cover"
+	"github.com/windlass-dev/windlass/internal/untrusted"
 )
 
 // machineQuestion is the question of a CanUpdateMachine request, if its current objects are the live ones, and its desired objects change nothing that the
@@ -94,8 +95,8 @@ type controlPlaneSource struct {
 	version string
 }
 
-// readControlPlaneSource reads the version of any control plane, and the rest of a
-// KubeadmControlPlane.
+// readControlPlaneSource reads what any control plane asks for: the version, the bootstrap config, and
+// the infrastructure machine if spec.machineTemplate.spec.infrastructureRef names its template.
 func (e *Engine) readControlPlaneSource(
 	ctx context.Context, live *liveObjects, desired runtimehooksv1.CanUpdateMachineRequestObjects,
 ) (source controlPlaneSource, err error) {
@@ -127,20 +128,46 @@ func (e *Engine) readControlPlaneSource(
 	if source.objects.Infrastructure, err = SentObject(template); err != nil {
 		return source, err
 	}
-	source.objects.Bootstrap, err = SentObject(configOf(object, live.bootstrap))
+	config, err := configOf(object, live.bootstrap, desired.BootstrapConfig)
+	if err != nil {
+		return source, err
+	}
+	source.objects.Bootstrap, err = SentObject(config)
 	return source, err
 }
 
-// configOf returns live with the spec that a KubeadmControlPlane asks it to have; nil for other
-// control planes, and if live is nil.
-func configOf(controlPlane, live *unstructured.Unstructured) *unstructured.Unstructured {
+// configOf returns live with the spec that a control plane asks it to have; nil if live is nil. The
+// spec of a KubeadmConfig is a field of the control plane's spec. Other providers embed it there, as
+// an RKE2ControlPlane does: the fields of a bootstrap config are then those that the live or the
+// desired one has, because nothing else tells them from the control plane's own.
+func configOf(
+	controlPlane, live *unstructured.Unstructured, desired runtime.RawExtension,
+) (*unstructured.Unstructured, error) {
+	if live == nil {
+		return nil, nil //nolint:nilnil // There is no such object, which is no error.
+	}
 	spec, found, _ := unstructured.NestedMap(controlPlane.Object, "spec", "kubeadmConfigSpec")
-	if live == nil || !found && controlPlane.GetKind() != kubeadmControlPlane {
-		return nil
+	if !found && controlPlane.GetKind() != kubeadmControlPlane {
+		embedding, _, _ := unstructured.NestedMap(controlPlane.Object, "spec")
+		var sent struct {
+			Spec map[string]json.RawMessage `json:"spec"`
+		}
+		if err := untrusted.Object.Unmarshal(rawJSON(desired), &sent); err != nil {
+			return nil, unasked(DesiredDiffers, "the request has no %s that can be read", live.GetKind())
+		}
+		kept, _, _ := unstructured.NestedMap(live.Object, "spec")
+		spec = map[string]any{}
+		for key, value := range embedding {
+			_, isLive := kept[key]
+			_, isDesired := sent.Spec[key]
+			if isLive || isDesired {
+				spec[key] = value
+			}
+		}
 	}
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": live.GetAPIVersion(), "kind": live.GetKind(), "spec": spec,
-	}}
+	}}, nil
 }
 
 // checkDesired returns an *UnaskedError unless the desired objects of a Machine are of the kinds and

@@ -34,6 +34,15 @@ func (o owner) blockedObject() blockedObject {
 	return blockedObject{kind: o.object.GroupVersionKind(), key: client.ObjectKeyFromObject(o.object)}
 }
 
+// shownOn returns the object whose conditions show why subject is blocked: the owner, or subject
+// itself, if the owner's list of conditions may have no keys.
+func (o owner) shownOn(subject client.Object) (client.Object, blockedObject) {
+	if hasKeyedConditions(o.object.GroupVersionKind()) {
+		return o.object, o.blockedObject()
+	}
+	return subject, blockedObject{kind: machineKind, key: client.ObjectKeyFromObject(subject)}
+}
+
 func (o owner) clusterKey() types.NamespacedName { return client.ObjectKeyFromObject(o.cluster) }
 
 // readOwner finds the group that an object with these labels and owner references belongs to.

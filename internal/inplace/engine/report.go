@@ -68,7 +68,7 @@ func (e *Engine) forgetSaid(object types.UID) {
 
 func logFor(ctx context.Context) logr.Logger { return ctrl.LoggerFrom(ctx) }
 
-// reportBlocked shows on the owner why its machines are neither updated nor replaced.
+// reportBlocked shows why machines are neither updated nor replaced, on what shownOn returns.
 func (e *Engine) reportBlocked(ctx context.Context, o owner, subject client.Object, r *RefusedError) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reportTimeout)
 	defer cancel()
@@ -83,11 +83,12 @@ func (e *Engine) reportBlocked(ctx context.Context, o owner, subject client.Obje
 	default:
 		e.said.Renew(about, e.Now())
 	}
-	if !hasKeyedConditions(o.object.GroupVersionKind()) {
-		return
+	shown, known := o.shownOn(subject)
+	if known.isMachine() && r.Reason == v1alpha1.UpdateFailedReason {
+		return // The Machine shows its own failure.
 	}
-	e.blocked.add(o.blockedObject(), subject.GetName())
-	if err := e.ApplyConditions(ctx, o.object, FieldOwner, e.blockedCondition(r.Reason, message)); err != nil {
+	e.blocked.add(known, subject.GetName())
+	if err := e.ApplyConditions(ctx, shown, FieldOwner, e.blockedCondition(r.Reason, message)); err != nil {
 		logFor(ctx).Error(err, "Writing the condition of a blocked group", "group", o.group.String())
 		e.said.Forget(about)
 	}
@@ -102,7 +103,8 @@ func hasKeyedConditions(kind schema.GroupVersionKind) bool {
 
 // reportUnblocked removes the condition, where one is known of, unless the machines of another MachineSet still block.
 func (e *Engine) reportUnblocked(ctx context.Context, o owner, subject client.Object) {
-	known, lifted := e.blocked.lift(o.blockedObject(), subject.GetName())
+	shown, object := o.shownOn(subject)
+	known, lifted := e.blocked.lift(object, subject.GetName())
 	if known || lifted {
 		// The next question about another source puts its words into the condition.
 		e.forgetSaid(o.object.UID)
@@ -110,8 +112,8 @@ func (e *Engine) reportUnblocked(ctx context.Context, o owner, subject client.Ob
 	if !lifted {
 		return
 	}
-	if err := e.ApplyConditions(ctx, o.object, FieldOwner); err != nil {
-		e.blocked.add(o.blockedObject(), subject.GetName())
+	if err := e.ApplyConditions(ctx, shown, FieldOwner); err != nil {
+		e.blocked.add(object, subject.GetName())
 		logFor(ctx).Error(err, "Removing the condition of a group that is no longer blocked", "group", o.group.String())
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -22,7 +23,8 @@ import (
 // pageSize bounds what a list holds in memory at once.
 const pageSize = 250
 
-// blockedObject names a MachineDeployment or control plane object with the UpdateBlocked condition.
+// blockedObject names an object with the UpdateBlocked condition: a MachineDeployment, a control plane
+// object, or a control plane Machine. See owner.shownOn.
 type blockedObject struct {
 	kind schema.GroupVersionKind
 	key  types.NamespacedName
@@ -93,16 +95,23 @@ func (s *blockedSet) list() []blockedObject {
 	return list
 }
 
+func (o blockedObject) isMachine() bool { return o.kind == machineKind }
+
 // String names the object for people.
 func (o blockedObject) String() string { return o.kind.Kind + " " + o.key.String() }
 
 // FindBlocked reads which objects of these kinds have the UpdateBlocked condition, so that Unblock knows of those that an
-// earlier process left. Kinds that the API server does not know are skipped.
+// earlier process left. Kinds that the API server does not know are skipped. Of Machines, only those of
+// control planes count.
 func (e *Engine) FindBlocked(ctx context.Context, kinds []schema.GroupVersionKind) error {
 	for _, kind := range kinds {
+		var options []client.ListOption
+		if kind == machineKind {
+			options = append(options, client.HasLabels{clusterv1.MachineControlPlaneLabel})
+		}
 		err := e.eachWith(ctx, kind, v1alpha1.UpdateBlockedCondition, func(object *unstructured.Unstructured) {
 			e.blocked.add(blockedObject{kind: kind, key: client.ObjectKeyFromObject(object)})
-		})
+		}, options...)
 		if err != nil {
 			return err
 		}
@@ -112,7 +121,10 @@ func (e *Engine) FindBlocked(ctx context.Context, kinds []schema.GroupVersionKin
 
 // eachWith calls found with each object of a kind that the watch filter selects and that has a condition; none
 // where the API server does not know the kind.
-func (e *Engine) eachWith(ctx context.Context, kind schema.GroupVersionKind, condition string, found func(*unstructured.Unstructured)) error {
+func (e *Engine) eachWith(
+	ctx context.Context, kind schema.GroupVersionKind, condition string,
+	found func(*unstructured.Unstructured), options ...client.ListOption,
+) error {
 	newList := func() *unstructured.UnstructuredList {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(kind)
@@ -124,7 +136,7 @@ func (e *Engine) eachWith(ctx context.Context, kind schema.GroupVersionKind, con
 				found(&page.Items[i])
 			}
 		}
-	})
+	}, options...)
 	if err != nil && !meta.IsNoMatchError(err) {
 		return fmt.Errorf("listing %ss: %w", kind.Kind, err)
 	}
@@ -177,8 +189,12 @@ func isBlocked(object *unstructured.Unstructured) bool {
 }
 
 // upToDate reports whether an object's controller has seen its spec, and all replicas are what it asks for. The fields are
-// those of Cluster API's contract.
+// those of Cluster API's contract. A Machine has a condition.
 func upToDate(object *unstructured.Unstructured) bool {
+	if object.GroupVersionKind() == machineKind {
+		c := capi.FindCondition(object, clusterv1.MachineUpToDateCondition)
+		return c != nil && c.Status == metav1.ConditionTrue
+	}
 	read := func(fields ...string) int64 {
 		n, found, err := unstructured.NestedInt64(object.Object, fields...)
 		if err != nil || !found {

@@ -33,8 +33,8 @@ func providerKinds() []client.Object {
 	var definitions []client.Object
 	for group, kinds := range map[string][]string{
 		"infrastructure": {"X", "XTemplate", "DevMachine", "DevMachineTemplate"},
-		"bootstrap":      {"KubeadmConfig", "KubeadmConfigTemplate"},
-		"controlplane":   {"KubeadmControlPlane"},
+		"bootstrap":      {"KubeadmConfig", "KubeadmConfigTemplate", "RKE2Config"},
+		"controlplane":   {"KubeadmControlPlane", "RKE2ControlPlane"},
 	} {
 		for _, kind := range kinds {
 			definitions = append(definitions, &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{
