@@ -121,7 +121,7 @@ var rules = []rule{
 	`},
 	{pkg: "internal/diagnostics", kind: effects, imports: `internal/httplimit internal/loglimit`},
 	{pkg: "internal/doctor", kind: pure, imports: `
-		api/v1alpha1 internal/capi internal/policy internal/pool internal/snapshot
+		api/v1alpha1 internal/capi internal/policy internal/pool internal/record internal/snapshot
 		internal/status internal/text internal/updatepolicy
 	`},
 	{pkg: "internal/eventlimit", kind: effects, imports: `internal/text`},
