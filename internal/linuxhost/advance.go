@@ -147,7 +147,7 @@ func (u Upgrade) clean(ctx context.Context, r Report) error {
 }
 
 // Follow is Advance for an upgrade that nobody wants any longer: it looks, and begins nothing but
-// KubeadmRecover, because that undoes. Where neither Done nor Failure is set, and nothing is waited
+// KubeadmRecover and PutBack, because they undo. Where neither Done nor Failure is set, and nothing is waited
 // for, nothing goes on, and only a step that would have to begin could bring the upgrade further.
 func Follow(ctx context.Context, u Upgrade) (Progress, error) {
 	report, err := Look(ctx, u)
@@ -156,7 +156,7 @@ func Follow(ctx context.Context, u Upgrade) (Progress, error) {
 	}
 	p := report.Next
 	if begin, ok := report.findRecovery(); ok {
-		return u.putBack(ctx, begin)
+		return u.undo(ctx, begin)
 	}
 	if err := u.clean(ctx, report); err != nil {
 		return Progress{}, err

@@ -3,7 +3,6 @@ package linuxhost
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"strconv"
 	"time"
 )
 
@@ -31,10 +30,9 @@ func etcdSnapshotStep(g Goal) Step {
 
 // restartStep restarts the service, and sees it run for a while as one process.
 func restartStep(g Goal, f Facts, limit time.Duration) Step {
-	looks := strconv.Itoa(int(max(1, g.settle()/(time.Second/2))))
 	return Step{
 		Name: Restart, Summary: "systemctl daemon-reload, systemctl restart " + f.Service,
 		Check:  g.script("restart-check", value{"SERVICE", f.Service}),
-		Action: g.run(limit, "restart", value{"SERVICE", f.Service}, value{"LOOKS", looks}),
+		Action: g.run(limit, "restart", value{"SERVICE", f.Service}, g.looks()),
 	}
 }

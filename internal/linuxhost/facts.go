@@ -55,7 +55,8 @@ type Facts struct {
 	Writable bool
 	Why      string
 	// FreeKB and FreeStateKB are what is left for binaries, and for what Windlass keeps, in KiB. NeedKB is the size of the installed binaries.
-	FreeKB, FreeStateKB, NeedKB int64
+	// KeepKB is the size of the copy of the old program among what Windlass keeps; 0 if it takes no room there.
+	FreeKB, FreeStateKB, NeedKB, KeepKB int64
 	// Kubectl says that a control plane host has a kubectl to read the cluster's version with.
 	Kubectl bool
 	// EtcdClient says that a host with a member of etcd has a program to save it with: etcdctl, or
@@ -87,6 +88,11 @@ type Facts struct {
 	// Cut says that a run of kubeadm was cut short, and that the files which it changes are not put
 	// back yet.
 	Cut bool
+	// Kept is the version of the program that the node was started with before the upgrade, which is
+	// kept with its configuration; zero if nothing is kept. NotStarted says that the service does not
+	// stay up with the new ones, and is stopped.
+	Kept       version.Version
+	NotStarted bool
 	// Drained says that the operation has drained the node; Cordoned that the node was
 	// schedulable when an upgrade to a version of the goal's minor, or a newer one, cordoned it.
 	Drained, Cordoned bool
@@ -154,7 +160,7 @@ func ParseFacts(output string) (Facts, error) {
 		CertificatesDir: values["certificates-dir"],
 		Scheduler:       values["scheduler"], KubeletFlags: values["kubelet-flags"],
 		Service: values["service"], Writable: r.yes("writable"), Why: values["writable-why"],
-		FreeKB: r.number("free-kb"), FreeStateKB: r.number("free-state-kb"), NeedKB: r.number("need-kb"),
+		FreeKB: r.number("free-kb"), FreeStateKB: r.number("free-state-kb"), NeedKB: r.number("need-kb"), KeepKB: r.number("keep-kb"),
 		Begun: r.yes("begun"), Verb: values["verb"],
 		Kubectl: r.yes("kubectl"), EtcdClient: r.yes("etcd-client"),
 		ClusterProblem: values["cluster-problem"], EtcdPeerProblem: values["etcd-peer-problem"],
@@ -162,7 +168,8 @@ func ParseFacts(output string) (Facts, error) {
 		SnapshotKB: r.number("snapshot-kb"), FreeEtcdKB: r.number("free-etcd-kb"),
 		CopyKB: r.number("copy-kb"), FreeCopyKB: r.number("free-copy-kb"),
 		CopyBesideState: r.yes("copy-beside-state"),
-		Cleaned:         r.yes("cleaned"), Drained: r.yes("drained"), Cordoned: r.yes("cordoned"),
+		Kept:            r.version("kept"), NotStarted: r.yes("not-started"),
+		Cleaned: r.yes("cleaned"), Drained: r.yes("drained"), Cordoned: r.yes("cordoned"),
 	}
 	for key, value := range values {
 		if target, is := strings.CutPrefix(key, "patched-"); is {

@@ -128,11 +128,11 @@ func TestFollowUndoes(t *testing.T) {
 		edit func(h *scriptedHost)
 		want string
 	}{
-		"a power cut": {func(*scriptedHost) {}, "wait: putting back the files that kubeadm was changing"},
+		"a power cut": {func(*scriptedHost) {}, "wait: putting back what the upgrade has changed"},
 		"kubeadm took too long": {func(h *scriptedHost) {
 			h.job = h.goal.Operation() + " kubeadm-upgrade a " + h.goal.Manifest()
 			h.exit = "124"
-		}, "wait: putting back the files that kubeadm was changing"},
+		}, "wait: putting back what the upgrade has changed"},
 		"another upgrade is at work": {func(h *scriptedHost) { h.starts = linuxhost.StartBusy },
 			"wait: the host is busy: x"},
 		"it cannot begin": {func(h *scriptedHost) { h.starts = 1 },

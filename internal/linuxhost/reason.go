@@ -47,6 +47,9 @@ const (
 	FileRefused Reason = "FileRefused"
 	// WrongHost: the host that answers is not that of the Machine's node.
 	WrongHost Reason = "WrongHost"
+	// ServiceNotStarted: the service that runs the node does not stay up with its new program and
+	// configuration.
+	ServiceNotStarted Reason = "ServiceNotStarted"
 	// StepFailed: a step's script failed, and says no other reason.
 	StepFailed Reason = "StepFailed"
 	// StepTimedOut: a step's script was ended because it took too long.

@@ -33,23 +33,23 @@ func decideRecovery(g Goal, first Step, s Seen) Progress {
 	return decideStep(g, first, s)
 }
 
-// findRecovery returns the progress that begins KubeadmRecover on a host where nothing else is to
-// begin; ok is false if there is nothing to undo. It also undoes a kubeadm that failed or timed out
+// findRecovery returns the progress that begins KubeadmRecover or PutBack on a host where nothing
+// else is to begin; ok is false if there is nothing to undo. It also undoes a kubeadm that failed or timed out
 // in this attempt, because no other attempt follows.
 func (r Report) findRecovery() (p Progress, ok bool) {
 	p = r.Next
 	if p.Failure != nil && p.Failure.Step == KubeadmUpgrade && r.Facts.Cut && !r.Steps[0].Done {
 		p.Step, p.Begin, p.Failure = r.Steps[0].Step.Name, r.Steps[0].Step.Action, nil
 	}
-	return p, p.Step == KubeadmRecover && p.Begin != nil
+	return p, (p.Step == KubeadmRecover || p.Step == PutBack) && p.Begin != nil
 }
 
-// putBack begins KubeadmRecover, and waits for it: nothing else begins.
-func (u Upgrade) putBack(ctx context.Context, p Progress) (Progress, error) {
+// undo begins KubeadmRecover or PutBack, and waits for it: nothing else begins.
+func (u Upgrade) undo(ctx context.Context, p Progress) (Progress, error) {
 	p, err := u.begin(ctx, p)
 	p.Begin = nil
 	if p.Message == "" && p.Failure == nil {
-		p.Message = "putting back the files that kubeadm was changing"
+		p.Message = "putting back what the upgrade has changed"
 	}
 	return p, err
 }

@@ -52,11 +52,11 @@ func lacksRoom(g Goal, steps []Step, s Seen) *Failure {
 	case left.install > 0 && f.FreeKB < room:
 		return newFailure(DiskFull, left.firstInstall, "%s has %d MiB left, but a binary needs %d MiB beside the old one",
 			g.folder(), f.FreeKB>>10, room>>10)
-	case left.fetch > 0 && f.FreeStateKB < room*left.fetch:
+	case left.fetch > 0 && f.FreeStateKB < room*left.fetch+f.KeepKB:
 		return newFailure(DiskFull, left.firstFetch, "%s has %d MiB left, but %d binaries need about %d MiB",
-			StateFolder, f.FreeStateKB>>10, left.fetch, room*left.fetch>>10)
+			StateFolder, f.FreeStateKB>>10, left.fetch, (room*left.fetch+f.KeepKB)>>10)
 	}
-	return lacksEtcdRoom(steps, s, room*left.fetch)
+	return lacksEtcdRoom(steps, s, room*left.fetch+f.KeepKB)
 }
 
 // lacksEtcdRoom returns why a snapshot of etcd, or the copy of etcd that kubeadm makes after it,

@@ -33,6 +33,8 @@ const (
 	AfterCommands Name = "after-commands"
 	// Restart restarts the service that runs the node.
 	Restart Name = "restart"
+	// PutBack ends a restart after which the service did not stay up. It is part of no plan.
+	PutBack Name = "put-back"
 	// ControlPlaneReady waits until the static pods of a control plane machine are Ready as the
 	// restarted kubelet has them: a kubelet of another minor restarts them.
 	ControlPlaneReady Name = "control-plane-ready"

@@ -304,7 +304,7 @@ func isForPeople(r linuxhost.Reason) bool {
 	switch r {
 	case linuxhost.NotThisDistribution, linuxhost.VersionRefused, linuxhost.NoDigest, linuxhost.WrongDigest, linuxhost.WrongVersion, linuxhost.DownloadFailed, linuxhost.DiskFull,
 		linuxhost.FolderReadOnly, linuxhost.ToolMissing, linuxhost.FileRefused, linuxhost.WrongHost,
-		linuxhost.EtcdUnhealthy, linuxhost.EtcdUnknown,
+		linuxhost.EtcdUnhealthy, linuxhost.EtcdUnknown, linuxhost.ServiceNotStarted,
 		linuxhost.ConfigUnreadable, linuxhost.ConfigUnsupported:
 		return true
 	case linuxhost.SnapshotFailed, linuxhost.StepFailed, linuxhost.StepTimedOut, linuxhost.StepHadNoEffect,

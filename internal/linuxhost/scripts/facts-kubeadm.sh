@@ -23,6 +23,7 @@ if [ "${pid:-0}" -gt 0 ] && [ ! "/proc/$pid/exe" -ef "$BIN/kubelet" ]; then
   fact running "$("/proc/$pid/exe" --version 2>/dev/null)"
 fi
 fact need-kb "$(sizes "$BIN/kubeadm" "$BIN/kubelet" "$BIN/kubectl")"
+same_disk "$BIN" "$STATE" || fact keep-kb "$(sizes "$BIN/kubelet")"
 fact kubelet-flags "$(cat /var/lib/kubelet/kubeadm-flags.env 2>/dev/null)"
 server=$(sed -n 's/^ *server: *//p' $kubernetes/kubelet.conf 2>/dev/null | head -n 1)
 apiserver=$kubernetes/manifests/kube-apiserver.yaml
@@ -54,7 +55,7 @@ if [ -f $manifest ]; then
   compgen -G "$data/windlass-snapshot.db*" >/dev/null ||
     compgen -G "$SNAPSHOTS/*.new*" >/dev/null || fact snapshot-kb "$(snapshot_kb)"
   fact free-copy-kb "$(free "$temporary")"
-  [ "$(mount_of "$temporary")" = "$(mount_of "$STATE")" ] && fact copy-beside-state yes
+  same_disk "$temporary" "$STATE" && fact copy-beside-state yes
   # The step removes copies of earlier runs, and then looks for room itself.
   [ -n "$(old_copies)" ] || fact copy-kb "$(copy_kb)"
   if has_client; then

@@ -5,6 +5,7 @@ source lib-facts.sh
 source lib-rancher.sh
 fact installed "$("$BIN/$DISTRIBUTION" --version 2>/dev/null | head -n 1)"
 fact need-kb "$(sizes "$BIN/$DISTRIBUTION")"
+same_disk "$BIN" "$STATE" || fact keep-kb "$(sizes "$BIN/$DISTRIBUTION")"
 unit=$(node_unit)
 data=$(data_dir)
 fact service "$unit"

@@ -1,6 +1,8 @@
 # Puts a binary in its place: written beside, synced, verified, renamed. At every moment there is a
 # whole binary. TELL are the arguments with which the binary prints its version.
 source lib-job.sh
+source lib-kept.sh
+keep_node
 new="$BIN/.windlass-$BINARY.new"
 rm -f "$new"
 cp "$STAGED" "$new"

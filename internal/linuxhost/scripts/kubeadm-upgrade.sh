@@ -5,8 +5,8 @@ source lib-job.sh
 source lib-kubectl.sh
 source lib-kubeadm.sh
 source lib-disk.sh
-source lib-keep.sh
 source lib-etcd.sh
+source lib-kept.sh
 
 # record writes the version and the verb before kubeadm runs: apply changes the version in the
 # cluster's configuration, from which a second look would conclude that another machine was the
@@ -81,6 +81,7 @@ sync_manifests() {
 
 await_control_plane
 make_room
+keep_node
 record
 keep
 command=("$BIN/kubeadm" upgrade "$VERB")

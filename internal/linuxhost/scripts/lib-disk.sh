@@ -6,3 +6,4 @@ disk() {
 }
 free() { local kb; read -r kb _ < <(disk "$1"); echo "$kb"; }
 mount_of() { local at; read -r _ at < <(disk "$1"); echo "$at"; }
+same_disk() { [ "$(mount_of "$1")" = "$(mount_of "$2")" ]; }

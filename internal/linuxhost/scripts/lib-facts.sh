@@ -34,6 +34,8 @@ fact free-kb "$(free "$BIN")"
 fact free-state-kb "$(free "$STATE")"
 [ -f "$OP/drained" ] && fact drained yes
 [ -f "$KEEP/cordoned" ] && ! is_older "$KEEP/cordoned" && fact cordoned yes
+[ -f "$KEEP/node/digest" ] && fact kept "$(cat "$KEEP/node/version")"
+[ -f "$OP/not-started" ] && fact not-started yes
 [ -f "$OP/done" ] && [ ! -d "$STATE/binaries" ] && fact cleaned yes
 job="$STATE/job"
 if [ -f "$job/id" ]; then

@@ -27,6 +27,7 @@ argument() {
 # environment_files prints the files with variables of the service, as the installers of RKE2 and
 # K3s name them.
 environment_files() {
+  [ -n "$unit" ] || return 0
   ls "/etc/default/$unit" "/etc/sysconfig/$unit" \
     "/usr/local/lib/systemd/system/$unit.env" "/etc/systemd/system/$unit.service.env" \
     2>/dev/null || true

@@ -4,6 +4,8 @@
 # content. Path, prefix and content are in base64; the content has an = in front, because it may be
 # empty. PROTECTED has patterns of what no path may lead to.
 source lib-job.sh
+source lib-kept.sh
+keep_node
 
 # Nobody but root may be able to change what a path leads to: each folder on the way belongs to
 # root, and only root can write to it. So nobody can replace a folder between the check and the

@@ -29,7 +29,7 @@ func TestFollowPutsBack(t *testing.T) {
 			r.Desired.Machine.Annotations[v1alpha1.InPlaceUpgradeFollowAnnotation] = "true"
 			checkAnswer(t, u.UpdateMachine(t.Context(), r), inplace.Answer{
 				Outcome: inplace.InProgress, RetryAfter: 5 * time.Second,
-				Message: "step 1 of 8, kubeadm-recover: putting back the files that kubeadm was changing",
+				Message: "step 1 of 8, kubeadm-recover: putting back what the upgrade has changed",
 			})
 			got := u.UpdateMachine(t.Context(), r)
 			if got.Outcome != inplace.InProgress ||

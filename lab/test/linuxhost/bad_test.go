@@ -54,7 +54,8 @@ func TestBadHosts(t *testing.T) {
 		},
 			"StepFailed: step kubeadm-upgrade: exit code 1: error execution phase: the control plane is unhealthy, token: [bootstrap token]", true},
 		"a kubelet that does not stay up": {func(_ *testing.T, w *world) { w.host.Write("/etc/stand-in/kubelet.fail", []byte("no cgroups\n")) },
-			"StepFailed: step restart: kubelet does not stay up after its restart", true},
+			"ServiceNotStarted: step put-back: kubelet does not stay up with v1.36.3 and its configuration: error execution phase: no cgroups. " +
+				"Kubernetes v1.35.4 and its configuration were put back, and the service does not stay up: error execution phase: no cgroups", true},
 		"a kubelet that is never Ready": {func(_ *testing.T, w *world) {
 			w.node.notReady, w.upgrade.Goal.ReadyWithin = "container runtime network not ready", time.Second
 		}, "NodeNotReady: step node-ready: ", true},

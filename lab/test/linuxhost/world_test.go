@@ -220,17 +220,20 @@ type standInNode struct {
 	cordoned bool
 	drains   int
 	notReady string
+	// last is what ran last: the cluster keeps it.
+	last version.Version
 }
 
 func (n *standInNode) Look(context.Context) inplace.Node {
 	running, err := n.host.Read(n.path)
 	if err != nil {
-		return inplace.Node{Exists: true, NotReady: "nothing runs", Unschedulable: n.cordoned}
+		return inplace.Node{Exists: true, NotReady: "nothing runs", Kubelet: n.last, Unschedulable: n.cordoned}
 	}
 	v, err := version.Parse(strings.TrimSpace(string(running)))
 	if err != nil {
 		return inplace.Node{Unknown: err.Error()}
 	}
+	n.last = v
 	return inplace.Node{Exists: true, Ready: n.notReady == "", NotReady: n.notReady, Kubelet: v, Unschedulable: n.cordoned}
 }
 

@@ -21,7 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Folder holds the files that tell a stand-in how to behave: NAME.fail (it fails with the file's text), NAME.slow (it takes
+// Folder holds the files that tell a stand-in how to behave: NAME.fail or NAME-VERSION.fail (it fails with the file's text), NAME.slow (it takes
 // as long as the file says, such as 2s), NAME.hang (it waits, before it does anything, until the file is gone).
 const Folder = "/etc/stand-in"
 
@@ -119,8 +119,10 @@ func (p *program) behave() error {
 		}
 		<-time.After(d)
 	}
-	if text, err := os.ReadFile(path + ".fail"); err == nil {
-		return fmt.Errorf("error execution phase: %s", strings.TrimSpace(string(text)))
+	for _, of := range []string{path, path + "-" + p.Version} {
+		if text, err := os.ReadFile(of + ".fail"); err == nil {
+			return fmt.Errorf("error execution phase: %s", strings.TrimSpace(string(text)))
+		}
 	}
 	return nil
 }

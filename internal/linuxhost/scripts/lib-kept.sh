@@ -1,0 +1,69 @@
+# kept holds what the node was started with before the upgrade: its program, and the files that it
+# reads when it starts, without credentials. It is there until the upgrade is done, whatever the goal
+# is by then. A server of RKE2 or K3s has none: its program is the control plane, too, and an older
+# one may be unable to read what a newer one wrote.
+source lib-keep.sh
+source lib-rancher.sh
+kept=$KEEP/node
+program=$DISTRIBUTION
+[ "$DISTRIBUTION" != kubeadm ] || program=kubelet
+
+# start_files prints those files of the host.
+start_files() {
+  if [ "$DISTRIBUTION" = kubeadm ]; then
+    ls /var/lib/kubelet/{config.yaml,instance-config.yaml,kubeadm-flags.env} \
+      /etc/{default,sysconfig}/kubelet /etc/systemd/system/kubelet.service \
+      /etc/systemd/system/kubelet.service.d/*.conf 2>/dev/null || true
+  else
+    unit=$(node_unit)
+    config_files
+    environment_files
+  fi
+}
+
+# keep_node copies them before the first change. A copy of the same operation, or of one that kubeadm
+# has begun, is from before that change.
+keep_node() {
+  local told
+  if [ "$(cat "$kept/operation" 2>/dev/null)" = "$OP" ] || has_begun; then return; fi
+  [ "$DISTRIBUTION" = kubeadm ] || [ "$(node_unit)" = "$DISTRIBUTION-agent" ] || return 0
+  told=$("$BIN/$program" --version 2>/dev/null | head -n 1) || true
+  [ -n "$told" ] || return 0
+  rm -rf "$kept" "$kept.new"
+  (umask 077; mkdir "$kept.new" "$kept.new/files")
+  ln -L "$BIN/$program" "$kept.new/program" 2>/dev/null || cp -p "$BIN/$program" "$kept.new/program"
+  digest "$kept.new/program" >"$kept.new/digest"
+  printf '%s\n' "$told" >"$kept.new/version"
+  printf %s "$OP" >"$kept.new/operation"
+  start_files | (cd / && sed 's,^/,,' | xargs -r -d '\n' cp -p --parents -t "$kept.new/files")
+  sync -f "$kept.new"
+  mv -T "$kept.new" "$kept"
+  sync "$KEEP"
+}
+
+# is_kept tells whether the copy is whole.
+is_kept() {
+  [ -f "$kept/digest" ] && [ "$(digest "$kept/program")" = "$(<"$kept/digest")" ]
+}
+
+# replace FILE PATH puts a copy in the place of a file, whole or not at all.
+replace() {
+  local new
+  new=$(dirname "$2")/.windlass-new
+  mkdir -p "$(dirname "$2")"
+  rm -f "$new"
+  cp -p "$1" "$new"
+  sync "$new"
+  mv -T "$new" "$2"
+  sync "$(dirname "$2")"
+}
+
+# put_node_back undoes the changes. It can be repeated.
+put_node_back() {
+  local file
+  start_files | while read -r file; do [ -e "$kept/files$file" ] || rm -f "$file"; done
+  find "$kept/files" -type f -printf '/%P\n' | while read -r file; do
+    cmp -s "$kept/files$file" "$file" || replace "$kept/files$file" "$file"
+  done
+  cmp -s "$kept/program" "$BIN/$program" || replace "$kept/program" "$BIN/$program"
+}

@@ -1,0 +1,39 @@
+# A restart of SERVICE. It needs lib-running, for same.
+
+# stays_up restarts the service, and sees it run as one process in LOOKS looks, half a second apart:
+# a node stays Ready in its cluster for some time after its service is gone. It ends as soon as the
+# process has ended by itself.
+stays_up() {
+  local calm=0 pid='' before now restarts
+  began=$(date +%s)
+  # A service that ended often is not started any more until that is forgotten.
+  systemctl reset-failed "$SERVICE" 2>/dev/null || true
+  systemctl restart "$SERVICE" || return 1
+  restarts=$(systemctl show --property NRestarts --value "$SERVICE")
+  for _ in $(seq 60); do
+    before=$pid
+    now=$(systemctl show --property MainPID --property NRestarts --property SubState "$SERVICE")
+    pid=$(sed -n 's/^MainPID=//p' <<<"$now")
+    if ! grep -qx "NRestarts=$restarts" <<<"$now" ||
+      grep -q '^SubState=\(auto-restart\|failed\|dead\)' <<<"$now"; then
+      return 1
+    fi
+    if systemctl is-active --quiet "$SERVICE" && same && [ "$pid" = "$before" ]; then
+      calm=$((calm + 1))
+    else
+      calm=0
+    fi
+    [ "$calm" -lt "$LOOKS" ] || return 0
+    sleep 0.5
+  done
+  return 1
+}
+
+# last_words prints why the service ended: its last line about an error, or else its last line.
+last_words() {
+  local lines
+  lines=$(journalctl --no-pager --output cat --lines 50 --since "@$began" --unit "$SERVICE" 2>/dev/null |
+    grep -v -e '^-- ' -e "^$SERVICE.service: " -e '^\(Start\|Stopp\)\(ed\|ing\) ') || true
+  { grep -i -e err -e fail -e unknown -e invalid <<<"$lines" || echo "$lines"; } |
+    tail -n 1 | cut -c 1-400
+}
