@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	yamlv3 "go.yaml.in/yaml/v3"
+	strictjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 )
 
@@ -61,6 +62,20 @@ func (l Limits) UnmarshalYAML(data []byte, into any) error {
 		return err
 	}
 	return json.Unmarshal(converted, into)
+}
+
+// UnmarshalYAMLStrict is UnmarshalYAML, but names of fields are case-sensitive, and a field that into
+// does not have is an error that names it.
+func (l Limits) UnmarshalYAMLStrict(data []byte, into any) error {
+	converted, err := l.YAMLToJSON(data)
+	if err != nil {
+		return err
+	}
+	unknown, err := strictjson.UnmarshalStrict(converted, into)
+	if err == nil && len(unknown) > 0 {
+		err = unknown[0]
+	}
+	return err
 }
 
 // syntax returns why the parse was canceled, or err.

@@ -1,0 +1,159 @@
+package risks
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+// Range holds versions from AtLeast, which it includes, to Before, which it does not. A bound without
+// a build or pre-release is about the release: every build and pre-release of it counts as it. A build
+// that has no order with a bound is in the range. A zero bound is none.
+type Range struct {
+	AtLeast version.Version `json:"atLeast,omitzero"`
+	Before  version.Version `json:"before,omitzero"`
+}
+
+// Contains reports whether the range holds a version.
+func (r Range) Contains(v version.Version) bool {
+	if !r.AtLeast.IsZero() && compare(v, r.AtLeast) == version.Less {
+		return false
+	}
+	if r.Before.IsZero() {
+		return true
+	}
+	order := compare(v, r.Before)
+	return order == version.Less || order == version.Unordered
+}
+
+// compare orders a version against a bound.
+func compare(v, bound version.Version) version.Ordering {
+	if v.SamePatch(bound) && !strings.ContainsAny(bound.String(), "-+") {
+		return version.Equal
+	}
+	return version.Compare(v, bound)
+}
+
+func (r Range) check() error {
+	if r.AtLeast.IsZero() || r.Before.IsZero() || version.Compare(r.AtLeast, r.Before) == version.Less {
+		return nil
+	}
+	return fmt.Errorf("no version is at least %s and before %s. Fix: exchange them", r.AtLeast, r.Before)
+}
+
+func anyContains(ranges []Range, v version.Version) bool {
+	return slices.ContainsFunc(ranges, func(r Range) bool { return r.Contains(v) })
+}
+
+// Step is a step of an upgrade.
+type Step struct {
+	From, To version.Version
+	// Workers says that workers make it, not the control plane.
+	Workers bool
+}
+
+// Facts are what is known of a cluster. Zero values are not known.
+type Facts struct {
+	// Distribution is what the control plane is made of. Without it the builds of versions tell.
+	Distribution Distribution
+	// Etcd is where etcd runs.
+	Etcd EtcdTopology
+	// Machines is the number of machines of the control plane.
+	Machines int
+	// RunningEtcd is the oldest etcd that runs while the control plane has the version RunningAt.
+	RunningEtcd, RunningAt version.Version
+	// PinnedEtcd is the version of etcd that the configuration asks for whatever the version of
+	// Kubernetes.
+	PinnedEtcd version.Version
+}
+
+// Applied is a risk of a step.
+type Applied struct {
+	*Risk
+
+	// Step is the step.
+	Step Step
+	// Etcd says which versions of etcd the step is between, where that counted; else empty.
+	Etcd string
+}
+
+// Of returns the risks of a step, in the order of the list. A step that goes nowhere or back has none.
+func (s *Set) Of(f Facts, step Step) []Applied {
+	if order := version.Compare(step.From, step.To); order == version.Equal || order == version.Greater {
+		return nil
+	}
+	var found []Applied
+	for i := range s.Risks {
+		r := &s.Risks[i]
+		if step.Workers && !r.Workers {
+			continue
+		}
+		if etcd, ok := s.match(r, f, step); ok {
+			found = append(found, Applied{Risk: r, Step: step, Etcd: etcd})
+		}
+	}
+	return found
+}
+
+// match also says which versions of etcd counted.
+func (s *Set) match(r *Risk, f Facts, step Step) (etcd string, ok bool) {
+	for _, m := range r.Match {
+		if !anyContains(m.To, step.To) || anyContains(m.To, step.From) ||
+			len(m.From) > 0 && !anyContains(m.From, step.From) || !m.ControlPlane.matches(f) {
+			continue
+		}
+		distribution := f.distributionOf(step.To)
+		if len(m.Distributions) > 0 && !slices.Contains(m.Distributions, distribution) {
+			continue
+		}
+		if m.Etcd == (EtcdMatcher{}) {
+			return "", true
+		}
+		before, after := s.etcdOf(f, step)
+		if matchesEtcd(m.Etcd.From, before) && matchesEtcd(m.Etcd.To, after) {
+			return fmt.Sprintf("etcd %s -> %s", nameOf(before), nameOf(after)), true
+		}
+	}
+	return "", false
+}
+
+func (c ControlPlaneMatcher) matches(f Facts) bool {
+	if c.Etcd != "" && f.Etcd != "" && c.Etcd != f.Etcd {
+		return false
+	}
+	return f.Machines == 0 ||
+		f.Machines >= c.MinMachines && (c.MaxMachines == 0 || f.Machines <= c.MaxMachines)
+}
+
+func matchesEtcd(r Range, v version.Version) bool { return v.IsZero() || r.Contains(v) }
+
+func nameOf(etcd version.Version) string {
+	if etcd.IsZero() {
+		return "of unknown version"
+	}
+	return etcd.String()
+}
+
+// etcdOf returns the etcd before and after a step, zero where it is not known.
+func (s *Set) etcdOf(f Facts, step Step) (before, after version.Version) {
+	before, after = f.PinnedEtcd, f.PinnedEtcd
+	if after.IsZero() && f.Etcd != External {
+		before, after = s.broughtBy(f.distributionOf(step.From), step.From), s.broughtBy(f.distributionOf(step.To), step.To)
+	}
+	if !f.RunningEtcd.IsZero() && f.RunningAt == step.From {
+		before = f.RunningEtcd
+	}
+	return before, after
+}
+
+// broughtBy returns the etcd of a version of a distribution, zero where the list does not say.
+func (s *Set) broughtBy(d Distribution, v version.Version) version.Version {
+	for _, row := range s.EtcdVersions {
+		if row.Distribution == d && row.Kubernetes.Contains(v) {
+			return row.Etcd
+		}
+	}
+	return version.Version{}
+}

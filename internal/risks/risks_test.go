@@ -1,0 +1,189 @@
+package risks_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/windlass-dev/windlass/internal/risks"
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+func parse(s string) version.Version {
+	if s == "" {
+		return version.Version{}
+	}
+	return version.MustParse(s)
+}
+
+// TestBuiltIn matches real steps with what is built in.
+func TestBuiltIn(t *testing.T) {
+	t.Parallel()
+	const zombies = "etcd-36-zombie-members"
+	for name, tt := range map[string]struct {
+		facts    risks.Facts
+		from, to string
+		workers  bool
+		id, etcd string
+		not      bool
+	}{
+		"k3s-io/k3s#13485":             {from: "v1.33.7+k3s1", to: "v1.34.3+k3s1", id: zombies, etcd: "etcd v3.5.25 -> v3.6.6"},
+		"K3s by way of the safe build": {from: "v1.33.7+k3s3", to: "v1.34.3+k3s1", id: zombies, not: true},
+		"K3s of an unknown etcd":       {from: "v1.33.7+k3s1", to: "v1.33.12+k3s1", id: zombies, etcd: "etcd v3.5.25 -> of unknown version"},
+		"kubeadm alike":                {from: "v1.33.7", to: "v1.34.3", id: zombies, etcd: "etcd v3.5.24 -> v3.6.5"},
+		"kubeadm to the last v1.34":    {from: "v1.33.13", to: "v1.34.13", id: zombies, etcd: "etcd v3.5.24 -> v3.6.5"},
+		"kubeadm within v1.33":         {from: "v1.33.1", to: "v1.33.13", id: zombies, not: true},
+		"kubeadm after etcd 3.6":       {from: "v1.34.3", to: "v1.35.4", id: zombies, not: true},
+		"kubeadm whose etcd runs 3.5.26": {
+			facts: risks.Facts{RunningEtcd: parse("v3.5.26"), RunningAt: parse("v1.33.7")},
+			from:  "v1.33.7", to: "v1.34.3", id: zombies, not: true,
+		},
+		"kubeadm whose etcd ran 3.5.26 at another version": {
+			facts: risks.Facts{RunningEtcd: parse("v3.5.26"), RunningAt: parse("v1.32.1")},
+			from:  "v1.33.7", to: "v1.34.3", id: zombies, etcd: "etcd v3.5.24 -> v3.6.5",
+		},
+		"kubeadm that keeps a pinned etcd": {
+			facts: risks.Facts{PinnedEtcd: parse("v3.5.25")}, from: "v1.33.7", to: "v1.34.3", id: zombies, not: true,
+		},
+		"kubeadm with a pin on 3.6 above an etcd that runs": {
+			facts: risks.Facts{PinnedEtcd: parse("v3.6.5"), RunningEtcd: parse("v3.5.24"), RunningAt: parse("v1.33.7")},
+			from:  "v1.33.7", to: "v1.34.3", id: zombies, etcd: "etcd v3.5.24 -> v3.6.5",
+		},
+		"RKE2 takes etcd 3.6 within v1.33": {from: "v1.33.7+rke2r1", to: "v1.33.11+rke2r1", id: zombies, etcd: "etcd v3.5.25 -> v3.6.7"},
+		"RKE2 by way of the safe build":    {from: "v1.33.10+rke2r3", to: "v1.33.11+rke2r1", id: zombies, not: true},
+		"RKE2 from v1.32":                  {from: "v1.32.11+rke2r1", to: "v1.33.11+rke2r1", id: zombies, etcd: "etcd v3.5.25 -> v3.6.7"},
+		"RKE2 before that":                 {from: "v1.33.7+rke2r1", to: "v1.33.10+rke2r1", id: zombies, not: true},
+		"k0s in its kubelet's spelling":    {from: "v1.33.1-k0s.0", to: "v1.34.2-k0s.0", id: zombies, etcd: "etcd of unknown version -> v3.6.6"},
+		"k0s by way of a safe build":       {from: "v1.33.12+k0s.0", to: "v1.34.2+k0s.0", id: zombies, not: true},
+		"a managed control plane": {
+			facts: risks.Facts{Distribution: risks.DistributionOfKind("AWSManagedControlPlane")},
+			from:  "v1.33.7", to: "v1.34.3", id: zombies, not: true,
+		},
+		"learners need two members":                {facts: risks.Facts{Machines: 1}, from: "v1.33.5", to: "v1.34.3", id: "etcd-36-too-many-learners", not: true},
+		"learners of three":                        {facts: risks.Facts{Machines: 3}, from: "v1.33.5", to: "v1.34.3", id: "etcd-36-too-many-learners", etcd: "etcd v3.5.21 -> v3.6.5"},
+		"learners are safe from 3.5.24":            {facts: risks.Facts{Machines: 3}, from: "v1.33.6", to: "v1.34.3", id: "etcd-36-too-many-learners", not: true},
+		"external etcd is not what kubeadm brings": {facts: risks.Facts{Etcd: risks.External}, from: "v1.33.5", to: "v1.34.3", id: "etcd-36-v2store-data", etcd: "etcd of unknown version -> of unknown version"},
+		"stacked etcd has no v2 data":              {facts: risks.Facts{Etcd: risks.Stacked}, from: "v1.33.5", to: "v1.34.3", id: "etcd-36-v2store-data", not: true},
+		"StatefulSets":                             {from: "v1.33.5", to: "v1.34.1", id: "statefulset-134-rollout"},
+		"StatefulSets on EKS-D":                    {from: "v1.33.5-eks-1-33-9", to: "v1.34.1-eks-1-34-5", id: "statefulset-134-rollout"},
+		"StatefulSets on K3s":                      {from: "v1.33.7+k3s3", to: "v1.34.1+k3s1", id: "statefulset-134-rollout"},
+		"StatefulSets with the fix":                {from: "v1.33.5", to: "v1.34.2", id: "statefulset-134-rollout", not: true},
+		"StatefulSets that have rolled":            {from: "v1.34.0", to: "v1.34.1", id: "statefulset-134-rollout", not: true},
+		"StatefulSets and workers":                 {from: "v1.33.5", to: "v1.34.1", workers: true, id: "statefulset-134-rollout", not: true},
+		"cgroup v1 of workers that jump":           {from: "v1.33.5", to: "v1.35.4", workers: true, id: "kubelet-135-cgroup-v1"},
+		"cgroup v1 beside v1.35":                   {from: "v1.35.1", to: "v1.36.4", id: "kubelet-135-cgroup-v1", not: true},
+		"the only machine":                         {facts: risks.Facts{Machines: 1}, from: "v1.29.9", to: "v1.30.0", id: "kubeadm-130-single-machine"},
+		"not the only machine":                     {facts: risks.Facts{Machines: 3}, from: "v1.29.9", to: "v1.30.0", id: "kubeadm-130-single-machine", not: true},
+		"an old pinned etcd":                       {facts: risks.Facts{PinnedEtcd: parse("v3.5.9")}, from: "v1.30.9", to: "v1.31.2", id: "kubeadm-131-pinned-etcd", etcd: "etcd v3.5.9 -> v3.5.9"},
+		"no pinned etcd":                           {from: "v1.30.9", to: "v1.31.2", id: "kubeadm-131-pinned-etcd", not: true},
+	} {
+		step := risks.Step{From: parse(tt.from), To: parse(tt.to), Workers: tt.workers}
+		found := risks.BuiltIn().Of(tt.facts, step)
+		at := slices.IndexFunc(found, func(a risks.Applied) bool { return a.ID == tt.id })
+		if at < 0 != tt.not {
+			t.Errorf("%s: %s -> %s: %s applies: %v, want %v", name, tt.from, tt.to, tt.id, at >= 0, !tt.not)
+		} else if at >= 0 && found[at].Etcd != tt.etcd {
+			t.Errorf("%s: %q, want %q", name, found[at].Etcd, tt.etcd)
+		}
+	}
+}
+
+// TestBuiltInIsComplete: at least ten risks, of all minors from v1.28 to v1.36.
+func TestBuiltInIsComplete(t *testing.T) {
+	t.Parallel()
+	set := risks.BuiltIn()
+	if len(set.Risks) < 10 {
+		t.Errorf("%d risks", len(set.Risks))
+	}
+	for minor := 28; minor <= 36; minor++ {
+		found := 0
+		for patch := range 15 {
+			to := parse(fmt.Sprintf("v1.%d.%d", minor, patch))
+			from := parse(fmt.Sprintf("v1.%d.%d", minor-1, patch))
+			found += len(set.Of(risks.Facts{}, risks.Step{From: from, To: to}))
+		}
+		if found == 0 {
+			t.Errorf("no step to v1.%d has a risk", minor)
+		}
+	}
+	for _, r := range set.Risks {
+		if r.Kind == risks.Warning && r.Condition == "" {
+			t.Errorf("%s: a warning without a condition", r.ID)
+		}
+		for _, text := range []string{r.Summary, r.Condition, r.Fix} {
+			if strings.Contains(text, "Fix:") || strings.HasSuffix(text, " ") {
+				t.Errorf("%s: %q", r.ID, text)
+			}
+		}
+	}
+}
+
+func anyVersion() *rapid.Generator[version.Version] {
+	return rapid.Custom(func(t *rapid.T) version.Version {
+		return version.MustParse(rapid.StringMatching(
+			`v1\.(2[89]|3[0-6])\.([0-9]|1[0-4])(-rc\.1|\+k3s[1-3]|\+rke2r[1-3]|\+vmware\.[12]|-k0s\.0|-eks-1-33-9)?`).Draw(t, "version"))
+	})
+}
+
+// TestNoRiskWithoutAStep: no risk is of a step that goes nowhere or back, and the answer is always the
+// same.
+func TestNoRiskWithoutAStep(t *testing.T) {
+	t.Parallel()
+	set := risks.BuiltIn()
+	rapid.Check(t, func(t *rapid.T) {
+		a, b := anyVersion().Draw(t, "a"), anyVersion().Draw(t, "b")
+		facts := risks.Facts{Machines: rapid.IntRange(0, 3).Draw(t, "machines")}
+		step := risks.Step{From: a, To: b, Workers: rapid.Bool().Draw(t, "workers")}
+		found := set.Of(facts, step)
+		if diff := cmp.Diff(found, set.Of(facts, step)); diff != "" {
+			t.Fatal(diff)
+		}
+		back := set.Of(facts, risks.Step{From: b, To: a})
+		if version.Compare(a, b) != version.Unordered && len(found) > 0 && len(back) > 0 {
+			t.Fatalf("%s -> %s and back have risks", a, b)
+		}
+		if same := set.Of(facts, risks.Step{From: a, To: a}); len(same) > 0 {
+			t.Fatalf("%s -> %s has risks", a, a)
+		}
+		for _, f := range found {
+			for _, m := range f.Match {
+				if len(f.Match) == 1 && len(m.From) == 0 && slices.ContainsFunc(m.To, func(r risks.Range) bool { return r.Contains(a) }) {
+					t.Fatalf("%s: %s -> %s brings nothing new", f.ID, a, b)
+				}
+			}
+		}
+	})
+}
+
+func TestRange(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		atLeast, before, version string
+		want                     bool
+	}{
+		{"v1.34.0", "v1.34.2", "v1.34.0", true},
+		{"v1.34.0", "v1.34.2", "v1.34.1", true},
+		{"v1.34.0", "v1.34.2", "v1.34.2", false},
+		{"v1.34.0", "v1.34.2", "v1.34.2+k3s1", false},
+		{"v1.34.0", "v1.34.2", "v1.34.2-rc.1", false},
+		{"v1.34.0", "v1.34.2", "v1.34.0-rc.1", true},
+		{"v1.34.0", "v1.34.2", "v1.34.0-eks-1-34-1", true},
+		{"v1.34.0", "v1.34.2", "v1.33.9", false},
+		{"v1.33.7+rke2r3", "", "v1.33.7+rke2r1", false},
+		{"v1.33.7+rke2r3", "", "v1.33.7+rke2r10", true},
+		{"v1.33.7+rke2r3", "", "v1.33.7", false},
+		{"", "v1.33.7+k3s3", "v1.33.7+k3s2", true},
+		{"", "v1.33.7+k3s3", "v1.33.7+k3s10", false},
+		{"", "v1.33.7+k3s3", "v1.33.7+other", true},
+		{"v1.33.7+k3s3", "", "v1.33.7+other", true},
+	} {
+		r := risks.Range{AtLeast: parse(tt.atLeast), Before: parse(tt.before)}
+		if got := r.Contains(parse(tt.version)); got != tt.want {
+			t.Errorf("[%s, %s) contains %s: %v", tt.atLeast, tt.before, tt.version, got)
+		}
+	}
+}
