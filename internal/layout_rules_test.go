@@ -8,15 +8,15 @@ var rules = []rule{
 	{pkg: "pkg/version", kind: pure, imports: ``},
 	{pkg: "internal/app", kind: effects, imports: `
 		api/updates/v1alpha1 api/v1alpha1 internal/capi internal/contract internal/controllers
-		internal/diagnostics internal/eventlimit internal/gate/gatehooks internal/guard/guardwebhook
-		internal/hookclient internal/hookserver internal/httplimit internal/inplace
-		internal/inplace/engine internal/inplace/request internal/keyed internal/lease
-		internal/linuxhost internal/metrics internal/patches internal/policy internal/policystore
-		internal/pool internal/pool/machinedeployment internal/pool/machineset internal/port
-		internal/recordlimit internal/refusal internal/snapshot internal/topology
-		internal/transport/pod internal/transport/ssh internal/updaters internal/updaters/handover
-		internal/updaters/hosts internal/updaters/k8sd internal/updaters/remote internal/workload
-		pkg/plan
+		internal/diagnostics internal/eventlimit internal/gate/gatehooks
+		internal/guard/guardwebhook internal/hookclient internal/hookserver internal/httplimit
+		internal/inplace internal/inplace/engine internal/inplace/request internal/keyed
+		internal/lease internal/linuxhost internal/metrics internal/patches internal/policy
+		internal/policystore internal/pool internal/pool/machinedeployment internal/pool/machineset
+		internal/port internal/recordlimit internal/refusal internal/risks internal/snapshot
+		internal/topology internal/transport/pod internal/transport/ssh internal/updaters
+		internal/updaters/handover internal/updaters/hosts internal/updaters/k8sd
+		internal/updaters/remote internal/workload pkg/plan
 	`},
 	{pkg: "internal/bounds", kind: effects, imports: `api/v1alpha1 config/crd`},
 	{pkg: "internal/capi", kind: pure, imports: `api/v1alpha1 pkg/version`},
@@ -29,7 +29,7 @@ var rules = []rule{
 	`},
 	{pkg: "internal/cli", kind: effects, imports: `
 		api/v1alpha1 internal/cli/management internal/inplace/request internal/manifest
-		internal/text internal/view pkg/plan
+		internal/risks internal/text internal/view pkg/plan
 	`},
 	{pkg: "internal/cli/approvecmd", kind: effects, imports: `
 		api/v1alpha1 internal/cli internal/cli/management internal/gate internal/refusal
@@ -60,20 +60,20 @@ var rules = []rule{
 		internal/app internal/cli internal/cli/extensioncmd internal/cli/serving
 	`},
 	{pkg: "internal/cli/plancmd", kind: effects, imports: `
-		internal/cli internal/cli/planinput internal/manifest internal/view pkg/plan
-		pkg/version
+		internal/cli internal/cli/planinput internal/manifest internal/upgradegraph internal/view
+		pkg/plan pkg/version
 	`},
 	{pkg: "internal/cli/planinput", kind: effects, imports: `
 		api/v1alpha1 internal/cli internal/cli/management internal/doctor internal/inplace/cover
-		internal/inplace/preview internal/manifest internal/port internal/snapshot
+		internal/inplace/preview internal/manifest internal/port internal/risks internal/snapshot
 		internal/updaters internal/updaters/hosts internal/updaters/k8sd internal/updaters/remote
 		internal/upgradegraph internal/view pkg/plan pkg/version
 	`},
 	{pkg: "internal/cli/preflightcmd", kind: effects, imports: `
 		api/v1alpha1 internal/capi internal/cli internal/cli/management internal/clustercheck
-		internal/clustercheck/probe internal/gate internal/manifest internal/policy
-		internal/pool internal/preflight internal/snapshot internal/untrusted internal/view
-		internal/workload pkg/version
+		internal/clustercheck/probe internal/gate internal/manifest internal/policy internal/pool
+		internal/preflight internal/risks internal/snapshot internal/untrusted
+		internal/upgradegraph internal/view internal/workload pkg/plan pkg/version
 	`},
 	{pkg: "internal/cli/reportcmd", kind: effects, imports: `
 		internal/changereport internal/cli internal/cli/management internal/view
@@ -104,8 +104,8 @@ var rules = []rule{
 	`},
 	{pkg: "internal/clustercheck", kind: pure, imports: `internal/capi internal/text pkg/version`},
 	{pkg: "internal/clustercheck/probe", kind: effects, imports: `
-		internal/clustercheck internal/gate internal/preflight internal/text internal/workload
-		pkg/version
+		internal/clustercheck internal/gate internal/preflight internal/risks internal/text
+		internal/workload pkg/version
 	`},
 	{pkg: "internal/condition", kind: pure, imports: `api/v1alpha1 internal/text`},
 	{pkg: "internal/conformance", kind: effects, imports: `
@@ -144,8 +144,8 @@ var rules = []rule{
 	`},
 	{pkg: "internal/hookserver", kind: effects, imports: `
 		api/v1alpha1 internal/gate internal/httplimit internal/inplace internal/inplace/cover
-		internal/keyed internal/loglimit internal/text internal/untrusted internal/upgradegraph
-		pkg/plan pkg/version
+		internal/keyed internal/loglimit internal/risks internal/text internal/untrusted
+		internal/upgradegraph pkg/plan pkg/version
 	`},
 	{pkg: "internal/htmlpage", kind: pure, imports: `internal/text embed`},
 	{pkg: "internal/htmlpage/htmlpagetest", kind: effects, imports: ``},
@@ -217,7 +217,8 @@ var rules = []rule{
 		api/v1alpha1 internal/inplace internal/port pkg/version
 	`},
 	{pkg: "internal/preflight", kind: pure, imports: `
-		internal/clustercheck internal/gate internal/text pkg/version github.com/go-logr/logr
+		internal/clustercheck internal/gate internal/risks internal/text pkg/version
+		github.com/go-logr/logr
 	`},
 	{pkg: "internal/record", kind: pure, imports: `
 		api/v1alpha1 internal/keyed internal/recordjson internal/untrusted pkg/version
@@ -226,6 +227,9 @@ var rules = []rule{
 	{pkg: "internal/recordjson/formtest", kind: effects, imports: ``},
 	{pkg: "internal/recordlimit", kind: effects, imports: `internal/record`},
 	{pkg: "internal/refusal", kind: effects, imports: `internal/keyed internal/record`},
+	{pkg: "internal/risks", kind: pure, imports: `
+		internal/text internal/untrusted pkg/plan pkg/version embed
+	`},
 	{pkg: "internal/shares", kind: effects, imports: `internal/keyed`},
 	{pkg: "internal/simulate/explore", kind: pure, imports: `
 		internal/chain internal/simulate/search pkg/plan pkg/version
@@ -256,7 +260,7 @@ var rules = []rule{
 	`},
 	{pkg: "internal/snapshot", kind: pure, imports: `
 		api/v1alpha1 internal/capi internal/chain internal/policy internal/recordjson
-		internal/untrusted internal/upgradegraph pkg/plan pkg/version
+		internal/risks internal/untrusted internal/upgradegraph pkg/plan pkg/version
 	`},
 	{pkg: "internal/status", kind: pure, imports: `
 		api/v1alpha1 internal/capi internal/chain internal/inplace internal/inplace/cover
@@ -311,12 +315,12 @@ var rules = []rule{
 		internal/port/porttest internal/updaterserver test/loopback
 	`},
 	{pkg: "internal/upgradegraph", kind: pure, imports: `
-		api/v1alpha1 internal/condition internal/text pkg/plan pkg/version
+		api/v1alpha1 internal/condition internal/risks internal/text pkg/plan pkg/version
 	`},
 	{pkg: "internal/view", kind: pure, imports: `
-		internal/changereport internal/clustercheck internal/doctor internal/gate
-		internal/htmlpage internal/inplace/cover internal/status internal/text pkg/plan
-		pkg/version embed
+		internal/changereport internal/clustercheck internal/doctor internal/gate internal/htmlpage
+		internal/inplace/cover internal/risks internal/status internal/text pkg/plan pkg/version
+		embed
 	`},
 	{pkg: "internal/workload", kind: effects, imports: `
 		internal/gate internal/inplace internal/keyed internal/labelselector internal/peer

@@ -81,6 +81,11 @@ type UpgradeGraphSpec struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	Workers []WorkersRule `json:"workers,omitempty"`
+
+	// knownRisks says what becomes of steps of the control plane that have a known risk. By default `windlass plan` and
+	// `windlass preflight` only show it.
+	// +optional
+	KnownRisks KnownRisks `json:"knownRisks,omitzero"`
 }
 
 // Version is a Kubernetes version with all three numbers and a leading v, such as v1.31.2 or v1.31.2+rke2r1.
@@ -199,6 +204,53 @@ type WorkersRule struct {
 	Versions []VersionMatch `json:"versions,omitempty"`
 
 	// reason says why, to the people whose machines are updated once more, or not.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	Reason string `json:"reason,omitempty"`
+}
+
+// KnownRisks says what becomes of steps that have a known risk.
+//
+// +kubebuilder:validation:MinProperties=1
+type KnownRisks struct {
+	// action is Warn, the default, or Block. With Block, no plan contains a step of the control plane that a floor or a
+	// block of the known risks is about, unless it is accepted. Plans go around such steps where versions allow it. Known
+	// risks of the kind Warning never block.
+	// +optional
+	Action KnownRisksAction `json:"action,omitempty"`
+
+	// accepted are known risks that do not block.
+	// +optional
+	// +listType=map
+	// +listMapKey=id
+	// +kubebuilder:validation:MaxItems=64
+	Accepted []AcceptedRisk `json:"accepted,omitempty"`
+}
+
+// KnownRisksAction is what becomes of steps that have a known risk.
+//
+// +kubebuilder:validation:Enum=Warn;Block
+type KnownRisksAction string
+
+// The values of KnownRisksAction.
+const (
+	// KnownRisksWarn shows them only.
+	KnownRisksWarn KnownRisksAction = "Warn"
+	// KnownRisksBlock refuses steps with floors and blocks.
+	KnownRisksBlock KnownRisksAction = "Block"
+)
+
+// AcceptedRisk is a known risk that somebody has looked at.
+type AcceptedRisk struct {
+	// id is that of the known risk, such as etcd-36-zombie-members.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="must be the id of a known risk: lower case letters, digits and hyphens"
+	ID string `json:"id,omitempty"`
+
+	// reason says why the clusters of this graph are not affected, or what was done about it.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512

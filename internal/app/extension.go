@@ -34,6 +34,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/policystore"
 	"github.com/windlass-dev/windlass/internal/recordlimit"
+	"github.com/windlass-dev/windlass/internal/risks"
 	"github.com/windlass-dev/windlass/internal/workload"
 )
 
@@ -77,6 +78,8 @@ type ExtensionOptions struct {
 	// NoShared leaves the statuses of UpgradeGraphs, Updaters and UpdatePolicies, and the guard's scope, to another
 	// process. Of all processes of a management cluster, exactly one does them.
 	NoShared bool
+	// Risks are the known risks that UpgradeGraphs can block; nil means those of this release.
+	Risks *risks.Set
 	// Held returns nil while no other replica can lead. Without, hooks and guard refuse requests. Nil
 	// means that one replica runs.
 	Held func() error
@@ -138,6 +141,7 @@ func SetUpExtension(ctx context.Context, mgr manager.Manager, o ExtensionOptions
 	}
 	served := hookserver.Options{
 		Graphs: hookserver.GraphsFrom(clients.cached), Updates: engine, Limits: engine,
+		Risks: o.Risks,
 		// Of two replicas that carry out updates, each would count only its own.
 		LeaderOnly: true,
 		Wrap:       func(next http.Handler) http.Handler { return hookserver.WhileHeld(o.Held, next) },

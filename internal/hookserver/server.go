@@ -12,6 +12,8 @@ import (
 	runtimecatalog "sigs.k8s.io/cluster-api/api/runtime/catalog"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 	"sigs.k8s.io/cluster-api/exp/runtime/server"
+
+	"github.com/windlass-dev/windlass/internal/risks"
 )
 
 // The files of the serving certificate in Endpoint.CertDir, named as in a Secret of type kubernetes.io/tls.
@@ -31,6 +33,8 @@ type Options struct {
 	Graphs Graphs
 	// Limits tells the plan hook how far workers can be moved at once; nil means as far as skew allows.
 	Limits Limits
+	// Risks are the known risks that UpgradeGraphs can block; nil means those of this release.
+	Risks *risks.Set
 	// Webhooks are served beside the hooks, by path: admission webhooks, which need the same certificate.
 	Webhooks map[string]http.Handler
 	// Updates serves the hooks for updates in place; nil omits them. UpdateTimeoutSeconds is how
@@ -96,7 +100,7 @@ func handlers(o Options) []server.ExtensionHandler {
 		}
 	}
 	if o.Graphs != nil {
-		planner := NewUpgradePlanner(o.Graphs, o.Limits)
+		planner := NewUpgradePlanner(o.Graphs, o.Limits, o.Risks)
 		add(timeoutSeconds, server.ExtensionHandler{
 			Hook: runtimehooksv1.GenerateUpgradePlan, Name: GenerateUpgradePlanHandler, HandlerFunc: planner.GenerateUpgradePlan,
 		})

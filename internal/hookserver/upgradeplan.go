@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/risks"
 	"github.com/windlass-dev/windlass/internal/upgradegraph"
 	"github.com/windlass-dev/windlass/pkg/plan"
 	"github.com/windlass-dev/windlass/pkg/version"
@@ -56,12 +57,17 @@ type Limits interface {
 type UpgradePlanner struct {
 	graphs   Graphs
 	limits   Limits
+	risks    *risks.Set
 	outcomes outcomes
 }
 
-// NewUpgradePlanner returns an UpgradePlanner. Without limits, workers can jump as far as skew allows.
-func NewUpgradePlanner(graphs Graphs, limits Limits) *UpgradePlanner {
-	return &UpgradePlanner{graphs: graphs, limits: limits, outcomes: newOutcomes()}
+// NewUpgradePlanner returns an UpgradePlanner. Without limits, workers can jump as far as skew allows. Without known
+// risks, those of this release count.
+func NewUpgradePlanner(graphs Graphs, limits Limits, known *risks.Set) *UpgradePlanner {
+	if known == nil {
+		known = risks.BuiltIn()
+	}
+	return &UpgradePlanner{graphs: graphs, limits: limits, risks: known, outcomes: newOutcomes()}
 }
 
 // GenerateUpgradePlan answers one request. The workers' stops are always explicit: what Cluster API infers from an empty
@@ -106,6 +112,9 @@ func (p *UpgradePlanner) answer(ctx context.Context, request *runtimehooksv1.Gen
 		return selected.Name, plan.Plan{}, fmt.Errorf("UpgradeGraph %q is not valid: %w", selected.Name, err)
 	}
 	parsed.Stops = sharedStops(upgradegraph.Stops(selected.Spec, upgradegraph.WorkersOf(&request.Cluster)))
+	// The etcd that runs is not known here: what a version brings counts.
+	kind := request.Cluster.Spec.ControlPlaneRef.Kind
+	parsed.Hazard = upgradegraph.Hazard(selected.Spec.KnownRisks, p.risks, risks.Facts{Distribution: risks.DistributionOfKind(kind)})
 	question.Source = parsed
 	if computed, err = plan.Compute(question); err != nil {
 		return selected.Name, plan.Plan{}, fmt.Errorf("UpgradeGraph %q: %w", selected.Name, err)

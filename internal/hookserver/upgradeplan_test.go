@@ -18,6 +18,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/hookserver"
+	"github.com/windlass-dev/windlass/internal/risks"
 	"github.com/windlass-dev/windlass/pkg/plan"
 )
 
@@ -66,7 +67,7 @@ func with(r *runtimehooksv1.GenerateUpgradePlanRequest, change func(*runtimehook
 func ask(t *testing.T, g hookserver.Graphs, r *runtimehooksv1.GenerateUpgradePlanRequest) *runtimehooksv1.GenerateUpgradePlanResponse {
 	t.Helper()
 	response := &runtimehooksv1.GenerateUpgradePlanResponse{}
-	hookserver.NewUpgradePlanner(g, nil).GenerateUpgradePlan(t.Context(), r, response)
+	hookserver.NewUpgradePlanner(g, nil, nil).GenerateUpgradePlan(t.Context(), r, response)
 	return response
 }
 
@@ -377,7 +378,7 @@ func TestLogOncePerChange(t *testing.T) {
 	logger := klog.New(&recordingSink{lines: &lines})
 	ctx := log.IntoContext(t.Context(), logger)
 	list := graphs{stable()}
-	planner := hookserver.NewUpgradePlanner(list, nil)
+	planner := hookserver.NewUpgradePlanner(list, nil, nil)
 	tell := func(r *runtimehooksv1.GenerateUpgradePlanRequest) {
 		planner.GenerateUpgradePlan(ctx, r, &runtimehooksv1.GenerateUpgradePlanResponse{})
 	}
@@ -394,5 +395,46 @@ func TestLogOncePerChange(t *testing.T) {
 	want := []string{"Planned an upgrade", "Refused to plan an upgrade", "Planned an upgrade", "Planned an upgrade"}
 	if diff := cmp.Diff(want, lines); diff != "" {
 		t.Errorf("log lines (-want +got):\n%s", diff)
+	}
+}
+
+// TestKnownRisks: a graph that blocks known risks refuses their steps with a reason, and another list
+// counts in the place of the built-in one.
+func TestKnownRisks(t *testing.T) {
+	t.Parallel()
+	spec := v1alpha1.UpgradeGraphSpec{
+		Versions: []v1alpha1.Version{"v1.33.7", "v1.34.5"}, Classes: []v1alpha1.ClassReference{{Name: "standard"}},
+	}
+	blocking := spec
+	blocking.KnownRisks.Action = v1alpha1.KnownRisksBlock
+	accepting := blocking
+	for _, id := range []string{"etcd-36-zombie-members", "etcd-36-too-many-learners"} {
+		accepting.KnownRisks.Accepted = append(accepting.KnownRisks.Accepted, v1alpha1.AcceptedRisk{ID: id, Reason: "new etcd"})
+	}
+	for name, tt := range map[string]struct {
+		spec    v1alpha1.UpgradeGraphSpec
+		known   *risks.Set
+		kind    string
+		message string
+	}{
+		"by default":              {spec: spec},
+		"blocked":                 {spec: blocking, message: "etcd-36-zombie-members: Members that were removed"},
+		"of kubeadm":              {spec: blocking, kind: "KubeadmControlPlane", message: "(etcd v3.5.24 -> v3.6.5)"},
+		"a managed control plane": {spec: blocking, kind: "AWSManagedControlPlane"},
+		"accepted":                {spec: accepting},
+		"an empty list":           {spec: blocking, known: &risks.Set{}},
+	} {
+		r := request("v1.33.7", "", "v1.34.5")
+		r.Cluster.Spec.ControlPlaneRef.Kind = tt.kind
+		response := &runtimehooksv1.GenerateUpgradePlanResponse{}
+		planner := hookserver.NewUpgradePlanner(graphs{graph("g", tt.spec)}, nil, tt.known)
+		planner.GenerateUpgradePlan(t.Context(), r, response)
+		want := runtimehooksv1.ResponseStatusSuccess
+		if tt.message != "" {
+			want = runtimehooksv1.ResponseStatusFailure
+		}
+		if response.Status != want || !strings.Contains(response.Message, tt.message) {
+			t.Errorf("%s: %s %q, want %s %q", name, response.Status, response.Message, want, tt.message)
+		}
 	}
 }

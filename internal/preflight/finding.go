@@ -24,6 +24,8 @@ const (
 	RemovedAPIsManaged clustercheck.ID = "RemovedAPIsManaged"
 	// RemovedAPIsInManifests: no given manifest uses an API that the target does not serve.
 	RemovedAPIsInManifests clustercheck.ID = "RemovedAPIsInManifests"
+	// KnownRisks: no step of the upgrade has a known risk.
+	KnownRisks clustercheck.ID = "KnownRisks"
 	// StoredVersions: CRDs store objects only in versions that they serve and that are not deprecated.
 	StoredVersions clustercheck.ID = "StoredVersions"
 	// WebhookBackends: webhooks that an upgrade must pass can answer while Nodes are drained.
@@ -42,7 +44,7 @@ const (
 // IDs returns the checks of a preflight in the order in which they are reported.
 func IDs() []clustercheck.ID {
 	return []clustercheck.ID{
-		clustercheck.APIDiscovery, APIServerReady, EtcdHealthy, clustercheck.Nodes, VersionSkew,
+		clustercheck.APIDiscovery, APIServerReady, EtcdHealthy, clustercheck.Nodes, VersionSkew, KnownRisks,
 		RemovedAPIsRequested, RemovedAPIsManaged, RemovedAPIsInManifests, StoredVersions,
 		WebhookBackends, WebhookScope, BudgetsCanBeSatisfied, BudgetsOverlap,
 		clustercheck.Certificates, RoomForDrains,

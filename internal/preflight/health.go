@@ -75,6 +75,8 @@ type Etcd struct {
 type EtcdPod struct {
 	Name  string
 	Ready bool
+	// Version is what its image names, zero if it names none.
+	Version version.Version
 }
 
 // CheckEtcd judges etcd. Its members are never asked themselves.

@@ -37,12 +37,12 @@ func TestCheckEtcd(t *testing.T) {
 		etcd preflight.Etcd
 		want []string
 	}{
-		"good":          {preflight.Etcd{Ready: good, Pods: []preflight.EtcdPod{{"etcd-a", true}}}, []string{"Passed: the API server reaches etcd; 1 Pod of etcd Ready"}},
+		"good":          {preflight.Etcd{Ready: good, Pods: []preflight.EtcdPod{{Name: "etcd-a", Ready: true}}}, []string{"Passed: the API server reaches etcd; 1 Pod of etcd Ready"}},
 		"external":      {preflight.Etcd{Ready: good}, []string{"Passed: the API server reaches etcd; its Pods are not visible here"}},
 		"nothing known": {preflight.Etcd{Ready: preflight.Ready{"ping": true}}, []string{"NotChecked: neither /readyz nor a Pod in kube-system shows etcd"}},
 		"unread":        {preflight.Etcd{Ready: good, PodsUnread: "no"}, []string{"NotChecked: Pods of etcd: no"}},
 		"all that can be wrong": {
-			preflight.Etcd{Ready: preflight.Ready{"etcd": false, "etcd-readiness": false}, Pods: []preflight.EtcdPod{{"etcd-b", false}, {"etcd-a", true}}, Problem: "KubeadmControlPlane cp reports NotHealthy: m"},
+			preflight.Etcd{Ready: preflight.Ready{"etcd": false, "etcd-readiness": false}, Pods: []preflight.EtcdPod{{Name: "etcd-b", Ready: false}, {Name: "etcd-a", Ready: true}}, Problem: "KubeadmControlPlane cp reports NotHealthy: m"},
 			[]string{
 				"Failed: Pod kube-system/etcd-b: it is not Ready",
 				"Failed: the API server: it cannot use etcd: etcd, etcd-readiness",

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/windlass-dev/windlass/internal/text"
+	"github.com/windlass-dev/windlass/pkg/plan"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
@@ -77,6 +79,15 @@ type Applied struct {
 	Step Step
 	// Etcd says which versions of etcd the step is between, where that counted; else empty.
 	Etcd string
+}
+
+// String names the risk and what happens, without a full stop.
+func (a Applied) String() string {
+	named := a.ID + ": " + strings.TrimSuffix(a.Summary, ".")
+	if a.Etcd != "" {
+		named += " (" + a.Etcd + ")"
+	}
+	return named
 }
 
 // Of returns the risks of a step, in the order of the list. A step that goes nowhere or back has none.
@@ -156,4 +167,72 @@ func (s *Set) broughtBy(d Distribution, v version.Version) version.Version {
 		}
 	}
 	return version.Version{}
+}
+
+// EtcdOfTag returns the version that the tag of an image of etcd names, such as 3.5.24-0; zero if it
+// names none.
+func EtcdOfTag(tag string) version.Version {
+	release, _, _ := strings.Cut(tag, "-")
+	v, err := version.Parse(release)
+	if err != nil {
+		return version.Version{}
+	}
+	return v
+}
+
+// Found is a risk of some steps.
+type Found struct {
+	*Risk
+
+	// At are the steps, at least one, in their order.
+	At []Applied
+}
+
+// OfAll returns the risks of steps, each once, in the order of the list.
+func (s *Set) OfAll(f Facts, steps []Step) []Found {
+	at := map[string][]Applied{}
+	for _, step := range steps {
+		for _, a := range s.Of(f, step) {
+			at[a.ID] = append(at[a.ID], a)
+		}
+	}
+	var found []Found
+	for i := range s.Risks {
+		if r := &s.Risks[i]; len(at[r.ID]) > 0 {
+			found = append(found, Found{Risk: r, At: at[r.ID]})
+		}
+	}
+	return found
+}
+
+// Where names the steps, and the versions of etcd where these counted.
+func (f Found) Where() string {
+	const most = 3
+	named := text.Some{Most: most}
+	for _, a := range f.At {
+		words := a.Step.String()
+		if a.Etcd != "" {
+			words += " (" + a.Etcd + ")"
+		}
+		named.Add(words)
+	}
+	return named.Join(", ")
+}
+
+// String names the step.
+func (s Step) String() string {
+	who := "CP"
+	if s.Workers {
+		who = "workers"
+	}
+	return fmt.Sprintf("%s %s -> %s", who, s.From, s.To)
+}
+
+// Steps returns the steps of a plan.
+func Steps(operations []plan.Operation) []Step {
+	steps := make([]Step, 0, len(operations))
+	for _, o := range operations {
+		steps = append(steps, Step{From: o.From, To: o.To, Workers: o.Kind == plan.WorkersUpgrade})
+	}
+	return steps
 }

@@ -3,7 +3,6 @@ package risks
 import (
 	"errors"
 	"fmt"
-	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -28,6 +27,7 @@ const (
 var (
 	fileLimits = untrusted.Limits{Bytes: MaxBytes, Depth: 12, Nodes: 20_000}
 	idForm     = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
+	sourceForm = regexp.MustCompile(`^https://[!-~]+$`)
 	family     = strings.SplitAfter(APIVersion, "/")[0]
 )
 
@@ -117,6 +117,9 @@ func (r Risk) check() error {
 	if err := checkOneOf("severity", r.Severity, []Severity{Critical, Outage, Degradation}); err != nil {
 		return err
 	}
+	if r.Kind == Warning && r.Condition == "" {
+		return errors.New("condition is empty. Fix: say whom the warning concerns")
+	}
 	if err := r.checkTexts(); err != nil {
 		return err
 	}
@@ -139,8 +142,7 @@ func (r Risk) checkTexts() error {
 		return fmt.Errorf("sources must have 1 to %d items, fixedIn at most %d", maxItems, maxItems)
 	}
 	for _, source := range r.Sources {
-		parsed, err := url.Parse(source)
-		if err != nil || parsed.Scheme != "https" || parsed.Host == "" || len(source) > MaxTextBytes {
+		if !sourceForm.MatchString(source) || len(source) > MaxTextBytes {
 			return fmt.Errorf("each of sources must be an https URL of at most %d bytes", MaxTextBytes)
 		}
 	}

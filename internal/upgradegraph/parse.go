@@ -38,7 +38,7 @@ func (e *InvalidError) Error() string {
 // The API server refuses most of what is refused here. Graphs that are read from files, or were stored under an older
 // schema, have not passed its checks. Here a version may lack its leading v.
 //
-// Graph.Stops is left to Stops, because it depends on a cluster's groups.
+// Graph.Stops is left to Stops, and Graph.Hazard to Hazard, because they depend on a cluster.
 func Parse(spec v1alpha1.UpgradeGraphSpec) (plan.Graph, error) {
 	p := parser{}
 	root := field.NewPath("spec")
@@ -55,6 +55,7 @@ func Parse(spec v1alpha1.UpgradeGraphSpec) (plan.Graph, error) {
 	for i, w := range spec.Workers {
 		p.workersRule(root.Child("workers").Index(i), w)
 	}
+	p.knownRisks(root.Child("knownRisks"), spec.KnownRisks)
 	if len(p.problems) > 0 {
 		return plan.Graph{}, &InvalidError{Problems: p.problems}
 	}

@@ -31,6 +31,8 @@ type planDocument struct {
 	// Groups are the groups' own plans, in the order of upgrade.
 	Groups     text.List[groupDocument]     `json:"groups"`
 	Operations text.List[operationDocument] `json:"operations"`
+	// KnownRisks are those of the operations, each once.
+	KnownRisks text.List[riskDocument] `json:"knownRisks"`
 	// Explanation is nil, and left out, when nobody asked for it.
 	Explanation *text.List[plan.ExplanationLine] `json:"explanation,omitempty"`
 }
@@ -92,6 +94,9 @@ func newPlanDocument(c Chain) planDocument {
 			Operation: string(o.Kind), Groups: o.Groups,
 			From: o.From, To: o.To, Reason: o.Reason.Message(),
 		})
+	}
+	for _, r := range c.Risks {
+		document.KnownRisks = append(document.KnownRisks, newRiskDocument(r, c.accepts(r.ID)))
 	}
 	if c.Explained {
 		document.Explanation = new(text.List[plan.ExplanationLine](c.Explanation))

@@ -26,6 +26,7 @@ func planTable(c Chain, s Screen) string {
 	s.paragraph(&buffer, fmt.Sprintf("The upgrade to %s takes %s", c.Target, computeSummary(c).describe()))
 	buffer.WriteString("\n")
 	s.table(&buffer, []string{"Operation", "Note"}, rows)
+	formatRisks(&buffer, s, c)
 	if c.ShowUpdates {
 		formatUpdatesOf(&buffer, s, c)
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/windlass-dev/windlass/internal/inplace/cover"
+	"github.com/windlass-dev/windlass/internal/risks"
 	"github.com/windlass-dev/windlass/pkg/plan"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
@@ -47,6 +48,9 @@ type Chain struct {
 	Updates            map[string]cover.Update
 	// ShowUpdates says that they are worth a place in the table: somebody has asked for updates in place.
 	ShowUpdates bool
+	// Risks are the known risks of its steps; Accepted reports whether one is accepted by its id, and nil means that none is.
+	Risks    []risks.Found
+	Accepted func(id string) bool
 	// Explained says that an explanation was asked for, and Explanation is it.
 	Explained   bool
 	Explanation []plan.ExplanationLine

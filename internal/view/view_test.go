@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/windlass-dev/windlass/internal/inplace/cover"
+	"github.com/windlass-dev/windlass/internal/risks"
 	"github.com/windlass-dev/windlass/pkg/plan"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
@@ -86,8 +87,11 @@ func TestGolden(t *testing.T) {
 		},
 	}
 
+	risky := compute(t, fourMinors())
+	risky.Risks = risks.BuiltIn().OfAll(risks.Facts{}, risks.Steps(risky.Plan.Operations))
+	risky.Accepted = func(id string) bool { return id == "scheduler-133-panic" }
 	for name, c := range map[string]Chain{
-		"updates": updates, "mixed": mixed, "explained": explained, "many": many, "hidden": hidden,
+		"risky": risky, "updates": updates, "mixed": mixed, "explained": explained, "many": many, "hidden": hidden,
 		"forced": compute(t, forced), "odd": odd, "done": compute(t, done), "controlplane": compute(t, fourMinors()),
 	} {
 		for _, f := range Formats() {

@@ -38,6 +38,8 @@ const (
 	RuleBlocked Rule = "BlockedEdge"
 	// RuleFloor: an upgrade graph asks for a version that cannot be reached first.
 	RuleFloor Rule = "Floor"
+	// RuleKnownRisk: a known risk is against every way forward.
+	RuleKnownRisk Rule = "KnownRisk"
 )
 
 // Rules about the lists of a GenerateUpgradePlan response.

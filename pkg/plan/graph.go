@@ -15,6 +15,9 @@ type Graph struct {
 	Floors   []Floor
 	// Stops are the rules for groups of workers. The first that holds a group decides.
 	Stops []StopRule
+	// Hazard returns why the control plane must not step from one version to another, and what a person can do;
+	// empty if nothing is against it. It must depend on the versions only. Nil means that nothing ever is.
+	Hazard func(from, to version.Version) (why, fix string)
 }
 
 // BlockedEdge forbids the control plane steps from any version that From matches to any that To matches.

@@ -58,10 +58,20 @@ func (s *graphSearch) adjacent(a, b version.Version) bool {
 	return ok && lag <= 1 && s.newer(a, b)
 }
 
-// barrier is what a graph holds against a step: a floor, or else a blocked edge.
+// barrier is what a graph holds against a step: a floor, or else a blocked edge, or else a hazard.
 type barrier struct {
 	floor *Floor
 	edge  *BlockedEdge
+	// hazard and fix are what Graph.Hazard returns.
+	hazard, fix string
+}
+
+// detail is the reason of a barrier that is no floor.
+func (b barrier) detail() string {
+	if b.edge != nil {
+		return b.edge.Reason
+	}
+	return b.hazard
 }
 
 func (s *graphSearch) barrier(a, b version.Version) (barrier, bool) {
@@ -75,6 +85,11 @@ func (s *graphSearch) barrier(a, b version.Version) (barrier, bool) {
 	for i := range s.graph.Blocked {
 		if e := &s.graph.Blocked[i]; e.From.Matches(a) && e.To.Matches(b) {
 			return barrier{edge: e}, true
+		}
+	}
+	if s.graph.Hazard != nil {
+		if why, fix := s.graph.Hazard(a, b); why != "" {
+			return barrier{hazard: why, fix: fix}, true
 		}
 	}
 	return barrier{}, false
@@ -149,7 +164,7 @@ func (s *graphSearch) reason(path []int, i int) Reason {
 			if b.floor != nil {
 				return Reason{Code: ReasonFloor, Version: b.floor.AtLeast, Before: b.floor.Before, Detail: b.floor.Reason}
 			}
-			return Reason{Code: ReasonDetour, Version: v, Detail: b.edge.Reason}
+			return Reason{Code: ReasonDetour, Version: v, Detail: b.detail()}
 		}
 	}
 	for _, other := range s.nodes {
@@ -157,8 +172,8 @@ func (s *graphSearch) reason(path []int, i int) Reason {
 			continue
 		}
 		r := Reason{Code: ReasonDetour, Version: v}
-		if b, barred := s.barrier(s.nodes[path[i-1]], other); barred && b.edge != nil {
-			r.Detail = fmt.Sprintf("%s is blocked: %s", other, b.edge.Reason)
+		if b, barred := s.barrier(s.nodes[path[i-1]], other); barred && b.floor == nil {
+			r.Detail = fmt.Sprintf("%s is blocked: %s", other, b.detail())
 		}
 		return r
 	}
@@ -213,6 +228,11 @@ func (s *graphSearch) barredError(from, to, target version.Version) error {
 			Problem: fmt.Sprintf("the upgrade graph asks for at least %s before %s%s, and %s is the newest version that can be reached",
 				b.floor.AtLeast, b.floor.Before, because(b.floor.Reason), from),
 			Fix: fmt.Sprintf("add %s or a newer %s version to the graph", b.floor.AtLeast, b.floor.AtLeast.Minor()),
+		}
+	}
+	if b.hazard != "" {
+		return &Error{
+			Rule: RuleKnownRisk, Item: Item(fmt.Sprintf("%s -> %s", from, to)), Problem: b.hazard, Fix: b.fix,
 		}
 	}
 	detail, fix := "", "lift the block"

@@ -53,6 +53,7 @@ type options struct {
 	diagnostics                  serving.Diagnostics
 	leaderElect, gates, shared   bool
 	inPlace                      InPlaceFlags
+	risks                        cli.RiskFlags
 	namespace, pod               string
 	extensionConfig, watchFilter string
 	log                          cli.LogOptions
@@ -100,6 +101,7 @@ find it by a label. Without --leader-elect, run one replica.`,
 	flags.BoolVar(&o.leaderElect, "leader-elect", false, "serve on one of several replicas at a time, the others waiting; needed where more than one runs")
 	flags.BoolVar(&o.gates, "gates", true, "serve the lifecycle hooks, by which UpgradeGates hold upgrades; with --gates=false they hold nothing")
 	o.inPlace.AddFlags(flags)
+	o.risks.Add(flags, "")
 	flags.StringVar(&o.pod, "pod", "", "the Pod of this replica, as `NAMESPACE/NAME`: it has the label windlass.dev/active=true while this replica serves, and no other does (default: none)")
 	flags.StringVar(&o.watchFilter, "watch-filter", "", "value of the label "+clusterv1.WatchLabel+" of the Machines, groups and Clusters that are worked on without a call of a hook (default: all objects)")
 	flags.BoolVar(&o.shared, "shared-objects", true, "maintain the statuses of UpgradeGraphs, UpgradeGates, Updaters and UpdatePolicies, and the guard's scope; of several extensions with a --watch-filter, exactly one does")
@@ -161,7 +163,12 @@ func (o *options) served() (app.ExtensionOptions, error) {
 	if err := o.serving.Check(); err != nil {
 		return app.ExtensionOptions{}, err
 	}
+	known, err := o.risks.Load()
+	if err != nil {
+		return app.ExtensionOptions{}, err
+	}
 	served := app.ExtensionOptions{
+		Risks:       known,
 		BindAddress: o.serving.BindAddress, Port: o.serving.Port, GuardPort: o.guardPort,
 		CertDir: o.serving.CertDir, ClientCAName: o.serving.ClientCAName, GuardClientCAName: o.guardClientCAName,
 		NoGates: !o.gates, InPlaceUpgrades: upgrades, NoShared: !o.shared,

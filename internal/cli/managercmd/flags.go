@@ -136,5 +136,6 @@ func (o *options) addExtensionFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.gates, "extension-gates", true, "serve the lifecycle hooks, by which UpgradeGates hold upgrades; with --extension-gates=false they hold nothing")
 	fs.BoolVar(&o.shared, "extension-shared-objects", true, "maintain the statuses of UpgradeGraphs, UpgradeGates, Updaters and UpdatePolicies, and the guard's scope; of several managers with --extension-port and a --watch-filter, exactly one does")
 	o.inPlace.AddFlags(fs)
+	o.risks.Add(fs, "extension-")
 	fs.StringVar(&o.manager.ExtensionConfig, "extension-config", o.manager.ExtensionConfig, "name of the ExtensionConfig under which it is registered: this process calls itself directly")
 }

@@ -26,6 +26,7 @@ type options struct {
 	gates   bool
 	shared  bool
 	inPlace extensioncmd.InPlaceFlags
+	risks   cli.RiskFlags
 	manager app.ManagerOptions
 }
 
@@ -112,6 +113,9 @@ func (o *options) run(ctx context.Context) error {
 	}
 	upgrades, err := o.inPlace.Check()
 	if err != nil {
+		return err
+	}
+	if o.manager.Extension.Risks, err = o.risks.Load(); err != nil {
 		return err
 	}
 	o.manager.Extension.NoGates, o.manager.Extension.InPlaceUpgrades, o.manager.Extension.NoShared = !o.gates, upgrades, !o.shared

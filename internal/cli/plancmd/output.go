@@ -8,6 +8,7 @@ import (
 
 	"github.com/windlass-dev/windlass/internal/cli"
 	"github.com/windlass-dev/windlass/internal/cli/planinput"
+	"github.com/windlass-dev/windlass/internal/upgradegraph"
 	"github.com/windlass-dev/windlass/internal/view"
 	"github.com/windlass-dev/windlass/pkg/plan"
 	"github.com/windlass-dev/windlass/pkg/version"
@@ -17,7 +18,8 @@ import (
 func report(cmd *cobra.Command, in planinput.Input, r planinput.Request, p plan.Plan) error {
 	chain := view.Chain{
 		Plan: p, ControlPlane: r.Request.Inventory.ControlPlane, Target: r.Request.Target,
-		HideGroups: r.HideGroups, Explained: in.Explain,
+		HideGroups: r.HideGroups, Explained: in.Explain, Risks: r.Risks(in, p),
+		Accepted: func(id string) bool { return upgradegraph.Accepts(r.KnownRisks, id) },
 	}
 	if in.Explain {
 		chain.Explanation = plan.Explain(r.Request).Lines

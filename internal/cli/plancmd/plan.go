@@ -35,10 +35,16 @@ that move kubelets a limited number of minors at once add stops for workers.
 Worker stops depend on the engine. Stock Cluster API has one list of stops for all groups (--engine stock, the
 default). Windlass has one list for each group (--engine windlass).
 
+Plan shows the known risks of each step: floors, blocks and warnings, with public sources. They change no plan, unless
+the UpgradeGraph has spec.knownRisks.action Block. --known-risks replaces the built-in list by a file of yours, which
+must have a signature of --known-risks-key.
+
 With -o json or -o yaml standard output holds one document and nothing else, also on failure:
   {controlPlaneUpgrades: [{version}], controlPlaneUpdate, workersUpgrades: [{version}],
    groups: [{name, upgrades: [{version}], update}],
-   operations: [{operation: ControlPlaneUpgrade|WorkersUpgrade, groups, from, to, reason}]}
+   operations: [{operation: ControlPlaneUpgrade|WorkersUpgrade, groups, from, to, reason}],
+   knownRisks: [{id, kind, severity, accepted, summary, condition, fix, fixedIn, sources,
+    steps: [{operation, from, to, etcd}]}]}
   {error: {rule, item, version, message}}
 workersUpgrades is the shared list, groups are the groups' own plans. update and controlPlaneUpdate are
 {outcome: InPlace|Replace|Blocked|Unknown, policy, updaters, uncovered: [{object, path}], message}; plans from flags

@@ -32,7 +32,7 @@ func ResolveCluster(ctx context.Context, m management.Cluster, key types.Namespa
 		return Request{}, err
 	}
 	r.Updates = liveUpdates(ctx, m, objects, class)
-	return r.withSource(in.Versions, objects.Cluster, class, graphs, Origins{})
+	return r.withSource(in, objects.Cluster, class, graphs, Origins{})
 }
 
 // liveUpdates prepares the question for a Cluster of the management cluster. That something cannot be read keeps no plan from

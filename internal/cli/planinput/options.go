@@ -27,6 +27,7 @@ type Options struct {
 	Output      string
 	explain     bool
 	Kube        *management.Flags
+	risks       cli.RiskFlags
 }
 
 // AddInventoryFlags adds the flags that say what runs and what is asked for.
@@ -49,6 +50,7 @@ func (o *Options) AddPlanFlags(cmd *cobra.Command) {
 	cli.CompleteValues(cmd, "engine", engineNames()...)
 	o.AddSkewFlag(cmd, "kubelets")
 	cli.AddFormatFlag(cmd, &o.Output, "the plan", view.Formats())
+	o.risks.Add(flags, "")
 	flags.BoolVar(&o.explain, "explain", false, "say for each step why it is there, and for each stop that workers skip why that is safe")
 }
 
@@ -84,6 +86,9 @@ func (o *Options) Parse(given func(flag string) bool) (Input, error) {
 	var err error
 	if in.Format, err = view.ParseFormat(o.Output, view.Formats()); err != nil {
 		return Input{Format: view.Table}, cli.WrapInput("--output", err)
+	}
+	if in.Risks, err = o.risks.Load(); err != nil {
+		return in, err
 	}
 	if in.Policy, err = o.parsePolicy(); err != nil {
 		return in, err

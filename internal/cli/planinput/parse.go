@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/windlass-dev/windlass/internal/cli"
+	"github.com/windlass-dev/windlass/internal/risks"
 	"github.com/windlass-dev/windlass/internal/view"
 	"github.com/windlass-dev/windlass/pkg/plan"
 	"github.com/windlass-dev/windlass/pkg/version"
@@ -26,6 +27,16 @@ type Input struct {
 	Policy    plan.Policy
 	Format    view.Format
 	Explain   bool
+	// Risks are the known risks; nil means those of this release.
+	Risks *risks.Set
+}
+
+// knownRisks returns Risks, or those of this release.
+func (in Input) knownRisks() *risks.Set {
+	if in.Risks == nil {
+		return risks.BuiltIn()
+	}
+	return in.Risks
 }
 
 // parseVersionFlag returns the zero Version for a flag that was not given. An empty value is refused: most often it is a

@@ -14,6 +14,7 @@ import (
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/cli"
 	"github.com/windlass-dev/windlass/internal/manifest"
+	"github.com/windlass-dev/windlass/internal/risks"
 	"github.com/windlass-dev/windlass/internal/snapshot"
 	"github.com/windlass-dev/windlass/internal/upgradegraph"
 	"github.com/windlass-dev/windlass/pkg/plan"
@@ -41,12 +42,15 @@ type Request struct {
 	Prefix string
 	// fromFlags says that nothing but flags was read.
 	fromFlags bool
+	// Facts are those that known risks depend on, and KnownRisks what the upgrade graph says of these.
+	Facts      risks.Facts
+	KnownRisks v1alpha1.KnownRisks
 	// Updates says how machines will be updated; nil for plans from flags alone.
 	Updates *Updates
 }
 
 // sourceRules are about what is on offer; all others are about one item of the request.
-var sourceRules = []plan.Rule{plan.RuleTargetNotOffered, plan.RuleMinorMissing, plan.RuleNextMinorOnly, plan.RuleBlocked, plan.RuleFloor}
+var sourceRules = []plan.Rule{plan.RuleTargetNotOffered, plan.RuleMinorMissing, plan.RuleNextMinorOnly, plan.RuleBlocked, plan.RuleFloor, plan.RuleKnownRisk}
 
 // Locate puts before a planner's error where the item at fault was read.
 func (r Request) Locate(err error) error {
@@ -157,27 +161,46 @@ func ResolveManifest(set *manifest.Set, cluster *clusterv1.Cluster, in Input) (R
 	if in.Versions == nil && classErr != nil {
 		return Request{}, addFix(classErr, "give it with -f, or the existing versions with --versions")
 	}
-	return r.withSource(in.Versions, cluster, facts.Class, set.UpgradeGraphs, where)
+	return r.withSource(in, cluster, facts.Class, set.UpgradeGraphs, where)
 }
 
 // withSource completes a request with the versions that flags, or else the Cluster's class offer.
 func (r Request) withSource(
-	given plan.VersionList, cluster *clusterv1.Cluster, class *clusterv1.ClusterClass, graphs []*v1alpha1.UpgradeGraph, where Origins,
+	in Input, cluster *clusterv1.Cluster, class *clusterv1.ClusterClass, graphs []*v1alpha1.UpgradeGraph, where Origins,
 ) (Request, error) {
-	if given != nil {
-		r.Request.Source = given
+	if in.Versions != nil {
+		r.Request.Source = in.Versions
 		return r, nil
 	}
 	source, ref, err := snapshot.Source(cluster, class, graphs)
 	if err != nil {
 		return Request{}, where.Describe(err)
 	}
-	r.Request.Source, r.Source, r.stops = source, where.locate(ref), where.locateStops(ref)
+	r = r.blocked(source, ref, in)
+	r.Source, r.stops = where.locate(ref), where.locateStops(ref)
 	if where.set == nil && ref.Kind == "UpgradeGraph" {
 		r.Notes = append(r.Notes, fmt.Sprintf("the extension %q was not called; the plan is made from the UpgradeGraph that serves the class",
 			class.Spec.Upgrade.External.GenerateUpgradePlanExtension))
 	}
 	return r, nil
+}
+
+// blocked returns the request with a source that has no steps with known risks that an upgrade graph blocks.
+func (r Request) blocked(source plan.Source, ref snapshot.Ref, in Input) Request {
+	r.Request.Source = source
+	graph, isGraph := source.(plan.Graph)
+	object, isObject := ref.Object.(*v1alpha1.UpgradeGraph)
+	if isGraph && isObject {
+		r.KnownRisks = object.Spec.KnownRisks
+		graph.Hazard = upgradegraph.Hazard(r.KnownRisks, in.knownRisks(), r.Facts)
+		r.Request.Source = graph
+	}
+	return r
+}
+
+// Risks returns the known risks of a plan.
+func (r Request) Risks(in Input, p plan.Plan) []risks.Found {
+	return in.knownRisks().OfAll(r.Facts, risks.Steps(p.Operations))
 }
 
 // resolveGraph plans what flags say by the one UpgradeGraph that the manifests hold.
@@ -196,7 +219,8 @@ func resolveGraph(set *manifest.Set, in Input) (Request, error) {
 	if err != nil {
 		return Request{}, where.Describe(err)
 	}
-	r.Request.Source, r.Source, r.stops = source, where.locate(ref), where.locateStops(ref)
+	r = r.blocked(source, ref, in)
+	r.Source, r.stops = where.locate(ref), where.locateStops(ref)
 	if slices.ContainsFunc(graph.Spec.Workers, func(w v1alpha1.WorkersRule) bool { return len(w.Classes)+len(w.WorkerClasses) > 0 }) {
 		r.Notes = append(r.Notes, "rules of spec.workers that name classes are left out, because flags do not tell the classes; give the Cluster with -f")
 	}
@@ -212,6 +236,7 @@ func resolveState(objects snapshot.Objects, in Input, where Origins) (Request, s
 	r := Request{
 		Request: plan.Request{Inventory: state.Inventory, Target: in.To},
 		items:   make(map[plan.Item]string, len(state.Refs)),
+		Facts:   snapshot.RiskFacts(objects),
 	}
 	for item, ref := range state.Refs {
 		r.items[item] = where.locate(ref)

@@ -15,6 +15,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/clustercheck"
 	"github.com/windlass-dev/windlass/internal/clustercheck/probe"
 	"github.com/windlass-dev/windlass/internal/preflight"
+	"github.com/windlass-dev/windlass/internal/risks"
 	"github.com/windlass-dev/windlass/internal/view"
 	"github.com/windlass-dev/windlass/internal/workload"
 	"github.com/windlass-dev/windlass/pkg/version"
@@ -33,6 +34,8 @@ It connects with the Secret CLUSTER-kubeconfig of the management cluster, and ma
   EtcdHealthy             etcd is healthy: the API server, its Pods, the control plane object
   Nodes                   every Machine has a Node: Ready, without pressure, at its version
   VersionSkew             kubelets may stay beside the next minor of the control plane
+  KnownRisks              no step on the way has a known risk; they only warn, unless the UpgradeGraph
+                          has spec.knownRisks.action Block
   RemovedAPIsRequested    the API server has seen no request for an API that the upgrade removes
   RemovedAPIsManaged      managedFields name no API that the upgrade removes
   RemovedAPIsInManifests  with -f: no object uses an API that the target does not serve
@@ -78,6 +81,8 @@ type options struct {
 	timeout         time.Duration
 	certificateDays int
 	kube            *management.Flags
+	riskFlags       cli.RiskFlags
+	known           *risks.Set
 }
 
 // New returns windlass preflight.
@@ -110,6 +115,7 @@ func New() *cobra.Command {
 	flags.StringArrayVar(&o.skip, "skip", nil,
 		"`CHECK` that is not reported and does not count, such as RoomForDrains; may be repeated")
 	cli.CompleteValues(cmd, "skip", cli.NamesOf(preflight.IDs())...)
+	o.riskFlags.Add(flags, "")
 	cli.AddFilesFlag(cmd, &o.files)
 	cli.AddFormatFlag(cmd, &o.output, "the findings", view.PreflightFormats())
 	cli.AddKubeFlags(cmd, o.kube)
@@ -122,6 +128,9 @@ func (o *options) validate() (view.Format, version.Version, error) {
 	format, err := view.ParseFormat(o.output, view.PreflightFormats())
 	if err != nil {
 		return view.Table, version.Version{}, cli.WrapInput("--output", err)
+	}
+	if o.known, err = o.riskFlags.Load(); err != nil {
+		return format, version.Version{}, err
 	}
 	if o.to == "" {
 		return format, version.Version{}, cli.InputErrorf("--to",
@@ -215,10 +224,15 @@ func (o *options) prepare(
 	if err != nil {
 		return none, err
 	}
+	upgrade := preflight.Upgrade{From: from, To: to}
+	known, err := o.risksOf(ctx, m, objects, upgrade)
+	if err != nil {
+		return none, err
+	}
 	stored, unread := storedCertificates(ctx, m, key)
 	facts := workload.NewFacts(live, time.Now)
 	return probe.PreflightOptions{
-		Remote: remote, Requested: requested(facts, key), Upgrade: preflight.Upgrade{From: from, To: to},
+		Remote: remote, Requested: requested(facts, key), Upgrade: upgrade, Risks: known,
 		Version: asked, Machines: objects.Machines, Pools: poolsOf(objects, policies),
 		EtcdProblem: etcd, Stored: stored, StoredUnread: unread,
 		Timeout: o.timeout, CertificateDays: o.certificateDays, Now: time.Now(),

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +15,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/clustercheck"
 	"github.com/windlass-dev/windlass/internal/gate"
 	"github.com/windlass-dev/windlass/internal/preflight"
+	"github.com/windlass-dev/windlass/internal/risks"
 	"github.com/windlass-dev/windlass/internal/text"
 	"github.com/windlass-dev/windlass/internal/workload"
 	"github.com/windlass-dev/windlass/pkg/version"
@@ -39,6 +41,8 @@ type PreflightOptions struct {
 	StoredUnread string
 	// Manifests are given objects, and nil if none were given.
 	Manifests []preflight.Manifest
+	// Risks are the known risks of the upgrade, for which the running etcd counts, too.
+	Risks preflight.Risks
 	// Timeout bounds each check, and CertificateDays is how many whole days certificates must have
 	// left.
 	Timeout         time.Duration
@@ -64,7 +68,7 @@ func Preflight(ctx context.Context, o PreflightOptions) ([]clustercheck.Finding,
 	if unread != nil && !isAnswer(unread) {
 		// Manifests are judged without the API server.
 		others := slices.DeleteFunc(preflight.IDs()[1:], func(id clustercheck.ID) bool {
-			return id == preflight.RemovedAPIsInManifests
+			return id == preflight.RemovedAPIsInManifests 
 		})
 		s.findings = clustercheck.Unreachable(fmt.Sprint(unread), others...)
 		s.manifests()
@@ -83,6 +87,7 @@ func Preflight(ctx context.Context, o PreflightOptions) ([]clustercheck.Finding,
 	s.judge(preflight.VersionSkew, unread, func() []clustercheck.Finding {
 		return preflight.CheckSkew(o.Upgrade, nodes)
 	})
+	s.risks(pods.etcd, unlisted)
 	s.removedAPIs(ctx)
 	bundles, unbundled := s.webhooks(ctx)
 	s.budgets(ctx, pods.all, unlisted)
@@ -179,7 +184,9 @@ func (s scout) readPods(ctx context.Context) (facts podFacts, err error) {
 					facts.all = append(facts.all, w)
 				}
 				if pod.Namespace == metav1.NamespaceSystem && isEtcd.Matches(labels.Set(pod.Labels)) {
-					etcd := preflight.EtcdPod{Name: pod.Name, Ready: isReady(pod)}
+					etcd := preflight.EtcdPod{
+						Name: pod.Name, Ready: isReady(pod), Version: etcdVersion(pod),
+					}
 					facts.etcd = append(facts.etcd, etcd)
 				}
 			}
@@ -246,6 +253,43 @@ func (s scout) certificates(
 		}
 		return findings
 	})
+}
+
+// risks judges the known risks, by the oldest etcd that runs. Without its Pods, what versions bring counts.
+func (s scout) risks(pods []preflight.EtcdPod, unlisted error) {
+	known := s.o.Risks
+	known.Facts.RunningAt = s.o.Upgrade.From
+	for _, pod := range pods {
+		if pod.Version.IsZero() {
+			known.Facts.RunningEtcd = version.Version{}
+			break
+		}
+		if running := known.Facts.RunningEtcd; running.IsZero() || version.Compare(pod.Version, running) == version.Less {
+			known.Facts.RunningEtcd = pod.Version
+		}
+	}
+	findings := preflight.CheckRisks(known)
+	if unlisted != nil {
+		if findings[0].Outcome == clustercheck.Passed {
+			findings = nil
+		}
+		unread := clustercheck.Skip(preflight.KnownRisks, "the version of etcd that runs: %v", unlisted)
+		unread.Fix = fixRights
+		findings = append(findings, unread)
+	}
+	s.judge(preflight.KnownRisks, nil, func() []clustercheck.Finding { return findings })
+}
+
+// etcdVersion returns the version that the tag of a Pod's image names, zero if it names none.
+func etcdVersion(pod *corev1.Pod) version.Version {
+	for _, c := range pod.Spec.Containers {
+		name := c.Image[strings.LastIndex(c.Image, "/")+1:]
+		name, _, _ = strings.Cut(name, "@")
+		if image, tag, tagged := strings.Cut(name, ":"); tagged && strings.HasSuffix(image, "etcd") {
+			return risks.EtcdOfTag(tag)
+		}
+	}
+	return version.Version{}
 }
 
 func (s scout) manifests() {

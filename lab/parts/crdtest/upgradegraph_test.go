@@ -37,9 +37,14 @@ func TestLargestUpgradeGraph(t *testing.T) {
 	for range most("classes") {
 		classes = append(classes, map[string]any{"name": strings.Repeat("x", 253), "namespace": strings.Repeat("x", 63)})
 	}
+	accepted := []any{}
+	for i := range *spec.Properties["knownRisks"].Properties["accepted"].MaxItems {
+		id := fmt.Sprintf("r%d", i)
+		accepted = append(accepted, map[string]any{"id": id + strings.Repeat("x", 63-len(id)), "reason": strings.Repeat("x", 512)})
+	}
 	for _, problem := range newValidator(t, upgradeGraphs).validate(t, map[string]any{
 		"apiVersion": "windlass.dev/v1alpha1", "kind": "UpgradeGraph", "metadata": map[string]any{"name": "largest"},
-		"spec": map[string]any{"versions": versions, "blocked": blocked, "floors": floors, "classes": classes, "workers": workers},
+		"spec": map[string]any{"versions": versions, "blocked": blocked, "floors": floors, "classes": classes, "workers": workers, "knownRisks": map[string]any{"action": "Block", "accepted": accepted}},
 	}) {
 		t.Error(problem)
 	}
@@ -59,6 +64,14 @@ func TestUpgradeGraphs(t *testing.T) {
   - {groups: [a], stops: Fewest, reason: r}
   - {classes: [{name: standard}], workerClasses: [gpu], stops: EveryMinor, reason: r}
   - {stops: Versions, versions: [v1.31, v1.31.2+rke2r2, v1.32.0-rc.1], reason: r}`},
+		"known risks":              {spec: listed + "  knownRisks: {action: Block, accepted: [{id: etcd-36-zombie-members, reason: r}, {id: a, reason: r}]}"},
+		"known risks that warn":    {spec: listed + "  knownRisks: {action: Warn}"},
+		"nothing of known risks":   {spec: listed + "  knownRisks: {}", want: []string{"spec.knownRisks: Invalid value: 0: spec.knownRisks in body should have at least 1 properties"}},
+		"an unknown action":        {spec: listed + "  knownRisks: {action: Panic}", want: []string{`spec.knownRisks.action: Unsupported value: "Panic"`}},
+		"accepted without reason":  {spec: listed + "  knownRisks: {accepted: [{id: a}]}", want: []string{"spec.knownRisks.accepted[0].reason: Required value"}},
+		"accepted without id":      {spec: listed + "  knownRisks: {accepted: [{reason: r}]}", want: []string{"spec.knownRisks.accepted[0].id: Required value"}},
+		"accepted with blanks":     {spec: listed + "  knownRisks: {accepted: [{id: a b, reason: r}]}", want: []string{"spec.knownRisks.accepted[0].id: Invalid value"}},
+		"accepted twice":           {spec: listed + "  knownRisks: {accepted: [{id: a, reason: r}, {id: a, reason: r}]}", want: []string{"spec.knownRisks.accepted[1]: Duplicate value"}},
 		"a rule without stops":     {spec: listed + "  workers: [{reason: r}]", want: []string{"spec.workers[0].stops: Required value"}},
 		"a rule of unknown stops":  {spec: listed + "  workers: [{stops: Most, reason: r}]", want: []string{`spec.workers[0].stops: Unsupported value: "Most"`}},
 		"a rule without a reason":  {spec: listed + "  workers: [{stops: Fewest}]", want: []string{"spec.workers[0].reason: Required value"}},

@@ -1,0 +1,71 @@
+package preflightcmd
+
+import (
+	"context"
+	"errors"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/cli/management"
+	"github.com/windlass-dev/windlass/internal/preflight"
+	"github.com/windlass-dev/windlass/internal/risks"
+	"github.com/windlass-dev/windlass/internal/snapshot"
+	"github.com/windlass-dev/windlass/internal/upgradegraph"
+	"github.com/windlass-dev/windlass/pkg/plan"
+)
+
+// risksOf returns the known risks of an upgrade with the steps of its plan. Without a plan it has one
+// step, from the first to the last version.
+func (o *options) risksOf(
+	ctx context.Context, m management.Cluster, objects snapshot.Objects, u preflight.Upgrade,
+) (preflight.Risks, error) {
+	r := preflight.Risks{Known: o.known, Facts: snapshot.RiskFacts(objects)}
+	operations, graph, err := route(ctx, m, objects, u, r)
+	if ctx.Err() != nil {
+		return r, context.Cause(ctx)
+	}
+	if err != nil {
+		r.RouteUnknown = err.Error()
+		r.Steps = []risks.Step{{From: u.From, To: u.To}, {From: u.From, To: u.To, Workers: true}}
+	} else {
+		r.Steps = risks.Steps(operations)
+	}
+	if graph != nil {
+		k := graph.Spec.KnownRisks
+		r.Blocks = func(risk *risks.Risk) bool { return upgradegraph.Blocks(k, risk) }
+		r.Accepts = func(id string) bool { return upgradegraph.Accepts(k, id) }
+	}
+	return r, nil
+}
+
+// route returns the operations of a Cluster's plan, and the UpgradeGraph that it is made from, if it is
+// made from one.
+func route(
+	ctx context.Context, m management.Cluster, objects snapshot.Objects, u preflight.Upgrade,
+	r preflight.Risks,
+) ([]plan.Operation, *v1alpha1.UpgradeGraph, error) {
+	state, err := snapshot.Take(objects, snapshot.Overrides{ControlPlane: u.From})
+	if err != nil {
+		return nil, nil, err
+	}
+	class, graphs, err := m.Source(ctx, objects.Cluster)
+	if err != nil {
+		return nil, nil, err
+	}
+	source, ref, err := snapshot.Source(objects.Cluster, class, graphs)
+	if err != nil {
+		return nil, nil, err
+	}
+	request := plan.Request{Inventory: state.Inventory, Target: u.To, Source: source}
+	served, _ := ref.Object.(*v1alpha1.UpgradeGraph)
+	if graph, ok := source.(plan.Graph); ok && served != nil {
+		graph.Hazard = upgradegraph.Hazard(served.Spec.KnownRisks, r.Known, r.Facts)
+		request.Source = graph
+	}
+	p, err := plan.Compute(request)
+	if fault, ok := errors.AsType[*plan.Error](err); ok && fault.Rule == plan.RuleKnownRisk {
+		// The way that is blocked shows by what.
+		request.Source = source
+		p, err = plan.Compute(request)
+	}
+	return p.Operations, served, err
+}

@@ -1,0 +1,64 @@
+package preflight_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/windlass-dev/windlass/internal/clustercheck"
+	"github.com/windlass-dev/windlass/internal/preflight"
+	"github.com/windlass-dev/windlass/internal/risks"
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+func TestCheckRisks(t *testing.T) {
+	t.Parallel()
+	const zombies = "etcd-36-zombie-members"
+	step := func(from, to string) risks.Step {
+		return risks.Step{From: version.MustParse(from), To: version.MustParse(to)}
+	}
+	for name, tt := range map[string]struct {
+		checked preflight.Risks
+		outcome clustercheck.Outcome
+		// ids are the subjects.
+		ids, message string
+	}{
+		"none": {
+			checked: preflight.Risks{Steps: []risks.Step{step("v1.27.1", "v1.27.2")}},
+			outcome: clustercheck.Passed, message: "none of the known risks of",
+		},
+		"no plan": {
+			checked: preflight.Risks{Steps: []risks.Step{step("v1.27.1", "v1.27.2")}, RouteUnknown: "no class"},
+			outcome: clustercheck.Passed, message: "the versions between are unknown: no class",
+		},
+		"on the second step": {
+			checked: preflight.Risks{Steps: []risks.Step{step("v1.32.5", "v1.33.13"), step("v1.33.13", "v1.34.13")}},
+			outcome: clustercheck.Warned, ids: zombies,
+			message: "CP v1.33.13 -> v1.34.13 (etcd v3.5.24 -> v3.6.5): Members that",
+		},
+		"blocked": {
+			checked: preflight.Risks{
+				Steps:  []risks.Step{step("v1.33.13", "v1.34.13")},
+				Blocks: func(r *risks.Risk) bool { return r.ID == zombies },
+			},
+			outcome: clustercheck.Failed, ids: zombies, message: "https://etcd.io/",
+		},
+		"accepted": {
+			checked: preflight.Risks{
+				Steps: []risks.Step{step("v1.33.13", "v1.34.13")}, Accepts: func(string) bool { return true },
+			},
+			outcome: clustercheck.Passed, message: "accepted",
+		},
+	} {
+		tt.checked.Known = risks.BuiltIn()
+		found := preflight.CheckRisks(tt.checked)
+		var said *clustercheck.Finding
+		for i, f := range found {
+			if f.Subject == tt.ids {
+				said = &found[i]
+			}
+		}
+		if said == nil || said.Outcome != tt.outcome || !strings.Contains(said.Message, tt.message) {
+			t.Errorf("%s: %+v, want %s %q", name, said, tt.outcome, tt.message)
+		}
+	}
+}

@@ -1,0 +1,42 @@
+package snapshot
+
+import (
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/windlass-dev/windlass/internal/risks"
+)
+
+// etcdPath is where the control plane of kubeadm configures etcd.
+var etcdPath = []string{"spec", "kubeadmConfigSpec", "clusterConfiguration", "etcd"}
+
+// RiskFacts returns what a Cluster's objects tell of its control plane that known risks depend on. It
+// leaves out which etcd runs.
+func RiskFacts(o Objects) risks.Facts {
+	f := risks.Facts{Distribution: risks.DistributionOfKind(o.Cluster.Spec.ControlPlaneRef.Kind)}
+	if n := o.Cluster.Spec.Topology.ControlPlane.Replicas; n != nil {
+		f.Machines = int(*n)
+	}
+	if o.ControlPlane == nil {
+		return f
+	}
+	fields := o.ControlPlane.Object
+	f.Distribution = risks.DistributionOfKind(o.ControlPlane.GetKind())
+	if n, found, err := unstructured.NestedInt64(fields, "spec", "replicas"); found && err == nil {
+		f.Machines = int(n)
+	}
+	if f.Distribution != risks.Kubeadm {
+		return f
+	}
+	f.Etcd = risks.Stacked
+	etcd, _, err := unstructured.NestedMap(fields, etcdPath...)
+	if err != nil {
+		return f
+	}
+	if external, _, err := unstructured.NestedMap(etcd, "external"); err == nil && len(external) > 0 {
+		f.Etcd = risks.External
+	}
+	if tag, found, err := unstructured.NestedString(etcd, "local", "imageTag"); found && err == nil {
+		f.PinnedEtcd = risks.EtcdOfTag(tag)
+	}
+	return f
+}

@@ -1,0 +1,77 @@
+package view
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/windlass-dev/windlass/internal/risks"
+	"github.com/windlass-dev/windlass/internal/text"
+	"github.com/windlass-dev/windlass/pkg/plan"
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+type riskDocument struct {
+	ID       string         `json:"id"`
+	Kind     risks.Kind     `json:"kind"`
+	Severity risks.Severity `json:"severity"`
+	// Accepted says that the upgrade graph accepts it.
+	Accepted  bool                       `json:"accepted"`
+	Summary   string                     `json:"summary"`
+	Condition string                     `json:"condition"`
+	Fix       string                     `json:"fix"`
+	FixedIn   text.List[version.Version] `json:"fixedIn"`
+	Sources   text.List[string]          `json:"sources"`
+	// Steps are the operations that have the risk.
+	Steps text.List[riskStepDocument] `json:"steps"`
+}
+
+type riskStepDocument struct {
+	Operation string          `json:"operation"`
+	From      version.Version `json:"from"`
+	To        version.Version `json:"to"`
+	// Etcd says which versions of etcd the step is between, where that counts.
+	Etcd string `json:"etcd"`
+}
+
+func newRiskDocument(r risks.Found, accepted bool) riskDocument {
+	d := riskDocument{
+		ID: r.ID, Kind: r.Kind, Severity: r.Severity, Accepted: accepted, Summary: r.Summary,
+		Condition: r.Condition, Fix: r.Fix, FixedIn: r.FixedIn, Sources: r.Sources,
+	}
+	for _, a := range r.At {
+		kind := plan.ControlPlaneUpgrade
+		if a.Step.Workers {
+			kind = plan.WorkersUpgrade
+		}
+		d.Steps = append(d.Steps, riskStepDocument{
+			Operation: string(kind), From: a.Step.From, To: a.Step.To, Etcd: a.Etcd,
+		})
+	}
+	return d
+}
+
+func (c Chain) accepts(id string) bool { return c.Accepted != nil && c.Accepted(id) }
+
+// formatRisks shows the known risks: floors and blocks with what to do, warnings with whom they concern.
+func formatRisks(buffer *strings.Builder, s Screen, c Chain) {
+	topics := make([]topic, 0, len(c.Risks))
+	for _, r := range c.Risks {
+		if r.Kind == risks.Warning || c.accepts(r.ID) {
+			continue
+		}
+		words := fmt.Sprintf("%s at %s. %s Fix: %s. See %s", strings.ToLower(string(r.Kind)), r.Where(), r.Summary, r.Fix, r.Sources[0])
+		topics = append(topics, topic{name: r.ID, text: words})
+	}
+	for _, r := range c.Risks {
+		switch {
+		case c.accepts(r.ID):
+			topics = append(topics, topic{name: r.ID, text: "accepted at " + r.Where()})
+		case r.Kind == risks.Warning:
+			words := fmt.Sprintf("warning at %s, for %s", r.Where(), r.Condition)
+			topics = append(topics, topic{name: r.ID, text: words})
+		}
+	}
+	if len(topics) > 0 {
+		formatTopics(buffer, s, "Known risks", topics)
+	}
+}
