@@ -190,8 +190,12 @@ type Found struct {
 
 // OfAll returns the risks of steps, each once, in the order of the list.
 func (s *Set) OfAll(f Facts, steps []Step) []Found {
-	at := map[string][]Applied{}
+	at, seen := map[string][]Applied{}, map[Step]bool{}
 	for _, step := range steps {
+		if seen[step] {
+			continue // Another group makes the same step.
+		}
+		seen[step] = true
 		for _, a := range s.Of(f, step) {
 			at[a.ID] = append(at[a.ID], a)
 		}

@@ -160,11 +160,11 @@ func (o *options) served() (app.ExtensionOptions, error) {
 		return app.ExtensionOptions{}, err
 	}
 	upgrades.WatchFilter = o.watchFilter
-	if err := o.serving.Check(); err != nil {
-		return app.ExtensionOptions{}, err
-	}
 	known, err := o.risks.Load()
 	if err != nil {
+		return app.ExtensionOptions{}, err
+	}
+	if err := o.serving.Check(); err != nil {
 		return app.ExtensionOptions{}, err
 	}
 	served := app.ExtensionOptions{
