@@ -9,6 +9,7 @@ import (
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/risks"
 	"github.com/windlass-dev/windlass/internal/text"
+	"github.com/windlass-dev/windlass/pkg/plan"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
@@ -25,12 +26,12 @@ func Accepts(k v1alpha1.KnownRisks, id string) bool {
 // Hazard returns plan.Graph's Hazard for what a graph says of known risks; nil if none of them blocks.
 func Hazard(
 	k v1alpha1.KnownRisks, set *risks.Set, facts risks.Facts,
-) func(from, to version.Version) (why, fix string) {
+) func(from, to version.Version) *plan.Hazard {
 	if k.Action != v1alpha1.KnownRisksBlock {
 		return nil
 	}
-	return func(from, to version.Version) (why, fix string) {
-		named := text.Some{Most: maxProblems}
+	return func(from, to version.Version) *plan.Hazard {
+		named, described, fix := text.Some{Most: maxProblems}, text.Some{Most: maxProblems}, ""
 		for _, a := range set.Of(facts, risks.Step{From: from, To: to}) {
 			if !Blocks(k, a.Risk) {
 				continue
@@ -38,12 +39,17 @@ func Hazard(
 			if fix == "" {
 				fix = a.Fix + ". If it does not concern your clusters, add its id to spec.knownRisks.accepted of the graph"
 			}
-			named.Add(a.String())
+			named.Add(a.ID)
+			described.Add(a.String())
 		}
-		if named.Len() == 0 {
-			return "", ""
+		if fix == "" {
+			return nil
 		}
-		return "the upgrade graph blocks known risks: " + named.Join("; "), fix
+		return &plan.Hazard{
+			Name:    "known risks: " + named.Join(", "),
+			Problem: "the upgrade graph blocks known risks: " + described.Join("; "),
+			Fix:     fix,
+		}
 	}
 }
 

@@ -15,9 +15,16 @@ type Graph struct {
 	Floors   []Floor
 	// Stops are the rules for groups of workers. The first that holds a group decides.
 	Stops []StopRule
-	// Hazard returns why the control plane must not step from one version to another, and what a person can do;
-	// empty if nothing is against it. It must depend on the versions only. Nil means that nothing ever is.
-	Hazard func(from, to version.Version) (why, fix string)
+	// Hazard returns what is against a step of the control plane, nil if nothing is. It must depend on the versions
+	// only. Nil means that nothing ever is.
+	Hazard func(from, to version.Version) *Hazard
+}
+
+// Hazard is what is against a step.
+type Hazard struct {
+	// Name is a short phrase, Problem says what would happen, Fix what a person can do; all are without a capital or full
+	// stop.
+	Name, Problem, Fix string
 }
 
 // BlockedEdge forbids the control plane steps from any version that From matches to any that To matches.

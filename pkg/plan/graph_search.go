@@ -60,10 +60,9 @@ func (s *graphSearch) adjacent(a, b version.Version) bool {
 
 // barrier is what a graph holds against a step: a floor, or else a blocked edge, or else a hazard.
 type barrier struct {
-	floor *Floor
-	edge  *BlockedEdge
-	// hazard and fix are what Graph.Hazard returns.
-	hazard, fix string
+	floor  *Floor
+	edge   *BlockedEdge
+	hazard *Hazard
 }
 
 // detail is the reason of a barrier that is no floor.
@@ -71,7 +70,7 @@ func (b barrier) detail() string {
 	if b.edge != nil {
 		return b.edge.Reason
 	}
-	return b.hazard
+	return b.hazard.Name
 }
 
 func (s *graphSearch) barrier(a, b version.Version) (barrier, bool) {
@@ -88,8 +87,8 @@ func (s *graphSearch) barrier(a, b version.Version) (barrier, bool) {
 		}
 	}
 	if s.graph.Hazard != nil {
-		if why, fix := s.graph.Hazard(a, b); why != "" {
-			return barrier{hazard: why, fix: fix}, true
+		if hazard := s.graph.Hazard(a, b); hazard != nil {
+			return barrier{hazard: hazard}, true
 		}
 	}
 	return barrier{}, false
@@ -230,9 +229,9 @@ func (s *graphSearch) barredError(from, to, target version.Version) error {
 			Fix: fmt.Sprintf("add %s or a newer %s version to the graph", b.floor.AtLeast, b.floor.AtLeast.Minor()),
 		}
 	}
-	if b.hazard != "" {
+	if b.hazard != nil {
 		return &Error{
-			Rule: RuleKnownRisk, Item: Item(fmt.Sprintf("%s -> %s", from, to)), Problem: b.hazard, Fix: b.fix,
+			Rule: RuleKnownRisk, Item: Item(fmt.Sprintf("%s -> %s", from, to)), Problem: b.hazard.Problem, Fix: b.hazard.Fix,
 		}
 	}
 	detail, fix := "", "lift the block"

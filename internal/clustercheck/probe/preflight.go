@@ -68,7 +68,7 @@ func Preflight(ctx context.Context, o PreflightOptions) ([]clustercheck.Finding,
 	if unread != nil && !isAnswer(unread) {
 		// Manifests are judged without the API server.
 		others := slices.DeleteFunc(preflight.IDs()[1:], func(id clustercheck.ID) bool {
-			return id == preflight.RemovedAPIsInManifests 
+			return id == preflight.RemovedAPIsInManifests
 		})
 		s.findings = clustercheck.Unreachable(fmt.Sprint(unread), others...)
 		s.manifests()
