@@ -27,7 +27,8 @@ func (f *RiskFlags) Add(flags *pflag.FlagSet, prefix string) {
 		"`FILE` with the public key that must have signed --"+prefix+flagRisks+", in PEM: ECDSA or Ed25519")
 }
 
-// Load reads the list once: the built-in one where no flag names another. The error is an *InputError.
+// Load reads the list once: the built-in one where no flag names another. The error is an
+// *InputError.
 func (f *RiskFlags) Load() (*risks.Set, error) {
 	switch {
 	case f.file == "" && f.key == "":

@@ -14,14 +14,14 @@ type Risks struct {
 	Steps []risks.Step
 	// RouteUnknown says why the steps are not those of a plan; empty if they are.
 	RouteUnknown string
-	// Blocks reports whether the upgrade graph blocks a risk, Accepts whether it accepts it by its id. Nil
-	// means that it does neither.
+	// Blocks reports whether the upgrade graph blocks a risk, Accepts whether it accepts it by its
+	// id. Nil means that it does neither.
 	Blocks  func(*risks.Risk) bool
 	Accepts func(id string) bool
 }
 
-// CheckRisks looks for the known risks of an upgrade. They are warnings, unless the upgrade graph blocks
-// them.
+// CheckRisks looks for the known risks of an upgrade. They are warnings, unless the upgrade graph
+// blocks them.
 func CheckRisks(r Risks) []clustercheck.Finding {
 	found := report{id: KnownRisks}
 	accepted := 0

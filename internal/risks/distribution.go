@@ -30,8 +30,8 @@ var kinds = map[string]Distribution{
 	"K0sControlPlane": K0s, "K0smotronControlPlane": K0s, "TalosControlPlane": Talos, "CK8sControlPlane": Canonical,
 }
 
-// DistributionOfKind returns the distribution that a kind of control plane makes, Other for a kind that
-// is not known, and none without a kind.
+// DistributionOfKind returns the distribution that a kind of control plane makes, Other for a kind
+// that is not known, and none without a kind.
 func DistributionOfKind(kind string) Distribution {
 	if kind == "" {
 		return ""
@@ -48,8 +48,8 @@ var words = []struct {
 	of   Distribution
 }{{"k3s", K3s}, {"rke2r", RKE2}, {"k0s", K0s}, {"eks-", EKSD}}
 
-// distributionOf returns the distribution of a version: what its build names, else what is known of the
-// cluster, else kubeadm.
+// distributionOf returns the distribution of a version: what its build names, else what is known of
+// the cluster, else kubeadm.
 func (f Facts) distributionOf(v version.Version) Distribution {
 	spelled := v.String()
 	if _, suffix, has := strings.Cut(strings.Replace(spelled, "+", "-", 1), "-"); has {

@@ -43,11 +43,13 @@ type Risk struct {
 	Severity Severity `json:"severity"`
 	// Summary says what happens.
 	Summary string `json:"summary"`
-	// Condition says which clusters are affected, as far as the matchers cannot tell. It may be empty.
+	// Condition says which clusters are affected, as far as the matchers cannot tell. It may be
+	// empty.
 	Condition string `json:"condition,omitempty"`
 	// Fix says what a person can do.
 	Fix string `json:"fix"`
-	// FixedIn are the first versions without the fault, one for each minor; none where no version is.
+	// FixedIn are the first versions without the fault, one for each minor; none where no version
+	// is.
 	FixedIn []version.Version `json:"fixedIn,omitempty"`
 	// Sources are https URLs that describe it in public. There is at least one.
 	Sources []string `json:"sources"`
@@ -83,15 +85,15 @@ const (
 	Degradation Severity = "Degradation"
 )
 
-// Matcher selects steps. Each field that is set must match. A fact that is not known matches, because
-// a risk that is shown in vain costs less than one that is not.
+// Matcher selects steps. Each field that is set must match. A fact that is not known matches,
+// because a risk that is shown in vain costs less than one that is not.
 type Matcher struct {
 	// Distributions are those affected; none means all.
 	Distributions []Distribution `json:"distributions,omitempty"`
 	// From holds the versions that the step starts from; none means all.
 	From []Range `json:"from,omitempty"`
-	// To holds the versions that the step ends at. A step that starts in one of them is no match: it
-	// brings nothing new.
+	// To holds the versions that the step ends at. A step that starts in one of them is no match:
+	// it brings nothing new.
 	To []Range `json:"to"`
 	// Etcd selects by versions of etcd.
 	Etcd EtcdMatcher `json:"etcd,omitzero"`

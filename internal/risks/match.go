@@ -10,9 +10,9 @@ import (
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
-// Range holds versions from AtLeast, which it includes, to Before, which it does not. A bound without
-// a build or pre-release is about the release: every build and pre-release of it counts as it. A build
-// that has no order with a bound is in the range. A zero bound is none.
+// Range holds versions from AtLeast, which it includes, to Before, which it does not. A bound
+// without a build or pre-release is about the release: every build and pre-release of it counts as
+// it. A build that has no order with a bound is in the range. A zero bound is none.
 type Range struct {
 	AtLeast version.Version `json:"atLeast,omitzero"`
 	Before  version.Version `json:"before,omitzero"`
@@ -90,7 +90,8 @@ func (a Applied) String() string {
 	return named
 }
 
-// Of returns the risks of a step, in the order of the list. A step that goes nowhere or back has none.
+// Of returns the risks of a step, in the order of the list. A step that goes nowhere or back has
+// none.
 func (s *Set) Of(f Facts, step Step) []Applied {
 	if order := version.Compare(step.From, step.To); order == version.Equal || order == version.Greater {
 		return nil
@@ -169,8 +170,8 @@ func (s *Set) broughtBy(d Distribution, v version.Version) version.Version {
 	return version.Version{}
 }
 
-// EtcdOfTag returns the version that the tag of an image of etcd names, such as 3.5.24-0; zero if it
-// names none.
+// EtcdOfTag returns the version that the tag of an image of etcd names, such as 3.5.24-0; zero if
+// it names none.
 func EtcdOfTag(tag string) version.Version {
 	release, _, _ := strings.Cut(tag, "-")
 	v, err := version.Parse(release)

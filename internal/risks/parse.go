@@ -31,8 +31,8 @@ var (
 	family     = strings.SplitAfter(APIVersion, "/")[0]
 )
 
-// Parse reads a file in YAML or JSON. It refuses what it does not know, because a matcher of a newer
-// format that was ignored would hide a risk or match too much.
+// Parse reads a file in YAML or JSON. It refuses what it does not know, because a matcher of a
+// newer format that was ignored would hide a risk or match too much.
 func Parse(data []byte) (*Set, error) {
 	// The version counts before everything else: the fields of a newer one are not known.
 	var header struct {

@@ -9,8 +9,8 @@ import (
 // etcdPath is where the control plane of kubeadm configures etcd.
 var etcdPath = []string{"spec", "kubeadmConfigSpec", "clusterConfiguration", "etcd"}
 
-// RiskFacts returns what a Cluster's objects tell of its control plane that known risks depend on. It
-// leaves out which etcd runs.
+// RiskFacts returns what a Cluster's objects tell of its control plane that known risks depend on.
+// It leaves out which etcd runs.
 func RiskFacts(o Objects) risks.Facts {
 	f := risks.Facts{Distribution: risks.DistributionOfKind(o.Cluster.Spec.ControlPlaneRef.Kind)}
 	if n := o.Cluster.Spec.Topology.ControlPlane.Replicas; n != nil {

@@ -23,7 +23,8 @@ func Accepts(k v1alpha1.KnownRisks, id string) bool {
 	return slices.ContainsFunc(k.Accepted, func(a v1alpha1.AcceptedRisk) bool { return a.ID == id })
 }
 
-// Hazard returns plan.Graph's Hazard for what a graph says of known risks; nil if none of them blocks.
+// Hazard returns plan.Graph's Hazard for what a graph says of known risks; nil if none of them
+// blocks.
 func Hazard(
 	k v1alpha1.KnownRisks, set *risks.Set, facts risks.Facts,
 ) func(from, to version.Version) *plan.Hazard {

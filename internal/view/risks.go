@@ -52,7 +52,8 @@ func newRiskDocument(r risks.Found, accepted bool) riskDocument {
 
 func (c Chain) accepts(id string) bool { return c.Accepted != nil && c.Accepted(id) }
 
-// formatRisks shows the known risks: floors and blocks with what to do, warnings with whom they concern.
+// formatRisks shows the known risks: floors and blocks with what to do, warnings with whom they
+// concern.
 func formatRisks(buffer *strings.Builder, s Screen, c Chain) {
 	topics := make([]topic, 0, len(c.Risks))
 	for _, r := range c.Risks {

@@ -13,8 +13,8 @@ import (
 	"github.com/windlass-dev/windlass/pkg/plan"
 )
 
-// risksOf returns the known risks of an upgrade with the steps of its plan. Without a plan it has one
-// step, from the first to the last version.
+// risksOf returns the known risks of an upgrade with the steps of its plan. Without a plan it has
+// one step, from the first to the last version.
 func (o *options) risksOf(
 	ctx context.Context, m management.Cluster, objects snapshot.Objects, u preflight.Upgrade,
 ) (preflight.Risks, error) {
@@ -37,8 +37,8 @@ func (o *options) risksOf(
 	return r, nil
 }
 
-// route returns the operations of a Cluster's plan, and the UpgradeGraph that it is made from, if it is
-// made from one.
+// route returns the operations of a Cluster's plan, and the UpgradeGraph that it is made from, if
+// it is made from one.
 func route(
 	ctx context.Context, m management.Cluster, objects snapshot.Objects, u preflight.Upgrade,
 	r preflight.Risks,
