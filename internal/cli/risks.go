@@ -24,7 +24,8 @@ func (f *RiskFlags) Add(flags *pflag.FlagSet, prefix string) {
 	flags.StringVar(&f.file, prefix+flagRisks, "",
 		"`FILE` with known risks that replaces the built-in list; its signature is in FILE.sig")
 	flags.StringVar(&f.key, prefix+flagRisksKey, "",
-		"`FILE` with the public key that must have signed --"+prefix+flagRisks+", in PEM: ECDSA or Ed25519")
+		"`FILE` with the public key that must have signed --"+prefix+flagRisks+
+			", in PEM: ECDSA or Ed25519")
 }
 
 // Load reads the list once: the built-in one where no flag names another. The error is an
@@ -37,7 +38,8 @@ func (f *RiskFlags) Load() (*risks.Set, error) {
 		return nil, InputErrorf("--"+f.prefix+flagRisksKey,
 			"it is missing. Fix: name the public key that signs %s", f.file)
 	case f.file == "":
-		return nil, InputErrorf("--"+f.prefix+flagRisks, "it is missing. Fix: name the file, or omit the key")
+		return nil, InputErrorf("--"+f.prefix+flagRisks,
+			"it is missing. Fix: name the file, or omit the key")
 	}
 	var parts [3][]byte
 	for i, name := range []string{f.file, f.file + ".sig", f.key} {

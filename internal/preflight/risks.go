@@ -38,11 +38,13 @@ func CheckRisks(r Risks) []clustercheck.Finding {
 		if risk.Condition != "" {
 			condition = " Concerns " + risk.Condition
 		}
-		add(risk.ID, risk.Fix, "%s: %s%s (%s)", risk.Where(), risk.Summary, condition, risk.Sources[0])
+		add(risk.ID, risk.Fix, "%s: %s%s (%s)",
+			risk.Where(), risk.Summary, condition, risk.Sources[0])
 	}
 	where := "on the way"
 	if r.RouteUnknown != "" {
 		where = "of a direct step, because the versions between are unknown: " + r.RouteUnknown
 	}
-	return found.finish("none of the known risks of %s applies %s; %d accepted", r.Known.Revision, where, accepted)
+	return found.finish("none of the known risks of %s applies %s; %d accepted",
+		r.Known.Revision, where, accepted)
 }

@@ -27,7 +27,8 @@ var distributions = []Distribution{Kubeadm, K3s, RKE2, K0s, EKSD, Talos, Canonic
 // kinds are those of control plane objects of providers.
 var kinds = map[string]Distribution{
 	"KubeadmControlPlane": Kubeadm, "KThreesControlPlane": K3s, "RKE2ControlPlane": RKE2,
-	"K0sControlPlane": K0s, "K0smotronControlPlane": K0s, "TalosControlPlane": Talos, "CK8sControlPlane": Canonical,
+	"K0sControlPlane": K0s, "K0smotronControlPlane": K0s,
+	"TalosControlPlane": Talos, "CK8sControlPlane": Canonical,
 }
 
 // DistributionOfKind returns the distribution that a kind of control plane makes, Other for a kind

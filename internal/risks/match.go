@@ -39,10 +39,12 @@ func compare(v, bound version.Version) version.Ordering {
 }
 
 func (r Range) check() error {
-	if r.AtLeast.IsZero() || r.Before.IsZero() || version.Compare(r.AtLeast, r.Before) == version.Less {
+	if r.AtLeast.IsZero() || r.Before.IsZero() ||
+		version.Compare(r.AtLeast, r.Before) == version.Less {
 		return nil
 	}
-	return fmt.Errorf("no version is at least %s and before %s. Fix: exchange them", r.AtLeast, r.Before)
+	return fmt.Errorf("no version is at least %s and before %s. Fix: exchange them",
+		r.AtLeast, r.Before)
 }
 
 func anyContains(ranges []Range, v version.Version) bool {
@@ -93,7 +95,8 @@ func (a Applied) String() string {
 // Of returns the risks of a step, in the order of the list. A step that goes nowhere or back has
 // none.
 func (s *Set) Of(f Facts, step Step) []Applied {
-	if order := version.Compare(step.From, step.To); order == version.Equal || order == version.Greater {
+	order := version.Compare(step.From, step.To)
+	if order == version.Equal || order == version.Greater {
 		return nil
 	}
 	var found []Applied
@@ -152,7 +155,8 @@ func nameOf(etcd version.Version) string {
 func (s *Set) etcdOf(f Facts, step Step) (before, after version.Version) {
 	before, after = f.PinnedEtcd, f.PinnedEtcd
 	if after.IsZero() && f.Etcd != External {
-		before, after = s.broughtBy(f.distributionOf(step.From), step.From), s.broughtBy(f.distributionOf(step.To), step.To)
+		before = s.broughtBy(f.distributionOf(step.From), step.From)
+		after = s.broughtBy(f.distributionOf(step.To), step.To)
 	}
 	if !f.RunningEtcd.IsZero() && f.RunningAt == step.From {
 		before = f.RunningEtcd

@@ -48,8 +48,8 @@ func Parse(data []byte) (*Set, error) {
 	set := &Set{}
 	if err := fileLimits.UnmarshalYAMLStrict(data, set); err != nil {
 		// An unknown field may be as long as the file.
-		return nil, fmt.Errorf("reading known risks: %s. Fix: correct it, or update windlass if the file is "+
-			"for a newer release", text.Bound(err.Error(), MaxTextBytes))
+		return nil, fmt.Errorf("reading known risks: %s. Fix: correct it, or update windlass "+
+			"if the file is for a newer release", text.Bound(err.Error(), MaxTextBytes))
 	}
 	if err := set.check(); err != nil {
 		return nil, fmt.Errorf("reading known risks: %w", err)
@@ -65,7 +65,8 @@ func checkFormat(apiVersion, kind string) error {
 		return fmt.Errorf("known risks: this release reads %s, and the file has apiVersion %.64q. "+
 			"Fix: update windlass, or use a file of %s", APIVersion, apiVersion, APIVersion)
 	default:
-		return fmt.Errorf("known risks: the file has apiVersion %.64q and kind %.64q. Fix: use a file with %s and %s",
+		return fmt.Errorf("known risks: the file has apiVersion %.64q and kind %.64q. "+
+			"Fix: use a file with %s and %s",
 			apiVersion, kind, APIVersion, FileKind)
 	}
 }
@@ -73,11 +74,14 @@ func checkFormat(apiVersion, kind string) error {
 func (s *Set) check() error {
 	switch {
 	case s.Revision == "" || len(s.Revision) > MaxIDBytes:
-		return fmt.Errorf("revision must have 1 to %d bytes. Fix: write the date of the last change", MaxIDBytes)
+		return fmt.Errorf("revision must have 1 to %d bytes. Fix: write the date of the last change",
+			MaxIDBytes)
 	case len(s.Risks) > MaxRisks:
-		return fmt.Errorf("it has %d risks, and %d is the most. Fix: remove some", len(s.Risks), MaxRisks)
+		return fmt.Errorf("it has %d risks, and %d is the most. Fix: remove some",
+			len(s.Risks), MaxRisks)
 	case len(s.EtcdVersions) > MaxRows:
-		return fmt.Errorf("it has %d rows of etcdVersions, and %d is the most. Fix: join some", len(s.EtcdVersions), MaxRows)
+		return fmt.Errorf("it has %d rows of etcdVersions, and %d is the most. Fix: join some",
+			len(s.EtcdVersions), MaxRows)
 	}
 	for i, row := range s.EtcdVersions {
 		if err := row.check(); err != nil {
@@ -87,7 +91,8 @@ func (s *Set) check() error {
 	seen := map[string]bool{}
 	for i, r := range s.Risks {
 		if seen[r.ID] {
-			return fmt.Errorf("risks[%d]: the id %q occurs before. Fix: give each risk an id of its own", i, r.ID)
+			return fmt.Errorf("risks[%d]: the id %q occurs before. Fix: give each risk an id of its own",
+				i, r.ID)
 		}
 		seen[r.ID] = true
 		if err := r.check(); err != nil {
@@ -109,12 +114,14 @@ func (e EtcdVersion) check() error {
 
 func (r Risk) check() error {
 	if !idForm.MatchString(r.ID) || len(r.ID) > MaxIDBytes {
-		return fmt.Errorf("id must be lower case letters, digits and hyphens, at most %d", MaxIDBytes)
+		return fmt.Errorf("id must be lower case letters, digits and hyphens, at most %d",
+			MaxIDBytes)
 	}
 	if err := checkOneOf("kind", r.Kind, []Kind{Floor, Block, Warning}); err != nil {
 		return err
 	}
-	if err := checkOneOf("severity", r.Severity, []Severity{Critical, Outage, Degradation}); err != nil {
+	severities := []Severity{Critical, Outage, Degradation}
+	if err := checkOneOf("severity", r.Severity, severities); err != nil {
 		return err
 	}
 	if r.Kind == Warning && r.Condition == "" {
@@ -135,23 +142,27 @@ func (r Risk) check() error {
 }
 
 func (r Risk) checkTexts() error {
-	if r.Summary == "" || r.Fix == "" || max(len(r.Summary), len(r.Fix), len(r.Condition)) > MaxTextBytes {
-		return fmt.Errorf("summary and fix must have 1 to %d bytes, condition at most that", MaxTextBytes)
+	longest := max(len(r.Summary), len(r.Fix), len(r.Condition))
+	if r.Summary == "" || r.Fix == "" || longest > MaxTextBytes {
+		return fmt.Errorf("summary and fix must have 1 to %d bytes, condition at most that",
+			MaxTextBytes)
 	}
 	if len(r.Sources) == 0 || max(len(r.Sources), len(r.FixedIn)) > maxItems {
 		return fmt.Errorf("sources must have 1 to %d items, fixedIn at most %d", maxItems, maxItems)
 	}
 	for _, source := range r.Sources {
 		if !sourceForm.MatchString(source) || len(source) > MaxTextBytes {
-			return fmt.Errorf("each of sources must be an https URL of at most %d bytes", MaxTextBytes)
+			return fmt.Errorf("each of sources must be an https URL of at most %d bytes",
+				MaxTextBytes)
 		}
 	}
 	return nil
 }
 
 func (m Matcher) check() error {
-	if len(m.To) == 0 || len(m.To) > maxItems || len(m.From) > maxItems || len(m.Distributions) > maxItems {
-		return fmt.Errorf("to must have 1 to %d items, from and distributions at most %d", maxItems, maxItems)
+	if len(m.To) == 0 || max(len(m.To), len(m.From), len(m.Distributions)) > maxItems {
+		return fmt.Errorf("to must have 1 to %d items, from and distributions at most %d",
+			maxItems, maxItems)
 	}
 	for _, d := range m.Distributions {
 		if err := checkOneOf("distributions", d, distributions); err != nil {
@@ -170,11 +181,13 @@ func (m Matcher) check() error {
 }
 
 func (c ControlPlaneMatcher) check() error {
-	if err := checkOneOf("controlPlane.etcd", c.Etcd, []EtcdTopology{"", Stacked, External}); err != nil {
+	topologies := []EtcdTopology{"", Stacked, External}
+	if err := checkOneOf("controlPlane.etcd", c.Etcd, topologies); err != nil {
 		return err
 	}
-	if c.MinMachines < 0 || c.MaxMachines < 0 || c.MaxMachines > 0 && c.MaxMachines < c.MinMachines {
-		return fmt.Errorf("controlPlane: no number is from minMachines %d to maxMachines %d", c.MinMachines, c.MaxMachines)
+	if min(c.MinMachines, c.MaxMachines) < 0 || c.MaxMachines > 0 && c.MaxMachines < c.MinMachines {
+		return fmt.Errorf("controlPlane: no number is from minMachines %d to maxMachines %d",
+			c.MinMachines, c.MaxMachines)
 	}
 	return nil
 }
@@ -183,6 +196,6 @@ func checkOneOf[T ~string](field string, value T, allowed []T) error {
 	if slices.Contains(allowed, value) {
 		return nil
 	}
-	return fmt.Errorf("%s is %.64q. Fix: use one of %q, or update windlass if the file is for a newer release",
-		field, value, allowed)
+	return fmt.Errorf("%s is %.64q. Fix: use one of %q, or update windlass "+
+		"if the file is for a newer release", field, value, allowed)
 }

@@ -13,8 +13,8 @@ import (
 )
 
 // errSignature is why a file does not count.
-var errSignature = errors.New("its signature is not by this key: it was changed, or signed with another key. " +
-	"Fix: sign it again, or correct the key")
+var errSignature = errors.New("its signature is not by this key: it was changed, or signed with " +
+	"another key. Fix: sign it again, or correct the key")
 
 // ParseSigned reads a file that must have a signature of a key. signature is base64, as `cosign
 // sign-blob` and openssl write it: ECDSA over the SHA-256 of the file in ASN.1, or Ed25519 over the
@@ -32,7 +32,8 @@ func verify(data, signature, key []byte) error {
 	}
 	block, _ := pem.Decode(key)
 	if block == nil {
-		return errors.New("the public key is not in PEM. Fix: give the file that cosign calls cosign.pub")
+		return errors.New("the public key is not in PEM. " +
+			"Fix: give the file that cosign calls cosign.pub")
 	}
 	parsed, err := x509.ParsePKIXPublicKey(block.Bytes)
 	if err != nil {
@@ -40,7 +41,8 @@ func verify(data, signature, key []byte) error {
 	}
 	raw, err := base64.StdEncoding.DecodeString(strings.TrimSpace(string(signature)))
 	if err != nil {
-		return errors.New("the signature is not base64. Fix: write it with cosign sign-blob, or with openssl and base64")
+		return errors.New("the signature is not base64. " +
+			"Fix: write it with cosign sign-blob, or with openssl and base64")
 	}
 	switch public := parsed.(type) {
 	case *ecdsa.PublicKey:

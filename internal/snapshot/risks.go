@@ -32,10 +32,12 @@ func RiskFacts(o Objects) risks.Facts {
 	if err != nil {
 		return f
 	}
-	if external, _, err := unstructured.NestedMap(etcd, "external"); err == nil && len(external) > 0 {
+	external, _, err := unstructured.NestedMap(etcd, "external")
+	if err == nil && len(external) > 0 {
 		f.Etcd = risks.External
 	}
-	if tag, found, err := unstructured.NestedString(etcd, "local", "imageTag"); found && err == nil {
+	tag, _, err := unstructured.NestedString(etcd, "local", "imageTag")
+	if err == nil {
 		f.PinnedEtcd = risks.EtcdOfTag(tag)
 	}
 	return f

@@ -38,7 +38,8 @@ func Hazard(
 				continue
 			}
 			if fix == "" {
-				fix = a.Fix + ". If it does not concern your clusters, add its id to spec.knownRisks.accepted of the graph"
+				fix = a.Fix + ". If it does not concern your clusters, add its id to " +
+					"spec.knownRisks.accepted of the graph"
 			}
 			named.Add(a.ID)
 			described.Add(a.String())
@@ -63,7 +64,8 @@ func (p *parser) knownRisks(path *field.Path, k v1alpha1.KnownRisks) {
 		if at := path.Child("accepted").Index(i); a.ID == "" {
 			p.report(field.Required(at.Child("id"), "name the known risk"))
 		} else if a.Reason == "" {
-			p.report(field.Required(at.Child("reason"), fmt.Sprintf("say why %s does not count", a.ID)))
+			why := fmt.Sprintf("say why %s does not count", a.ID)
+			p.report(field.Required(at.Child("reason"), why))
 		}
 	}
 }

@@ -60,7 +60,8 @@ func formatRisks(buffer *strings.Builder, s Screen, c Chain) {
 		if r.Kind == risks.Warning || c.accepts(r.ID) {
 			continue
 		}
-		words := fmt.Sprintf("%s at %s. %s Fix: %s. See %s", strings.ToLower(string(r.Kind)), r.Where(), r.Summary, r.Fix, r.Sources[0])
+		words := fmt.Sprintf("%s at %s. %s Fix: %s. See %s",
+			strings.ToLower(string(r.Kind)), r.Where(), r.Summary, r.Fix, r.Sources[0])
 		topics = append(topics, topic{name: r.ID, text: words})
 	}
 	for _, r := range c.Risks {
