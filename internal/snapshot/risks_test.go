@@ -1,0 +1,53 @@
+package snapshot_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/windlass-dev/windlass/internal/risks"
+	"github.com/windlass-dev/windlass/internal/snapshot"
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+// TestRiskFacts reads control planes, also those that make no sense.
+func TestRiskFacts(t *testing.T) {
+	t.Parallel()
+	kubeadm := func(etcd any) map[string]any {
+		return map[string]any{"kind": "KubeadmControlPlane", "spec": map[string]any{
+			"replicas": int64(3), "kubeadmConfigSpec": map[string]any{
+				"clusterConfiguration": map[string]any{"etcd": etcd},
+			},
+		}}
+	}
+	local := func(tag any) any { return map[string]any{"local": map[string]any{"imageTag": tag}} }
+	stacked := risks.Facts{Distribution: risks.Kubeadm, Etcd: risks.Stacked, Machines: 3}
+	pinned, external := stacked, stacked
+	pinned.PinnedEtcd = version.MustParse("v3.5.26")
+	external.Etcd = risks.External
+	for name, tt := range map[string]struct {
+		object map[string]any
+		want   risks.Facts
+	}{
+		"none yet":      {want: risks.Facts{Distribution: risks.RKE2}},
+		"stacked":       {kubeadm(nil), stacked},
+		"pinned":        {kubeadm(local("3.5.26-0")), pinned},
+		"a wrong tag":   {kubeadm(local("latest")), stacked},
+		"a tag's type":  {kubeadm(local(int64(3))), stacked},
+		"external":      {kubeadm(map[string]any{"external": map[string]any{"endpoints": []any{"e"}}}), external},
+		"etcd's type":   {kubeadm("etcd"), stacked},
+		"another kind":  {map[string]any{"kind": "AWSManagedControlPlane"}, risks.Facts{Distribution: risks.Other}},
+		"its own words": {map[string]any{"kind": "K0sControlPlane"}, risks.Facts{Distribution: risks.K0s}},
+	} {
+		o := snapshot.Objects{Cluster: &clusterv1.Cluster{}}
+		o.Cluster.Spec.ControlPlaneRef.Kind = "RKE2ControlPlane"
+		if tt.object != nil {
+			o.ControlPlane = &unstructured.Unstructured{Object: tt.object}
+		}
+		if diff := cmp.Diff(tt.want, snapshot.RiskFacts(o)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
