@@ -29,6 +29,9 @@ type VersionChange struct {
 	Provisioning bool
 	// Upgrading says that the control plane is on its way to the version of Inventory.
 	Upgrading bool
+	// Running is what the control plane runs if the step to the version of Inventory can be taken back;
+	// see ControlPlane.Unjoined. It is zero otherwise.
+	Running version.Version
 	// CompletionPending says that the intent to call AfterClusterUpgrade is recorded: an upgrade to From has begun, and is not completed.
 	CompletionPending bool
 }
@@ -67,7 +70,8 @@ func (o Offer) CheckVersion(v version.Version) *Refusal {
 
 // CheckTarget checks a changed target, with CheckVersion and for a legal way that leads to it.
 //
-// No Cluster goes back: neither its control plane nor a group of workers is ever newer than what CheckTarget accepts. The target until
+// A step of the control plane that no machine has joined at can be taken back; see takesBack. Otherwise no
+// Cluster goes back: neither its control plane nor a group of workers is ever newer than what CheckTarget accepts. The target until
 // now is no bound of its own, because an upgrade that has not reached it may be given a nearer one; where no upgrade is under way the
 // control plane is at it.
 func (o Offer) CheckTarget(c VersionChange) *Refusal {
@@ -79,18 +83,32 @@ func (o Offer) CheckTarget(c VersionChange) *Refusal {
 		}
 	}
 	if refusal := o.CheckVersion(c.To); refusal != nil {
-		refusal.Accepted = o.describeReachable(c.Inventory)
+		refusal.Accepted = o.describeReachable(c)
 		return refusal
 	}
 	err := o.check(c.Inventory, c.To)
-	if err == nil {
+	if err == nil || o.takesBack(c, c.To) {
 		return nil
 	}
-	refusal := &Refusal{Rule: AdmissionRule(err.Rule), Problem: err.Problem, Accepted: o.describeReachable(c.Inventory)}
+	refusal := &Refusal{Rule: AdmissionRule(err.Rule), Problem: err.Problem, Accepted: o.describeReachable(c)}
 	if err.Item != plan.ItemTarget {
 		refusal.Problem = describeItem(err)
 	}
 	return refusal
+}
+
+// takesBack reports whether the engine takes back the step under way on its way to a target, by the rule
+// of decider.takeBack. With an extension it never does: no plan is asked for from the earlier version.
+func (o Offer) takesBack(c VersionChange, to version.Version) bool {
+	at := c.Inventory.ControlPlane
+	goesOn := o.check(c.Inventory, to) == nil && (len(o.Versions) == 0 || slices.Contains(o.Versions, at))
+	if c.Running.IsZero() || o.Extension || goesOn {
+		return false
+	}
+	from := c.Inventory
+	from.ControlPlane = c.Running
+	way, err := plan.Compute(plan.Request{Inventory: from, Target: to, Source: o.source()})
+	return err == nil && (len(way.ControlPlane) > 0 || to == c.Running) && !slices.Contains(way.ControlPlane, at)
 }
 
 // check returns why there is no legal way to a version; nil where there is one. With an extension it is only known to exist where
@@ -141,17 +159,23 @@ func describeItem(e *plan.Error) string {
 }
 
 // describeReachable says which targets CheckTarget accepts.
-func (o Offer) describeReachable(inventory plan.Inventory) string {
+func (o Offer) describeReachable(c VersionChange) string {
+	inventory := c.Inventory
 	switch {
 	case len(o.Versions) > 0:
-		reachable := slices.DeleteFunc(slices.Clone(o.Versions), func(v version.Version) bool { return o.check(inventory, v) != nil })
+		reachable := slices.DeleteFunc(slices.Clone(o.Versions), func(v version.Version) bool { return o.check(inventory, v) != nil && !o.takesBack(c, v) })
 		return listVersions(reachable)
 	case o.Extension:
 		return fmt.Sprintf("a version that is not older than %s, nor than any group of workers", inventory.ControlPlane)
 	case o.check(inventory, inventory.ControlPlane) != nil:
 		return listVersions(nil)
 	default:
-		return fmt.Sprintf("%s and newer, up to the last %s version", inventory.ControlPlane, inventory.ControlPlane.Minor().Next())
+		text := fmt.Sprintf("%s and newer, up to the last %s version", inventory.ControlPlane, inventory.ControlPlane.Minor().Next())
+		if !c.Running.IsZero() {
+			text += fmt.Sprintf("; or, since no machine has joined at %s, %s and newer, up to the last %s version",
+				inventory.ControlPlane, c.Running, c.Running.Minor().Next())
+		}
+		return text
 	}
 }
 
@@ -159,6 +183,10 @@ func (o Offer) describeReachable(inventory plan.Inventory) string {
 func (o Offer) Warning(c VersionChange) string {
 	if c.From.IsZero() {
 		return ""
+	}
+	if o.takesBack(c, c.To) {
+		return fmt.Sprintf("no machine has joined at %s: the step to it is taken back, and the upgrade goes from %s to %s",
+			c.Inventory.ControlPlane, c.Running, c.To)
 	}
 	text := c.describe()
 	if text == "" || !o.Extension || c.To == c.Inventory.ControlPlane {

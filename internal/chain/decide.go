@@ -77,21 +77,29 @@ func (d *decider) computePlan() {
 	if d.s.SourceProblem != "" {
 		return // Nothing says where versions come from.
 	}
-	inventory := plan.Inventory{
-		ControlPlane: d.s.ControlPlane.Version, Groups: make([]plan.Group, 0, len(d.s.Groups)),
+	d.plan, d.problem = plan.Compute(d.request(d.s.ControlPlane.Version))
+	if d.problem == nil {
+		d.setStops()
 	}
+}
+
+// request asks for the plan from a version of the control plane.
+func (d *decider) request(from version.Version) plan.Request {
+	inventory := plan.Inventory{ControlPlane: from, Groups: make([]plan.Group, 0, len(d.s.Groups))}
 	for i := range d.s.Groups {
 		if g := &d.s.Groups[i]; g.planned() {
 			inventory.Groups = append(inventory.Groups, plan.Group{Name: g.Name, Kind: g.Kind, Version: g.Oldest, MaxMinorStep: g.MaxMinorStep})
 		}
 	}
-	d.plan, d.problem = plan.Compute(plan.Request{
+	return plan.Request{
 		Inventory: inventory, Target: d.s.Target, Source: d.s.Source,
 		Policy: plan.Policy{Skew: d.s.Skew, Workers: plan.WorkersPerGroup},
-	})
-	if d.problem != nil {
-		return
 	}
+}
+
+// setStops takes the stops of groups from the plan.
+func (d *decider) setStops() {
+	d.stops = make([][]version.Version, len(d.s.Groups))
 	// A plan has the MachineDeployments before the MachinePools, each in the inventory's order.
 	next, nextPool := 0, slices.IndexFunc(d.plan.Groups, func(g plan.GroupPlan) bool { return g.Kind == plan.MachinePool })
 	for i := range d.s.Groups {
@@ -110,9 +118,13 @@ func (d *decider) computePlan() {
 // readTooEarly waits where the Cluster says that the control plane has been raised, and the control plane as it was read does not show it yet. What
 // follows the step must not be called for the version before it, and nothing is written: the upgrade step above all, which tells of it.
 func (d *decider) readTooEarly() (Decision, bool) {
-	at, step := d.s.ControlPlane.Version, d.s.UpgradeStep
-	if !d.s.Pending.Has(AfterControlPlaneUpgrade) || step.IsZero() || version.Compare(step, at) != version.Greater {
+	at, step, intent := d.s.ControlPlane.Version, d.s.UpgradeStep, d.s.Intent
+	below := d.s.Pending.Has(AfterControlPlaneUpgrade) && version.Compare(step, at) == version.Greater
+	if step.IsZero() || !below && !at.Equal(d.s.TakenBack) {
 		return Decision{}, false
+	}
+	if intent != nil && intent.To.Equal(at) && intent.isTaken(d.s) {
+		return Decision{}, false // The step recorded was taken back, and this one is not recorded yet.
 	}
 	decision := d.decide(Wait{}, ControlPlaneUpgrading, "the step of the control plane to %s is recorded, and it asks for %s", step, at)
 	decision.Objects.Leave = true
@@ -126,8 +138,8 @@ func (d *decider) readTooEarly() (Decision, bool) {
 func (d *decider) recordTakenStep() (Decision, bool) {
 	cp, intent := d.s.ControlPlane, d.s.Intent
 	if intent != nil && cp.Version.Equal(intent.To) {
-		if cp.Stamp.Equal(intent.To) && !d.s.UpgradeStep.Equal(intent.To) {
-			return d.note(taken(*intent), "the control plane has been set to %s", cp.Version), true
+		if intent.isTaken(d.s) && !d.s.UpgradeStep.Equal(intent.To) {
+			return d.note(d.taken(*intent), "the control plane has been set to %s", cp.Version), true
 		}
 		if !d.unrecorded() {
 			return d.note(Record{ClearIntent: true}, "another engine has taken the control plane to %s", cp.Version), true
@@ -136,7 +148,7 @@ func (d *decider) recordTakenStep() (Decision, bool) {
 	if !d.unrecorded() {
 		return Decision{}, false
 	}
-	return d.note(taken(Intent{To: cp.Version, Workers: d.stopsAt(cp.Version)}), "the control plane has been set to %s", cp.Version), true
+	return d.note(d.taken(Intent{To: cp.Version, Workers: d.stopsAt(cp.Version)}), "the control plane has been set to %s", cp.Version), true
 }
 
 // unrecorded reports whether the control plane is on its way and nobody has recorded the hook that follows.
@@ -144,9 +156,13 @@ func (d *decider) unrecorded() bool {
 	return d.s.ControlPlane.Provisioned && d.s.ControlPlane.Upgrading && !d.s.Pending.Has(AfterControlPlaneUpgrade)
 }
 
-// taken is what is recorded when a step has been taken.
-func taken(i Intent) Record {
+// taken is what is recorded when a step has been taken. If the hook after the step before is pending,
+// that one was taken back: its hooks are called for this step.
+func (d *decider) taken(i Intent) Record {
 	r := Record{Add: []Hook{AfterControlPlaneUpgrade}, ClearIntent: true}
+	if d.s.Pending.Has(AfterControlPlaneUpgrade) {
+		r.InsteadOf = i.From
+	}
 	if i.Workers {
 		r.Add = append(r.Add, BeforeWorkersUpgrade, AfterWorkersUpgrade)
 	}
@@ -158,6 +174,9 @@ func (d *decider) controlPlaneSettles() (Decision, bool) {
 	case !cp.Provisioned:
 		return d.decide(Wait{}, ControlPlaneProvisioning, "the control plane is being provisioned at %s", cp.Version), true
 	case cp.Upgrading:
+		if decision, due := d.takeBack(); due {
+			return decision, true
+		}
 		return d.decide(Wait{}, ControlPlaneUpgrading, "the control plane is upgrading to %s", cp.Version), true
 	default:
 		return Decision{}, false
@@ -282,7 +301,12 @@ const IntentHolds = 2 * time.Minute
 
 // nextStep begins the control plane's next step, which exists: the control plane is below the target, and the plan is legal.
 func (d *decider) nextStep() (Decision, bool) {
-	from, to := d.s.ControlPlane.Version, d.plan.ControlPlane[0]
+	return d.stepTo(d.plan.ControlPlane[0])
+}
+
+// stepTo begins a step of the control plane, by the plan.
+func (d *decider) stepTo(to version.Version) (Decision, bool) {
+	from := d.s.ControlPlane.Version
 	if left := d.leftBehind(to); len(left) > 0 {
 		return d.decide(Wait{}, GroupsLeaving, "the control plane waits with its step to %s until %s, which lags too far behind for it, is gone", to, names(left)), true
 	}
@@ -290,10 +314,26 @@ func (d *decider) nextStep() (Decision, bool) {
 	if i := d.s.Intent; i == nil || !i.From.Equal(from) || !i.To.Equal(to) || !i.holds(d.now) {
 		return d.call(BeforeControlPlaneUpgrade, to, Record{Intent: &intent})
 	}
-	decision := d.decide(RaiseControlPlane{To: to, Then: taken(intent)}, ControlPlaneStep, "the control plane goes from %s to %s", from, to)
+	raise := RaiseControlPlane{To: to, Then: d.taken(intent)}
+	if stamp := intent.stamp(d.s); !stamp.Equal(to) {
+		raise.Stamp = stamp
+	}
+	decision := d.decide(raise, ControlPlaneStep, "the control plane goes from %s to %s", from, to)
 	decision.Objects.ControlPlane = Object{Version: to}
 	return decision, true
 }
+
+// stamp is what stands on the control plane when the step is taken: its version. A step back to what the
+// control plane runs, whose stamp it had before, is stamped with the version that was taken back.
+func (i Intent) stamp(s State) version.Version {
+	if s.Pending.Has(AfterControlPlaneUpgrade) && version.Compare(i.To, s.UpgradeStep) == version.Less {
+		return i.From
+	}
+	return i.To
+}
+
+// isTaken reports whether the control plane has the stamp of the step.
+func (i Intent) isTaken(s State) bool { return s.ControlPlane.Stamp.Equal(i.stamp(s)) }
 
 // holds reports whether the pass still counts. One of the future is none: no clock tells when it
 // ends, and whoever may annotate the Cluster can write it. The hook is called again.

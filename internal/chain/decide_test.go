@@ -54,10 +54,19 @@ func raised(s *chain.State) {
 	s.ControlPlane.Version, s.ControlPlane.Stamp = v(31), v(31)
 }
 
+// broken is a control plane on its way to a version without an image, and a target that leaves it out.
+func broken(s *chain.State) {
+	bad := parsed("v1.31.99")
+	s.Target, s.ChainTarget, s.Source = parsed("v1.31.5"), parsed("v1.31.5"), plan.NextMinor{}
+	s.ControlPlane.Version, s.ControlPlane.Stamp, s.UpgradeStep = bad, bad, bad
+	s.ControlPlane.Upgrading, s.ControlPlane.Unjoined, s.ControlPlane.Running = true, true, v(30)
+}
+
 func TestDecide(t *testing.T) {
 	t.Parallel()
 	stepHooks := []chain.Hook{chain.AfterControlPlaneUpgrade, chain.BeforeWorkersUpgrade, chain.AfterWorkersUpgrade}
 	intent := &chain.Intent{From: v(30), To: v(31), Workers: true, Passed: now}
+	instead := &chain.Intent{From: parsed("v1.31.99"), To: parsed("v1.31.5"), Workers: true, Passed: now}
 	ended := chain.Record{Remove: []chain.Hook{chain.AfterClusterUpgrade}, ClearChainTarget: true, ClearIntent: true}
 	for name, tt := range map[string]struct {
 		state  chain.State
@@ -104,6 +113,26 @@ func TestDecide(t *testing.T) {
 			chain.Note{Record: chain.Record{Add: stepHooks, ClearIntent: true}}, chain.Recording,
 		},
 		"the control plane is on its way": {at(31, raised, pending(stepHooks...), func(s *chain.State) { s.ControlPlane.Upgrading = true }), chain.Wait{}, chain.ControlPlaneUpgrading},
+		"a step that no machine has joined is taken back": {
+			at(31, raised, pending(chain.AfterClusterUpgrade, chain.AfterControlPlaneUpgrade), broken),
+			chain.CallHook{Hook: chain.BeforeControlPlaneUpgrade, Step: parsed("v1.31.5"), Then: chain.Record{Intent: instead}}, chain.HookDue,
+		},
+		"it is taken back once that is announced": {
+			at(31, raised, pending(chain.AfterClusterUpgrade, chain.AfterControlPlaneUpgrade), broken, func(s *chain.State) { s.Intent = instead }),
+			chain.RaiseControlPlane{To: parsed("v1.31.5"), Stamp: parsed("v1.31.99"), Then: chain.Record{
+				Add: stepHooks, ClearIntent: true, InsteadOf: parsed("v1.31.99"),
+			}}, chain.ControlPlaneStep,
+		},
+		"a step that a machine has joined is not": {
+			at(31, raised, pending(chain.AfterClusterUpgrade, chain.AfterControlPlaneUpgrade), broken, func(s *chain.State) { s.ControlPlane.Unjoined = false }),
+			chain.Wait{}, chain.ControlPlaneUpgrading,
+		},
+		"a step that was taken back is read late": {
+			at(31, raised, pending(chain.AfterClusterUpgrade, chain.AfterControlPlaneUpgrade), broken, func(s *chain.State) {
+				s.UpgradeStep, s.TakenBack = parsed("v1.31.5"), parsed("v1.31.99")
+			}),
+			chain.Wait{}, chain.ControlPlaneUpgrading,
+		},
 		"the first hook after a step": {
 			at(31, raised, pending(stepHooks...)), chain.CallHook{Hook: chain.AfterControlPlaneUpgrade, Step: v(31), Then: chain.Record{Remove: stepHooks[:1]}}, chain.HookDue,
 		},

@@ -97,8 +97,10 @@ type Note struct{ Record Record }
 
 // RaiseControlPlane is the Action of setting the control plane's version. The intent is recorded already; Then follows.
 type RaiseControlPlane struct {
-	To   version.Version
-	Then Record
+	To version.Version
+	// Stamp is ControlPlane.Stamp from then on; zero means To.
+	Stamp version.Version
+	Then  Record
 }
 
 // RaiseWorkers is the Action of setting the version of groups.
@@ -129,6 +131,8 @@ type Record struct {
 	ClearChainTarget bool
 	// Lacked is that of the step for which BeforeWorkersUpgrade is removed.
 	Lacked map[string]int32
+	// InsteadOf is the version of the step that was taken back for this one; zero for none.
+	InsteadOf version.Version
 	// OKToDelete lets the Cluster go.
 	OKToDelete bool
 }

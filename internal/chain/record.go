@@ -25,7 +25,7 @@ type Recorded struct {
 }
 
 // Progress is the way of the upgrade under way, for people to see, and for an estimate of the time
-// that is left. Only Target, At, Generation and the last step's Lacked take part in decisions.
+// that is left. Only Target, At, Generation and the last step's InsteadOf and Lacked take part in decisions.
 type Progress struct {
 	From   version.Version `json:"from" record:"key"`
 	Target version.Version `json:"target"`
@@ -62,6 +62,8 @@ const MaxSteps = 32
 type Step struct {
 	To    version.Version `json:"to" record:"key"`
 	Began time.Time       `json:"began" record:"key"`
+	// InsteadOf is the version of the step that was taken back for this one; zero for none.
+	InsteadOf version.Version `json:"insteadOf,omitzero"`
 	// ControlPlane is when AfterControlPlaneUpgrade let the chain pass, Workers when AfterWorkersUpgrade did.
 	ControlPlane time.Time `json:"controlPlane,omitzero"`
 	Workers      time.Time `json:"workers,omitzero"`
@@ -150,7 +152,7 @@ func (r Record) steps(steps []Step, controlPlane version.Version, now time.Time)
 		if last >= 0 {
 			steps[last].Lacked = nil
 		}
-		steps = append(steps, Step{To: controlPlane, Began: now})
+		steps = append(steps, Step{To: controlPlane, Began: now, InsteadOf: r.InsteadOf})
 		steps = steps[max(0, len(steps)-MaxSteps):]
 	}
 	// The last step that stands here need not be the control plane's: another engine may have taken one since.
@@ -200,5 +202,5 @@ func (p *Planned) equal(o *Planned) bool {
 }
 
 func (s Step) equal(o Step) bool {
-	return s.To == o.To && s.Began.Equal(o.Began) && s.ControlPlane.Equal(o.ControlPlane) && s.Workers.Equal(o.Workers) && maps.Equal(s.Lacked, o.Lacked)
+	return s.To == o.To && s.InsteadOf == o.InsteadOf && s.Began.Equal(o.Began) && s.ControlPlane.Equal(o.ControlPlane) && s.Workers.Equal(o.Workers) && maps.Equal(s.Lacked, o.Lacked)
 }

@@ -70,6 +70,8 @@ type State struct {
 	LackedAt version.Version
 	// UpgradeStep is the control plane's step that is recorded as under way, by this engine or another; zero when no upgrade is.
 	UpgradeStep version.Version
+	// TakenBack is the version of the step in whose place the recorded step was taken; zero for none.
+	TakenBack version.Version
 	// Blockers are the names of before-upgrade annotations, sorted.
 	Blockers []string
 	// Answers are the last answers of hooks that did not let the Cluster pass.
@@ -85,6 +87,11 @@ type ControlPlane struct {
 	Version version.Version
 	// Upgrading says that it reports another version than its spec asks for.
 	Upgrading bool
+	// Running is the oldest version that it reports while Upgrading; zero otherwise. Unjoined says that each of its
+	// machines with a Node is of Running or older, and that there is one: the step to Version can be
+	// taken back.
+	Running  version.Version
+	Unjoined bool
 	// Stamp is the version of the last step that this engine has taken, as it stands on the object itself. Another engine removes
 	// it, and so it tells whose step the present version is.
 	Stamp version.Version
@@ -144,10 +151,14 @@ func (g *Group) stable(v version.Version) bool {
 func (s State) With(r Recorded) State {
 	s.Pending, s.Intent, s.OKToDelete, s.UpgradeStep = r.Pending, r.Intent, r.OKToDelete, r.UpgradeStep
 	s.ChainTarget, s.ChainAt, s.ChainGeneration = version.Version{}, version.Version{}, 0
-	s.Lacked, s.LackedAt = nil, version.Version{}
+	s.Lacked, s.LackedAt, s.TakenBack = nil, version.Version{}, version.Version{}
 	if r.Chain != nil {
 		if last := len(r.Chain.Steps) - 1; last >= 0 {
-			s.Lacked, s.LackedAt = r.Chain.Steps[last].Lacked, r.Chain.Steps[last].To
+			step := r.Chain.Steps[last]
+			s.Lacked, s.LackedAt = step.Lacked, step.To
+			if step.To.Equal(r.UpgradeStep) {
+				s.TakenBack = step.InsteadOf
+			}
 		}
 		s.ChainTarget, s.ChainAt, s.ChainGeneration = r.Chain.Target, r.Chain.At, r.Chain.Generation
 		if s.ChainAt.IsZero() {

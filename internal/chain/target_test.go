@@ -77,6 +77,16 @@ func TestCheckVersion(t *testing.T) {
 	}
 }
 
+// stuck is a change of the target while the control plane cannot reach a version. running is what it runs,
+// if the step can be taken back.
+func stuck(at, running, to string) chain.VersionChange {
+	c := chain.VersionChange{From: parsed(at), To: parsed(to), Inventory: runs(at, "v1.32.4"), Upgrading: true, CompletionPending: true}
+	if running != "" {
+		c.Running = parsed(running)
+	}
+	return c
+}
+
 func TestCheckTarget(t *testing.T) {
 	list, extension, neither := chain.Offer{Versions: vs(listed)}, chain.Offer{Extension: true}, chain.Offer{}
 	tests := map[string]struct {
@@ -100,6 +110,14 @@ func TestCheckTarget(t *testing.T) {
 		"extension, back":      {extension, chain.VersionChange{From: parsed("v1.31.1"), To: parsed("v1.30.1"), Inventory: runs("v1.31.1")}, "Downgrade: it is older than the control plane's v1.31.1, and Kubernetes is never downgraded; accepted: a version that is not older than v1.31.1, nor than any group of workers"},
 		"extension, build":     {extension, chain.VersionChange{From: parsed("v1.31.1+a"), To: parsed("v1.31.1+b"), Inventory: runs("v1.31.1+a")}, ""},
 		"being created":        {list, chain.VersionChange{From: parsed("v1.30.1"), To: parsed("v1.31.2"), Inventory: runs("v1.30.1"), Provisioning: true}, "Provisioning: the control plane is being created with v1.30.1 and has reported no version yet; accepted: the present target, until it has"},
+		// A step that no machine has joined at.
+		"taken back":              {neither, stuck("v1.33.99", "v1.32.4", "v1.33.5"), ""},
+		"taken back to what runs": {neither, stuck("v1.33.99", "v1.33.5", "v1.33.5"), ""},
+		"taken back below what runs": {neither, stuck("v1.33.99", "v1.33.5", "v1.33.4"), "Downgrade: it is older than the control plane's v1.33.99, and Kubernetes is never downgraded; " +
+			"accepted: v1.33.99 and newer, up to the last v1.34 version; or, since no machine has joined at v1.33.99, v1.33.5 and newer, up to the last v1.34 version"},
+		"through another patch": {chain.Offer{Versions: vs("v1.32.4 v1.33.5 v1.34.1")}, stuck("v1.33.99", "v1.32.4", "v1.34.1"), ""},
+		"a machine has joined":  {neither, stuck("v1.33.99", "", "v1.33.5"), "Downgrade: it is older than the control plane's v1.33.99, and Kubernetes is never downgraded; accepted: v1.33.99 and newer, up to the last v1.34 version"},
+		"with an extension":     {extension, stuck("v1.33.99", "v1.32.4", "v1.33.5"), "Downgrade: it is older than the control plane's v1.33.99, and Kubernetes is never downgraded; accepted: a version that is not older than v1.33.99, nor than any group of workers"},
 		// In the middle of an upgrade.
 		"farther":                    {list, chain.VersionChange{From: parsed("v1.33.0"), To: parsed("v1.34.1"), Inventory: runs("v1.31.5", "v1.30.1")}, ""},
 		"nearer":                     {list, chain.VersionChange{From: parsed("v1.34.1"), To: parsed("v1.32.3"), Inventory: runs("v1.31.5", "v1.30.1")}, ""},
@@ -137,11 +155,12 @@ func TestWarning(t *testing.T) {
 		"unread":       {list, chain.VersionChange{To: parsed("v1.31.0"), Inventory: runs("v1.30.1", "v1.30.1")}, ""},
 		"hook pending": {list, chain.VersionChange{From: parsed("v1.30.1"), To: parsed("v1.31.0"), Inventory: runs("v1.30.1", "v1.30.1"), CompletionPending: true}, "the upgrade to v1.30.1 is done but for the AfterClusterUpgrade hook: the upgrade to v1.31.0 begins when that has completed"},
 		"on its way":   {list, chain.VersionChange{From: parsed("v1.32.1"), To: parsed("v1.33.0"), Inventory: runs("v1.31.1", "v1.30.1"), CompletionPending: true}, "the upgrade to v1.32.1 is under way: the steps that have begun are finished, then the upgrade continues from v1.31.1 to v1.33.0"},
+		"taken back":   {chain.Offer{}, stuck("v1.33.99", "v1.32.4", "v1.33.5"), "no machine has joined at v1.33.99: the step to it is taken back, and the upgrade goes from v1.32.4 to v1.33.5"},
 		"last step":    {list, chain.VersionChange{From: parsed("v1.32.1"), To: parsed("v1.33.0"), Inventory: runs("v1.32.1"), Upgrading: true}, "the upgrade to v1.32.1 is under way: the step of the control plane to v1.32.1 is finished, then the upgrade continues from there to v1.33.0"},
 		"workers":      {list, chain.VersionChange{From: parsed("v1.32.1"), To: parsed("v1.33.0"), Inventory: runs("v1.32.1", "v1.31.1")}, "the upgrade to v1.32.1 is under way: the steps that have begun are finished, then the upgrade continues from v1.32.1 to v1.33.0"},
 		// Held before it has begun.
 		"not begun":       {list, chain.VersionChange{From: parsed("v1.32.1"), To: parsed("v1.33.0"), Inventory: runs("v1.31.1", "v1.31.1")}, "the upgrade to v1.32.1 has not begun: one from v1.31.1 to v1.33.0 takes its place"},
-		"taken back":      {list, chain.VersionChange{From: parsed("v1.32.1"), To: parsed("v1.31.1"), Inventory: runs("v1.31.1", "v1.31.1")}, "the upgrade to v1.32.1 has not begun: it is cancelled, and the Cluster stays at v1.31.1"},
+		"cancelled":       {list, chain.VersionChange{From: parsed("v1.32.1"), To: parsed("v1.31.1"), Inventory: runs("v1.31.1", "v1.31.1")}, "the upgrade to v1.32.1 has not begun: it is cancelled, and the Cluster stays at v1.31.1"},
 		"begun by a hook": {list, chain.VersionChange{From: parsed("v1.32.1"), To: parsed("v1.33.0"), Inventory: runs("v1.31.1", "v1.31.1"), CompletionPending: true}, "the upgrade to v1.32.1 is under way: the steps that have begun are finished, then the upgrade continues from v1.31.1 to v1.33.0"},
 		// To where the control plane is.
 		"ends early":              {list, chain.VersionChange{From: parsed("v1.33.0"), To: parsed("v1.32.1"), Inventory: runs("v1.32.1", "v1.31.1"), CompletionPending: true}, "the upgrade to v1.33.0 is under way: the control plane stays at v1.32.1, workers follow, and the upgrade ends there"},

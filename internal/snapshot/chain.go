@@ -51,6 +51,7 @@ func readChain(o Objects) (chain.State, chain.Recorded, error) {
 	if s.ControlPlane, err = chainControlPlane(o.ControlPlane); err != nil {
 		return s, recorded, err
 	}
+	s.ControlPlane.Unjoined = s.ControlPlane.Upgrading && Unjoined(o.Machines, s.ControlPlane.Running)
 	s.Groups, s.Leaving, err = chainGroups(o)
 	return s, recorded, err
 }
@@ -96,11 +97,40 @@ func chainControlPlane(object *unstructured.Unstructured) (chain.ControlPlane, e
 			return chain.ControlPlane{}, err
 		}
 		cp.Upgrading = cp.Upgrading || !cp.Version.IsReachedBy(v)
+		if cp.Running.IsZero() || version.Compare(v, cp.Running) == version.Less {
+			cp.Running = v
+		}
+	}
+	if !cp.Upgrading {
+		cp.Running = version.Version{}
 	}
 	if stamp, err := version.Parse(object.GetAnnotations()[v1alpha1.ChainStepAnnotation]); err == nil {
 		cp.Stamp = stamp
 	}
 	return cp, nil
+}
+
+// Unjoined reports whether control plane Machines have Nodes, and none of these may be newer than a
+// version: by the version that it was made for, which changes before an update in place begins, and by
+// that of its kubelet.
+func Unjoined(machines []*clusterv1.Machine, running version.Version) bool {
+	joined := 0
+	for _, m := range machines {
+		if !capi.IsControlPlane(m) || !m.Status.NodeRef.IsDefined() {
+			continue
+		}
+		joined++
+		for _, text := range []string{m.Spec.Version, cmp.Or(capi.Kubelet(m), m.Spec.Version)} {
+			v, err := version.Parse(text)
+			if err != nil {
+				return false
+			}
+			if order := version.Compare(v, running); order != version.Less && !running.RunBy(v) {
+				return false
+			}
+		}
+	}
+	return joined > 0
 }
 
 // chainGroups reads the groups of the topology, in its order, and those of it that it does not have any more, by name.

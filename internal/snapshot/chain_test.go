@@ -118,14 +118,14 @@ func TestChainControlPlane(t *testing.T) {
 		"none":               {},
 		"without a status":   {object: controlPlane("1.32.0", nil), want: chain.ControlPlane{Exists: true, Version: at}},
 		"at rest":            {object: controlPlane("v1.32.0", map[string]any{"version": "v1.32.0"}), want: chain.ControlPlane{Exists: true, Provisioned: true, Version: at}},
-		"on its way":         {object: controlPlane("v1.32.0", map[string]any{"version": "v1.31.0"}), want: chain.ControlPlane{Exists: true, Provisioned: true, Upgrading: true, Version: at}},
+		"on its way":         {object: controlPlane("v1.32.0", map[string]any{"version": "v1.31.0"}), want: chain.ControlPlane{Exists: true, Provisioned: true, Upgrading: true, Running: v("v1.31.0"), Version: at}},
 		"ahead of its spec":  {object: controlPlane("v1.32.0", map[string]any{"version": "v1.33.0"}), want: chain.ControlPlane{Exists: true, Provisioned: true, Version: at}},
 		"k0s's own words":    {object: controlPlane("v1.32.0", map[string]any{"version": "v1.32.0-k0s.0"}), want: chain.ControlPlane{Exists: true, Provisioned: true, Version: at}},
-		"another build":      {object: controlPlane("v1.32.0+b", map[string]any{"version": "v1.32.0+a"}), want: chain.ControlPlane{Exists: true, Provisioned: true, Upgrading: true, Version: v("v1.32.0+b")}},
+		"another build":      {object: controlPlane("v1.32.0+b", map[string]any{"version": "v1.32.0+a"}), want: chain.ControlPlane{Exists: true, Provisioned: true, Upgrading: true, Running: v("v1.32.0+a"), Version: v("v1.32.0+b")}},
 		"machines at rest":   {object: controlPlane("v1.32.0", reports("v1.32.0")), want: chain.ControlPlane{Exists: true, Provisioned: true, Version: at}},
-		"one machine behind": {object: controlPlane("v1.32.0", reports("v1.32.0", "v1.31.0")), want: chain.ControlPlane{Exists: true, Provisioned: true, Upgrading: true, Version: at}},
+		"one machine behind": {object: controlPlane("v1.32.0", reports("v1.32.0", "v1.31.0")), want: chain.ControlPlane{Exists: true, Provisioned: true, Upgrading: true, Running: v("v1.31.0"), Version: at}},
 		"an empty status":    {object: controlPlane("v1.32.0", map[string]any{"version": ""}), want: chain.ControlPlane{Exists: true, Version: at}},
-		"an empty list":      {object: controlPlane("v1.32.0", map[string]any{"versions": []any{}, "version": "v1.31.0"}), want: chain.ControlPlane{Exists: true, Provisioned: true, Upgrading: true, Version: at}},
+		"an empty list":      {object: controlPlane("v1.32.0", map[string]any{"versions": []any{}, "version": "v1.31.0"}), want: chain.ControlPlane{Exists: true, Provisioned: true, Upgrading: true, Running: v("v1.31.0"), Version: at}},
 		"a list of another form": {
 			object: controlPlane("v1.32.0", map[string]any{"versions": []any{"v1.30.0", map[string]any{"version": int64(1)}}, "version": "v1.32.0"}),
 			want:   chain.ControlPlane{Exists: true, Provisioned: true, Version: at},
@@ -151,6 +151,42 @@ func TestChainControlPlane(t *testing.T) {
 		}
 		if diff := cmp.Diff(tt.want, got.ControlPlane, versions); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// TestUnjoined: a step can be taken back if all that is known to have joined runs the earlier version.
+func TestUnjoined(t *testing.T) {
+	t.Parallel()
+	member := func(made, kubelet string, node bool) *clusterv1.Machine {
+		m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{clusterv1.MachineControlPlaneLabel: ""}}}
+		m.Spec.Version = made
+		if node {
+			m.Status.NodeRef.Name = "node"
+		}
+		if kubelet != "" {
+			m.Status.NodeInfo = &corev1.NodeSystemInfo{KubeletVersion: kubelet}
+		}
+		return m
+	}
+	old, worker := member("v1.32.4", "v1.32.4", true), member("v1.33.99", "v1.33.99", true)
+	worker.Labels = nil
+	for name, tt := range map[string]struct {
+		machines []*clusterv1.Machine
+		want     bool
+	}{
+		"none":                        {nil, false},
+		"none with a node":            {[]*clusterv1.Machine{member("v1.33.99", "", false)}, false},
+		"one that does not join":      {[]*clusterv1.Machine{old, member("v1.33.99", "", false)}, true},
+		"one that has joined":         {[]*clusterv1.Machine{old, member("v1.33.99", "v1.33.99", true)}, false},
+		"one that is to be updated":   {[]*clusterv1.Machine{old, member("v1.33.99", "v1.32.4", true)}, false},
+		"a kubelet that is ahead":     {[]*clusterv1.Machine{old, member("v1.32.4", "v1.33.99", true)}, false},
+		"a version that is none":      {[]*clusterv1.Machine{old, member("latest", "", true)}, false},
+		"another spelling of a build": {[]*clusterv1.Machine{member("v1.32.4", "v1.32.4+k0s.0", true)}, true},
+		"a worker":                    {[]*clusterv1.Machine{old, worker}, true},
+	} {
+		if got := Unjoined(tt.machines, v("v1.32.4")); got != tt.want {
+			t.Errorf("%s: %t", name, got)
 		}
 	}
 }

@@ -173,7 +173,7 @@ func TestForms(t *testing.T) {
 			From: v("v1.31.0"), Target: v("v1.33.0"), At: v("v1.32.0"), Generation: 3, Began: at,
 			Planned: &chain.Planned{Made: at, ControlPlane: []version.Version{v("v1.32.0"), v("v1.33.0")}, Workers: []version.Version{v("v1.33.0")}},
 			Steps: []chain.Step{{
-				To: v("v1.32.0"), Began: at, ControlPlane: at.Add(time.Hour), Workers: at.Add(2 * time.Hour), Lacked: map[string]int32{"md-0": 1},
+				To: v("v1.32.0"), Began: at, InsteadOf: v("v1.32.9"), ControlPlane: at.Add(time.Hour), Workers: at.Add(2 * time.Hour), Lacked: map[string]int32{"md-0": 1},
 			}},
 		},
 		func(r *chain.Recorded) **chain.Progress { return &r.Chain }).Test(t)
@@ -182,7 +182,7 @@ func TestForms(t *testing.T) {
 			Progress: chain.Progress{
 				From: v("v1.31.0"), Target: v("v1.33.0"), At: v("v1.32.0"), Generation: 3, Began: at,
 				Planned: &chain.Planned{Made: at, ControlPlane: []version.Version{v("v1.32.0")}, Workers: []version.Version{v("v1.33.0")}},
-				Steps:   []chain.Step{{To: v("v1.32.0"), Began: at, ControlPlane: at.Add(time.Hour), Workers: at.Add(2 * time.Hour), Lacked: map[string]int32{"md-0": 1}}},
+				Steps:   []chain.Step{{To: v("v1.32.0"), Began: at, InsteadOf: v("v1.32.9"), ControlPlane: at.Add(time.Hour), Workers: at.Add(2 * time.Hour), Lacked: map[string]int32{"md-0": 1}}},
 			},
 			Ended: at.Add(3 * time.Hour),
 		},

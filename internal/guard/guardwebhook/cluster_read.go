@@ -82,6 +82,15 @@ func (w *Cluster) readChange(ctx context.Context, before, after *clusterv1.Clust
 		Upgrading:         !state.Moving.IsZero(),
 		CompletionPending: snapshot.Pending(after).Has(chain.AfterClusterUpgrade),
 	}
+	if change.Upgrading {
+		machines, err := w.readMachines(ctx, after)
+		if err != nil {
+			return chain.VersionChange{}, err
+		}
+		if snapshot.Unjoined(machines, state.Moving) {
+			change.Running = state.Moving
+		}
+	}
 	if from, err := version.Parse(before.Spec.Topology.Version); err == nil {
 		change.From = from
 	}
@@ -117,15 +126,21 @@ func (w *Cluster) readObjects(ctx context.Context, cluster *clusterv1.Cluster) (
 	if !snapshot.NeedsMachines(objects) {
 		return objects, nil
 	}
-	var machines clusterv1.MachineList
+	objects.Machines, err = w.readMachines(ctx, cluster)
+	return objects, err
+}
+
+func (w *Cluster) readMachines(ctx context.Context, cluster *clusterv1.Cluster) ([]*clusterv1.Machine, error) {
+	var list clusterv1.MachineList
 	ofCluster := client.MatchingLabels{clusterv1.ClusterNameLabel: cluster.Name}
-	if err := w.Client.List(ctx, &machines, client.InNamespace(cluster.Namespace), ofCluster); err != nil {
-		return snapshot.Objects{}, fmt.Errorf("listing the Cluster's Machines: %w", err)
+	if err := w.Client.List(ctx, &list, client.InNamespace(cluster.Namespace), ofCluster); err != nil {
+		return nil, fmt.Errorf("listing the Cluster's Machines: %w", err)
 	}
-	for i := range machines.Items {
-		objects.Machines = append(objects.Machines, &machines.Items[i])
+	machines := make([]*clusterv1.Machine, 0, len(list.Items))
+	for i := range list.Items {
+		machines = append(machines, &list.Items[i])
 	}
-	return objects, nil
+	return machines, nil
 }
 
 func readControlPlane(ctx context.Context, reader client.Reader, cluster *clusterv1.Cluster) (*unstructured.Unstructured, error) {

@@ -252,6 +252,15 @@ func TestChangedTarget(t *testing.T) {
 	const way = "the upgrade to v1.33.0 is under way: the steps that have begun are finished, then the upgrade continues from v1.31.2 to "
 	middle := cell{target: "v1.33.0", controlPlane: "v1.31.2", deployment: "v1.30.1", pool: "v1.31.2", pending: true, versions: list}
 	done := cell{target: "v1.31.2", pending: true, versions: list}
+	stuck := cell{target: "v1.31.99", reported: "v1.30.1", deployment: "-", pool: "-", pending: true}
+	// member adds a control plane Machine with a Node.
+	member := func(made string) func(*reader) {
+		return func(r *reader) {
+			m := &clusterv1.Machine{ObjectMeta: owned("c", "cp-0", clusterv1.MachineControlPlaneLabel, "")}
+			m.Spec.Version, m.Status.NodeRef.Name = made, "node"
+			r.Reader = newReader(append(objects("c", stuck), class("class", stuck), m)...).Reader
+		}
+	}
 	tests := map[string]struct {
 		runs  cell
 		to    string
@@ -270,6 +279,14 @@ func TestChangedTarget(t *testing.T) {
 		"the last step runs": {
 			runs: cell{target: "v1.31.2", reported: "v1.30.1", deployment: "-", pool: "-", pending: true, versions: list}, to: "v1.32.3",
 			warning: "the upgrade to v1.31.2 is under way: the step of the control plane to v1.31.2 is finished, then the upgrade continues from there to v1.32.3",
+		},
+		"a step that no machine has joined": {
+			runs: stuck, edit: member("v1.30.1"), to: "v1.31.2",
+			warning: "no machine has joined at v1.31.99: the step to it is taken back, and the upgrade goes from v1.30.1 to v1.31.2",
+		},
+		"a step that a machine has joined": {
+			runs: stuck, edit: member("v1.31.99"), to: "v1.31.2",
+			want: `Invalid value: "v1.31.2": it is older than the control plane's v1.31.99, and Kubernetes is never downgraded; accepted: v1.31.99 and newer, up to the last v1.32 version`,
 		},
 		"a group that goes in the same request": {
 			runs: cell{target: "v1.33.0", deployment: "v1.27.0", versions: list}, to: "v1.33.0+other",

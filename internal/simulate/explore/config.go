@@ -22,6 +22,9 @@ type Config struct {
 	// Target is spec.topology.version at the beginning. Retargets are what people may change it to.
 	Target    version.Version
 	Retargets []version.Version
+	// Broken are versions of which no machine of the control plane ever joins, such as those without an
+	// image. With one, the engine reads which steps can be taken back.
+	Broken []version.Version
 	// Groups stand in the order of the topology, MachineDeployments before MachinePools; at most MaxGroups.
 	Groups []Group
 	// Sources say where versions come from: the first at the beginning, the others are what people may change it to.

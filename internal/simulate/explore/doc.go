@@ -26,6 +26,9 @@
 // After a restart the control plane or a group may be read as it was before its last write, and no older; of the control plane only when the Cluster
 // tells of that write. What was read of a group too late does not count against the engine where it is about order and concurrency; skew does.
 //
+// A step of the control plane can be taken back until the engine could read that a machine of it has
+// joined. One may join between what the engine reads and what it does, but the step is not over then.
+//
 // The product makes several decisions on one reading of the objects, as long as it only writes records. Here everything is read again before each:
 // that allows more, since a reading that is out of date is among what races do.
 package explore

@@ -131,7 +131,7 @@ func (r *run) Record(_ context.Context, recorded chain.Recorded) error {
 func (m *model) write(w *world, recorded chain.Recorded) {
 	generation := w.generation()
 	w.pending, w.intent, w.chainTarget, w.chainAt, w.edited = 0, intent{}, 0, 0, false
-	w.stepTo, w.lacked = 0, 0
+	w.stepTo, w.insteadOf, w.lacked = 0, 0, 0
 	for _, name := range recorded.Pending {
 		if h := hookOf(name); h != 0 {
 			w.pending = w.pending.with(h)
@@ -147,7 +147,7 @@ func (m *model) write(w *world, recorded chain.Recorded) {
 		w.chainTarget, w.chainAt = m.rung(recorded.Chain.Target), m.rung(recorded.Chain.At)
 		if last := len(recorded.Chain.Steps) - 1; last >= 0 {
 			step := recorded.Chain.Steps[last]
-			w.stepTo, w.lacked = m.rung(step.To), m.membersOf(step.Lacked)
+			w.stepTo, w.insteadOf, w.lacked = m.rung(step.To), m.rung(step.InsteadOf), m.membersOf(step.Lacked)
 		}
 	}
 	w.upgradeStep, w.okToDelete = m.rung(recorded.UpgradeStep), recorded.OKToDelete

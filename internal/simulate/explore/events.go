@@ -68,8 +68,11 @@ func (h *happenings) progress() {
 	if cp.exists && !cp.initialized {
 		h.edits("the control plane is initialized", func(w *world) { w.cp.initialized = true })
 	}
-	if cp.exists && cp.status != cp.spec && w.noticed() {
-		h.add(h.name("the control plane is at ", cp.spec), func(w *world) { w.cp.status, w.cp.lags = w.cp.spec, false })
+	if cp.exists && cp.status != cp.spec && w.noticed() && !h.broken(cp.spec) && !h.unjoined(cp) {
+		h.add(h.name("the control plane is at ", cp.spec), func(w *world) { w.cp.arrive() })
+	}
+	if h.unjoined(cp) && !h.broken(cp.spec) {
+		h.add(h.name("a machine has joined at ", cp.spec), func(w *world) { w.cp.joined = true })
 	}
 	if w.intent.to != 0 && !w.intent.aged {
 		h.add(ages, func(w *world) { w.intent.aged, w.ledger.next = true, 0 })
@@ -186,7 +189,8 @@ func (h *happenings) otherTargets() []rung {
 	for _, v := range append([]version.Version{h.Target}, h.Retargets...) {
 		to := h.rung(v)
 		newer := slices.ContainsFunc(w.groups[:len(h.Groups)], func(g group) bool { return g.exists && h.older(to, g.version) })
-		if to != w.target && !newer && (!w.cp.exists || !h.older(to, w.cp.spec)) {
+		back := h.unjoined(w.cp) && !h.older(to, w.cp.status)
+		if to != w.target && !newer && (!w.cp.exists || back || !h.older(to, w.cp.spec)) {
 			others = append(others, to)
 		}
 	}
@@ -270,7 +274,7 @@ func (h *happenings) additions(i int) {
 func (h *happenings) lags() {
 	w := h.w
 	recorded := w.pending.has(afterControlPlane) && w.upgradeStep == w.cp.spec
-	h.lagging("the control plane", w.cp.upgrading() && recorded, func(w *world) *bool { return &w.cp.lags })
+	h.lagging("the control plane", (w.cp.upgrading() || w.cp.prior != 0) && recorded, func(w *world) *bool { return &w.cp.lags })
 	for i, c := range h.Groups {
 		h.lagging(c.Name, w.groups[i].upgrading(), func(w *world) *bool { return &w.groups[i].lags })
 	}
@@ -378,10 +382,14 @@ func (w *world) tolerated(i int) bool {
 	return !w.ledger.followed.has(i) && (!w.pending.has(afterCluster) || w.proven())
 }
 
+// arrive ends the control plane's step.
+func (c *controlPlane) arrive() { c.status, c.prior, c.joined, c.lags = c.spec, 0, false, false }
+
 // settle lets all machines come to where they are going.
-func (w *world) settle() {
-	if w.cp.exists && w.noticed() {
-		w.cp.initialized, w.cp.status = true, w.cp.spec
+func (m *model) settle(w *world) {
+	if w.cp.exists && w.noticed() && !m.broken(w.cp.spec) {
+		w.cp.initialized = true
+		w.cp.arrive()
 	}
 	for i := range w.groups {
 		switch g := &w.groups[i]; {

@@ -76,7 +76,8 @@ func (m *model) Fair(w world, known *search.Known[world], labelled bool) (proble
 	m.labelled = labelled
 	trail = []string{"-- from here nothing disturbs it"}
 	w.behave()
-	w.settle()
+	m.repair(&w)
+	m.settle(&w)
 	problem = known.Run(w, "from here the upgrade does not end though nothing disturbs it", func(w *world) (done bool, problem string) {
 		before := *w
 		r := m.behaved(w)
@@ -89,10 +90,25 @@ func (m *model) Fair(w world, known *search.Known[world], labelled bool) (proble
 		if before == *w {
 			return true, m.ends(w, r.reason)
 		}
-		w.settle()
+		m.settle(w)
 		return false, ""
 	})
 	return problem, trail
+}
+
+// repair lets people leave out versions that are broken: the last of the sources lists none, and the
+// first of Retargets is not one, and reached without.
+func (m *model) repair(w *world) {
+	if len(m.Broken) == 0 {
+		return
+	}
+	w.source = uint8(len(m.Sources) - 1) //nolint:gosec // a handful
+	if stuck := len(m.Sources) == 1 && m.broken(w.cp.spec); m.broken(w.target) || stuck {
+		w.faults.Retargets = 1
+		w.retarget(m.rung(m.Retargets[0]))
+		w.faults.Retargets = 0
+	}
+	w.replan()
 }
 
 // behaved lets the engine act once with the best outcome.

@@ -95,35 +95,50 @@ func explorations() map[string]explore.Config {
 		Faults:            explore.Faults{Cuts: all, Answers: all, Retargets: 2, Races: 1},
 		MayEndWithoutPath: true,
 	}
+	bad, good := patch(31, 99), patch(31, 5)
+	broken := chainOf(2, explore.Faults{Retargets: 2, Cuts: 2, Answers: 1, Races: 1, Restarts: 1, Blockers: 1}, md("a", 30), mp("p", 29))
+	broken.Target, broken.Retargets, broken.Broken = bad, []version.Version{good, v(32)}, []version.Version{bad}
+	broken.Sources, broken.MayEndWithoutPath = []plan.Source{plan.NextMinor{}}, true
+	joining := broken
+	joining.Target, joining.Retargets = patch(31, 7), []version.Version{good}
+	listed := chainOf(2, explore.Faults{Relists: 2, Retargets: 1, Cuts: 1, Lags: 1}, md("a", 30))
+	listed.Broken, listed.Retargets = []version.Version{bad}, []version.Version{good}
+	listed.Sources = []plan.Source{plan.VersionList{v(30), good, bad, v(32)}, plan.VersionList{v(30), good, v(32)}}
+	strange := chainOf(2, explore.Faults{Relists: 1, Swaps: 2, Retargets: 1, Cuts: 1}, md("a", 30))
+	strange.Broken, strange.Retargets, strange.Sources = listed.Broken, listed.Retargets, listed.Sources
 	return map[string]explore.Config{
-		"builds of one release":               builds,
-		"one step, everything fails":          chainOf(1, explore.Faults{Cuts: all, Restarts: all, Answers: all, Blockers: 2, Pauses: 2, Races: 2}, md("a", 30), mp("p", 30)),
-		"annotations":                         chainOf(2, explore.Faults{Cuts: all, Annotations: 4, Races: 1}, md("a", 30), md("b", 30), mp("p", 30)),
-		"three groups and a pool":             together,
-		"the target changes":                  retarget,
-		"the list changes":                    relist,
-		"groups come and go":                  chainOf(2, explore.Faults{Cuts: all, Groups: 3, Races: 1}, md("a", 30), explore.Group{Name: "b", Kind: plan.MachineDeployment, Absent: true}, mp("p", 30)),
-		"creation":                            creation,
-		"deletion":                            chainOf(2, explore.Faults{Cuts: all, Answers: all, Deletions: 1, Races: 2, Pauses: 1}, md("a", 30)),
-		"machines at mixed versions":          mixed,
-		"six minors":                          six,
-		"six minors, one at a time in place":  chainOf(6, explore.Faults{Cuts: all, Answers: all, Annotations: 1, Races: 1}, limited, md("b", 30), mp("p", 28)),
-		"another engine":                      chainOf(3, explore.Faults{Swaps: 4, Answers: 2, Annotations: 1, Races: 1}, md("a", 30), mp("p", 29)),
-		"another engine, and crashes":         chainOf(3, explore.Faults{Swaps: 3, Cuts: 3}, md("a", 30)),
-		"another engine, and groups":          chainOf(2, explore.Faults{Swaps: 2, Groups: 2, Annotations: 1, Answers: 1}, md("a", 30), explore.Group{Name: "b", Kind: plan.MachineDeployment, Absent: true}, mp("p", 30)),
-		"another engine, and targets":         strayed,
-		"another engine, and gates":           gates,
-		"another engine, there and back":      back,
-		"machines are missing from the start": scarce,
-		"an extension makes the plans":        response,
-		"much at once":                        everything,
-		"late reads":                          late,
-		"late reads, and another engine":      swapped,
-		"shortages, and another engine":       chainOf(2, explore.Faults{Shortages: 2, Swaps: 2}, explore.Group{Name: "a", Kind: plan.MachineDeployment, Version: v(30), MaxMinorStep: 1}),
-		"machines are missing":                chainOf(3, explore.Faults{Shortages: 3, Annotations: 1, Cuts: 1, Answers: 1, Races: 1}, md("a", 30), md("b", 29), mp("p", 30)),
-		"groups leave on a long way":          leave,
-		"groups come with another target":     come,
-		"the clock is set back":               chainOf(2, explore.Faults{Jumps: 3, Answers: all, Cuts: 2, Restarts: 1}, md("a", 30), mp("p", 30)),
+		"a step that is taken back":                      joining,
+		"a version without an image":                     broken,
+		"a version without an image, in a list":          listed,
+		"a version without an image, and another engine": strange,
+		"builds of one release":                          builds,
+		"one step, everything fails":                     chainOf(1, explore.Faults{Cuts: all, Restarts: all, Answers: all, Blockers: 2, Pauses: 2, Races: 2}, md("a", 30), mp("p", 30)),
+		"annotations":                                    chainOf(2, explore.Faults{Cuts: all, Annotations: 4, Races: 1}, md("a", 30), md("b", 30), mp("p", 30)),
+		"three groups and a pool":                        together,
+		"the target changes":                             retarget,
+		"the list changes":                               relist,
+		"groups come and go":                             chainOf(2, explore.Faults{Cuts: all, Groups: 3, Races: 1}, md("a", 30), explore.Group{Name: "b", Kind: plan.MachineDeployment, Absent: true}, mp("p", 30)),
+		"creation":                                       creation,
+		"deletion":                                       chainOf(2, explore.Faults{Cuts: all, Answers: all, Deletions: 1, Races: 2, Pauses: 1}, md("a", 30)),
+		"machines at mixed versions":                     mixed,
+		"six minors":                                     six,
+		"six minors, one at a time in place":             chainOf(6, explore.Faults{Cuts: all, Answers: all, Annotations: 1, Races: 1}, limited, md("b", 30), mp("p", 28)),
+		"another engine":                                 chainOf(3, explore.Faults{Swaps: 4, Answers: 2, Annotations: 1, Races: 1}, md("a", 30), mp("p", 29)),
+		"another engine, and crashes":                    chainOf(3, explore.Faults{Swaps: 3, Cuts: 3}, md("a", 30)),
+		"another engine, and groups":                     chainOf(2, explore.Faults{Swaps: 2, Groups: 2, Annotations: 1, Answers: 1}, md("a", 30), explore.Group{Name: "b", Kind: plan.MachineDeployment, Absent: true}, mp("p", 30)),
+		"another engine, and targets":                    strayed,
+		"another engine, and gates":                      gates,
+		"another engine, there and back":                 back,
+		"machines are missing from the start":            scarce,
+		"an extension makes the plans":                   response,
+		"much at once":                                   everything,
+		"late reads":                                     late,
+		"late reads, and another engine":                 swapped,
+		"shortages, and another engine":                  chainOf(2, explore.Faults{Shortages: 2, Swaps: 2}, explore.Group{Name: "a", Kind: plan.MachineDeployment, Version: v(30), MaxMinorStep: 1}),
+		"machines are missing":                           chainOf(3, explore.Faults{Shortages: 3, Annotations: 1, Cuts: 1, Answers: 1, Races: 1}, md("a", 30), md("b", 29), mp("p", 30)),
+		"groups leave on a long way":                     leave,
+		"groups come with another target":                come,
+		"the clock is set back":                          chainOf(2, explore.Faults{Jumps: 3, Answers: all, Cuts: 2, Restarts: 1}, md("a", 30), mp("p", 30)),
 	}
 }
 

@@ -179,7 +179,8 @@ func (r *run) checkClusterCall(h hook, step rung) {
 		r.checkUnforgiven(!l.began || r.unproven(step), "%v is called for %v in the middle of an upgrade to %v", h, step, l.allowed)
 		r.checkEnded(r.format("%v is called for %v", h, step))
 		r.check(!r.asRead.blocker, "%v is called though an annotation blocks the upgrade", h)
-		r.checkUnforgiven(w.settled() && !l.workersAfter.open(), "%v is called before what came before it is over", h)
+		over := w.settled() && !l.workersAfter.open()
+		r.checkUnforgiven(over || r.takesBack(), "%v is called before what came before it is over", h)
 		r.check(step == r.asRead.target, "%v is called for %v", h, step)
 		return
 	}
@@ -203,7 +204,7 @@ func (r *run) checkControlPlaneCall(h hook, step rung) {
 		return
 	}
 	r.checkUnforgiven(l.began || r.stock, "%v is called before BeforeClusterUpgrade", h)
-	r.checkUnforgiven(w.over(), "%v is called before the last step is over", h)
+	r.checkUnforgiven(w.over() || r.takesBack(), "%v is called before the last step is over", h)
 	again := l.announced == step && !l.replanned && !r.asRead.intent.aged
 	r.check(r.stock || !again, "%v is called again for %v though it is completed", h, step)
 }
@@ -364,6 +365,14 @@ func (r *run) removed(h hook) {
 func (r *run) raisesControlPlane(to, stamp rung) {
 	w, l := r.w, &r.w.ledger
 	from := w.cp.spec
+	if r.takesBack() {
+		r.takesStepBack(to)
+		r.checkOwnStep(to, stamp)
+		w.cp.prior, w.cp.spec, w.cp.stamp, w.cp.lags = from, to, stamp, false
+		l.next, l.announced, l.replanned = 0, 0, false
+		r.checkSkew(true)
+		return
+	}
 	r.check(!r.older(to, from), "the control plane goes back from %v to %v", from, to)
 	lag, ok := r.lag(from, to)
 	r.check(ok && lag <= 1, "the control plane goes from %v to %v at once", from, to)
@@ -375,11 +384,28 @@ func (r *run) raisesControlPlane(to, stamp rung) {
 	if !r.stock {
 		r.checkOwnStep(to, stamp)
 	}
-	w.cp.spec, w.cp.stamp = to, stamp
+	w.cp.spec, w.cp.stamp, w.cp.prior, w.cp.joined = to, stamp, 0, false
 	l.controlPlane, l.workersBefore, l.workersAfter = due, notDue, notDue
 	l.next, l.announced, l.moved, l.replanned, l.turn = 0, 0, false, false, 0
 	l.followed, l.lacked, l.stepped = 0, 0, true
 	r.checkSkew(!r.stock)
+}
+
+// takesBack reports whether this engine could know that no machine of the control plane's step had
+// joined.
+func (r *run) takesBack() bool { return !r.stock && r.unjoined(r.asRead.cp) && r.w.cp.upgrading() }
+
+// takesStepBack checks a step in the place of one that is under way. The hooks that follow are those of
+// the step that was taken back: they are still owed.
+func (r *run) takesStepBack(to rung) {
+	w, l := r.w, &r.w.ledger
+	running := w.cp.status
+	r.check(!r.older(to, running), "the control plane is set to %v, and runs %v", to, running)
+	lag, ok := r.lag(running, to)
+	r.check(ok && lag <= 1, "the control plane goes from %v to %v at once", running, to)
+	r.check(to != w.cp.spec && !r.broken(to), "the step to %v is taken back for %v", w.cp.spec, to)
+	r.check(l.next == to || l.announced == to, "the control plane goes to %v, and BeforeControlPlaneUpgrade did not let it pass", to)
+	r.checkUnforgiven(l.controlPlane.open(), "the step to %v is taken back, and its hook is lost", w.cp.spec)
 }
 
 // checkOwnStep checks what the other engine does not keep to.
@@ -390,7 +416,7 @@ func (r *run) checkOwnStep(to, stamp rung) {
 	r.check(!r.asRead.blocker || !r.beyond(to, r.asRead.ledger.free), "the control plane goes to %v, and an annotation blocks the upgrade", to)
 	r.checkEnded(r.format("the control plane goes to %v", to))
 	r.check(!r.beyond(r.asRead.target, l.allowed) || l.forgiven && l.allowed == 0, "the control plane goes to %v on its way to %v, and BeforeClusterUpgrade has let the upgrade go to %v", to, r.asRead.target, l.allowed)
-	r.check(stamp == to, "the control plane goes to %v and is stamped %v", to, stamp)
+	r.check(stamp == to || r.takesBack() && stamp == w.cp.spec, "the control plane goes to %v and is stamped %v", to, stamp)
 	r.check(!r.asRead.paused && !r.asRead.deleting, "the control plane goes to %v though the Cluster is paused or goes", to)
 	r.checkNoneMoves("the control plane continues")
 }

@@ -204,6 +204,15 @@ func mutants() map[string]mutant {
 		"takes what an earlier step lacked for what this one did": {
 			see: func(s *chain.State) { s.LackedAt = s.ControlPlane.Version }, config: explorations()["shortages, and another engine"], want: "while a lacks machines",
 		},
+		"takes back a step that a machine has joined": {see: func(s *chain.State) {
+			s.ControlPlane.Unjoined = s.ControlPlane.Upgrading
+		}, config: explorations()["a step that is taken back"], want: "before the last step is over"},
+		"takes nothing back": {see: func(s *chain.State) {
+			s.ControlPlane.Unjoined = false
+		}, config: explorations()["a version without an image"], want: "is stuck for the reason"},
+		"forgets what was taken back": {see: func(s *chain.State) {
+			s.TakenBack = version.Version{}
+		}, config: explorations()["a version without an image, in a list"], want: "the upgrade step is"},
 		"lets any shortage hold":  {decide: holdForAny, config: scarce, want: "is stuck for the reason WorkersShort"},
 		"keeps to the old target": {see: func(s *chain.State) { s.Target = v(32) }, config: retarget, want: "is called for v1.32.0"},
 	}

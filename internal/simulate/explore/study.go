@@ -32,7 +32,7 @@ func Studies(c Config, route []version.Version) []Study {
 	takeovers := with("takeovers", "Cluster API's own engine takes over and gives way again at any point, the target changes twice to the first version on the way or back, "+
 		"a before-upgrade annotation is set and removed", Faults{Swaps: 2, Retargets: 2, Blockers: 1})
 	takeovers.Config.Retargets = route[:min(len(route), 1)]
-	return []Study{
+	studies := []Study{
 		with("hooks", "any hook blocks, fails or is not reached; any effect is lost, or done and its answer lost; restarts; a pause, a before-upgrade annotation, "+
 			"a change while the engine acts", Faults{Answers: all, Cuts: all, Restarts: all, Pauses: 1, Blockers: 1, Races: 1}),
 		with("annotations", "defer-upgrade and hold-upgrade-sequence are set or removed twice, also while the engine acts; two effects are lost or unanswered",
@@ -45,7 +45,30 @@ func Studies(c Config, route []version.Version) []Study {
 		takeovers,
 		with("deletion", "the Cluster is deleted at any point; any hook blocks or fails; any effect is lost or unanswered", Faults{Deletions: 1, Answers: all, Cuts: all}),
 	}
+	if len(c.Recorded.Pending) == 0 && len(route) > 0 {
+		studies = append(studies, imageless(with("images", "the control plane is sent to a version that no machine of it joins at, until people leave that one out; "+
+			"machines at other versions join before the step is over; an effect is lost or unanswered, a late read",
+			Faults{Relists: 2, Retargets: 1, Cuts: 1, Lags: 1}), route))
+	}
+	return studies
 }
+
+// imageless adds to the versions on the route one without an image, to which the first step leads.
+func imageless(s Study, route []version.Version) Study {
+	first := route[0]
+	bad := version.MustParse(fmt.Sprintf("v%d.%d.%d", first.Minor().Major, first.Minor().Minor, badPatch))
+	good := append(plan.VersionList{s.Config.ControlPlane}, route...)
+	s.Config.Broken, s.Config.Extension = []version.Version{bad}, nil
+	s.Config.Retargets = []version.Version{s.Config.Target}
+	if len(route) == 1 || route[1].Minor() == first.Minor() {
+		s.Config.Target = bad
+	}
+	s.Config.Sources = []plan.Source{append(slices.Clone(good), bad), good}
+	return s
+}
+
+// badPatch is beyond those that are released.
+const badPatch = 999
 
 // likenessOf returns what makes groups behave alike.
 func likenessOf(g Group) Group {

@@ -1,6 +1,7 @@
 package explore
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -22,9 +23,9 @@ type world struct {
 	chainTarget, chainAt rung
 	// stepTo is the last step of the control plane that is recorded with them, and lacked are the
 	// groups that lacked machines when BeforeWorkersUpgrade passed for it.
-	stepTo      rung
-	lacked      members
-	upgradeStep rung
+	stepTo, insteadOf rung
+	lacked            members
+	upgradeStep       rung
 	// edited says that the Cluster's spec has changed since chainTarget was recorded.
 	edited     bool
 	okToDelete bool
@@ -62,6 +63,10 @@ func (i intent) passed() time.Time {
 type controlPlane struct {
 	exists, initialized bool
 	spec, status, stamp rung
+	// prior is the version of the step in whose place the last one was taken; 0 for none.
+	prior rung
+	// joined says that a machine of spec, or of prior, has joined.
+	joined bool
 	// lags says that the engine reads it as it was before its last step.
 	lags bool
 }
@@ -71,15 +76,23 @@ func (c controlPlane) asRead() controlPlane {
 	if !c.lags {
 		return c
 	}
-	c.spec = c.status
+	c.spec = cmp.Or(c.prior, c.status)
 	if c.stamp != 0 {
-		c.stamp = c.status
+		c.stamp = c.spec
 	}
 	return c
 }
 
 func (c controlPlane) upgrading() bool { return c.status != 0 && c.status != c.spec }
-func (c controlPlane) stable() bool    { return c.exists && c.status == c.spec }
+
+// unjoined reports whether the step can be taken back.
+func (m *model) unjoined(c controlPlane) bool {
+	return len(m.Broken) > 0 && c.upgrading() && !c.joined
+}
+
+func (m *model) broken(v rung) bool { return slices.Contains(m.Broken, m.version(v)) }
+
+func (c controlPlane) stable() bool { return c.exists && c.status == c.spec }
 
 type group struct {
 	inTopology, exists, deleting, deferred, held bool
@@ -193,7 +206,9 @@ func (m *model) read(w *world) (chain.State, chain.Recorded) {
 	if w.chainTarget != 0 {
 		r.Chain = &chain.Progress{At: m.version(w.chainAt), Target: m.version(w.chainTarget), Generation: recordedGeneration}
 		if w.stepTo != 0 {
-			r.Chain.Steps = []chain.Step{{To: m.version(w.stepTo), Lacked: m.lackedOf(w.lacked)}}
+			r.Chain.Steps = []chain.Step{{
+				To: m.version(w.stepTo), InsteadOf: m.version(w.insteadOf), Lacked: m.lackedOf(w.lacked),
+			}}
 		}
 	}
 	cp := w.cp.asRead()
@@ -201,8 +216,12 @@ func (m *model) read(w *world) (chain.State, chain.Recorded) {
 		Target: m.version(w.target), Generation: w.generation(), Begun: w.begun, Paused: w.paused, Deleting: w.deleting, Initialized: cp.initialized,
 		ControlPlane: chain.ControlPlane{
 			Exists: cp.exists, Provisioned: cp.status != 0, Version: m.version(cp.spec), Upgrading: cp.upgrading(), Stamp: m.version(cp.stamp),
+			Unjoined: m.unjoined(cp),
 		},
 		Source: m.source(w), Skew: m.Skew, Concurrency: m.Concurrency,
+	}
+	if cp.upgrading() {
+		s.ControlPlane.Running = m.version(cp.status)
 	}
 	s.Groups, s.Leaving = m.readGroups(w)
 	if w.sourceDown {

@@ -105,7 +105,7 @@ func (w *World) Finish() (Course, error) {
 	course := Course{Groups: map[string][]version.Version{}}
 	w.w.behave()
 	for range actions {
-		w.w.settle()
+		w.m.settle(&w.w)
 		before := w.w
 		r := w.m.behaved(&w.w)
 		course.Reason = r.reason
