@@ -28,6 +28,8 @@ type chainComputation struct {
 	condition *metav1.Condition
 	// observed are the steps that Events tell of.
 	observed []Step
+	// now is what ages of Machines are compared with.
+	now      time.Time
 	notKnown []string
 	// offSpec counts the machines that count as if they ran the version of their spec.
 	offSpec int
@@ -40,7 +42,7 @@ func computeChain(f Facts, now time.Time) Chain {
 	if err != nil {
 		return Chain{State: ChainUnknown, Problem: err.Error()}
 	}
-	c.engine = c.computeEngine()
+	c.engine, c.now = c.computeEngine(), now
 	c.observed = c.observe()
 	c.findSource()
 	c.decide(now)

@@ -30,7 +30,7 @@ func (c *chainComputation) holds() []Hold {
 	if failure, failed := c.failure(); failed && !slices.ContainsFunc(holds, func(h Hold) bool { return h.Message == failure.Message }) {
 		holds = append(holds, failure)
 	}
-	return slices.Concat(holds, gates, c.machineHolds())
+	return slices.Concat(holds, gates, c.machineHolds(), c.joinHolds())
 }
 
 // conditionHold reads a line of the condition that says that something is blocking. An annotation that the rules have seen is not told twice.
