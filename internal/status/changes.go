@@ -149,5 +149,5 @@ func (u Update) Text() string {
 	if u.LastError != "" && (u.State == Failed || u.Phase == inplace.BackingOff) {
 		return u.LastError
 	}
-	return u.Message
+	return withFix(u.Message, u.Fix)
 }

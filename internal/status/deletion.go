@@ -18,10 +18,14 @@ type Deletion struct {
 	Message string `json:"message"`
 	// Since is when the deletion began.
 	Since time.Time `json:"since,omitzero"`
+	// Fix says what a person can do about a drain that a PodDisruptionBudget holds; else empty.
+	Fix string `json:"fix,omitempty"`
 }
 
-// Text is the message in one line.
-func (d Deletion) Text() string { return strings.Join(strings.Fields(d.Message), " ") }
+// Text is the message, and what to do, in one line.
+func (d Deletion) Text() string {
+	return withFix(strings.Join(strings.Fields(d.Message), " "), d.Fix)
+}
 
 // appendDeletion adds a Machine that is being deleted, if its deletion waits for something.
 func appendDeletion(list []Deletion, m *clusterv1.Machine, group string) []Deletion {
@@ -29,8 +33,12 @@ func appendDeletion(list []Deletion, m *clusterv1.Machine, group string) []Delet
 	if c == nil || c.Status != metav1.ConditionTrue || c.Message == "" || m.DeletionTimestamp.IsZero() {
 		return list
 	}
-	return append(list, Deletion{
+	d := Deletion{
 		Machine: m.Name, Group: group, Reason: c.Reason, Message: c.Message,
 		Since: m.DeletionTimestamp.UTC(),
-	})
+	}
+	if c.Reason == clusterv1.MachineDeletingDrainingNodeReason {
+		d.Fix = drainFix(m, c.Message)
+	}
+	return append(list, d)
 }

@@ -20,7 +20,7 @@ func TestDeletions(t *testing.T) {
 	}
 	held := []Deletion{{
 		Machine: "m-1", Group: "md-0", Reason: clusterv1.MachineDeletingDrainingNodeReason,
-		Message: refused, Since: start,
+		Message: refused, Since: start, Fix: heldByBudget + endDrain,
 	}}
 	deleted := func(m *clusterv1.Machine) { m.DeletionTimestamp = new(metav1.NewTime(start)) }
 	for _, test := range []struct {

@@ -110,10 +110,11 @@ func (m MachineUpgrade) MarshalJSON() ([]byte, error) {
 		Since     time.Time     `json:"since,omitzero"`
 		NotBefore time.Time     `json:"notBefore,omitzero"`
 		LastError string        `json:"lastError"`
+		Fix       string        `json:"fix,omitempty"`
 		ETA       time.Time     `json:"eta,omitzero"`
 	}{
 		m.Machine, m.Group, m.ByHand, m.Asking, w.Phase, w.Updater, w.Step, w.Steps, w.Attempt, w.Operation, m.ChangeID,
-		w.Began, w.Since, w.NotBefore, w.LastError, w.At,
+		w.Began, w.Since, w.NotBefore, w.LastError, w.Fix, w.At,
 	})
 }
 

@@ -107,7 +107,7 @@ func (m MachineUpgrade) Text() string {
 	if m.Work.Phase == inplace.BackingOff && m.Work.LastError != "" {
 		return m.Work.LastError
 	}
-	return strings.TrimSpace(m.Message)
+	return withFix(strings.TrimSpace(m.Message), m.Work.Fix)
 }
 
 // Describe says in a few words how the upgrade of a group stands.

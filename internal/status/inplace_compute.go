@@ -189,6 +189,9 @@ func (c *inPlaceComputation) addMachine(g *groupFacts, of asked[request.Record],
 	case a.record != nil:
 		u.Option = a.record.Option
 		u.Work = c.computeWork(a.record.Progress, g)
+		if u.Work.Phase == inplace.Draining {
+			u.Work.Fix = drainFix(m.machine, u.Message)
+		}
 	}
 	if u.State == UpgradeFailed && a.record != nil {
 		u.Reason, u.Message = cmp.Or(a.record.Reason, request.ReasonFailed), a.record.Why()

@@ -157,6 +157,8 @@ type Update struct {
 	// current step and attempt. LastError is why the last attempt failed.
 	Message   string `json:"message"`
 	LastError string `json:"lastError"`
+	// Fix says what a person can do about a drain that a PodDisruptionBudget holds; else empty.
+	Fix string `json:"fix,omitempty"`
 	ETA
 }
 

@@ -138,6 +138,9 @@ func computeUpdate(m *clusterv1.Machine, rec machineRecord, state State, g *grou
 		return u
 	}
 	u = withProgress(u, p)
+	if p.Phase == inplace.Draining {
+		u.Fix = drainFix(m, u.Message)
+	}
 	u.ETA = computeETA(p, durations, g.Policy.Soak.Duration, now)
 	return u
 }
