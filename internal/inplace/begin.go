@@ -16,10 +16,11 @@ func (CanBegin) action() {}
 
 // Readiness is an updater's answer to the question whether it can begin. The zero value means yes.
 type Readiness struct {
-	// Refused says why the updater would refuse the update; Unknown why that cannot be told now. At
-	// most one of the two is set.
-	Refused, Unknown string
-	// RetryAfter is when to ask again, for Unknown; 0 means after a while.
+	// Refused says why the updater would refuse the update; Unknown why that cannot be told now;
+	// Preparing what the updater brings to the machine first, while the node is as before. At most
+	// one of the three is set.
+	Refused, Unknown, Preparing string
+	// RetryAfter is when to ask again, for Unknown and Preparing; 0 means after a while.
 	RetryAfter time.Duration
 }
 
@@ -37,6 +38,12 @@ func AnsweredCanBegin(f Facts, r Readiness) Verdict {
 	case r.Unknown != "" && f.Now.Sub(f.Progress.Started) > f.Policy.AttemptTimeout:
 		return attemptFailed(f, fmt.Sprintf("it is unknown after %s whether the updater can begin: %s",
 			f.Policy.AttemptTimeout, r.Unknown))
+	case r.Preparing != "" && f.Now.Sub(f.Progress.Started) > f.Policy.AttemptTimeout:
+		return attemptFailed(f, fmt.Sprintf("the machine is not prepared after %s: %s",
+			f.Policy.AttemptTimeout, r.Preparing))
+	case r.Preparing != "":
+		return wait(f.Progress, orPoll(r.RetryAfter), ReasonUpdating,
+			"preparing the machine before the drain and %s: %s", position(f.Progress), r.Preparing)
 	case r.Unknown != "":
 		return wait(f.Progress, orPoll(r.RetryAfter), ReasonUpdaterUnknown,
 			"draining node before %s: not started, because it is unknown whether the updater can begin: %s",

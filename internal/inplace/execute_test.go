@@ -161,6 +161,11 @@ func TestOrderOfEffects(t *testing.T) {
 			want:  []string{"ask kubelet"},
 			reply: inplace.Reply{RetryAfter: 5 * time.Second, Wait: inplace.Wait{Reason: inplace.ReasonUpdaterUnknown, After: 5 * time.Second}},
 		},
+		"the machine is prepared first": {
+			facts: in(inplace.Draining, unasked), effects: effects{ready: inplace.Readiness{Preparing: "it fetches", RetryAfter: time.Second}},
+			want:  []string{"ask kubelet"},
+			reply: inplace.Reply{RetryAfter: time.Second, Wait: inplace.Wait{Reason: inplace.ReasonUpdating, After: time.Second}},
+		},
 		"asking whether it can begin fails": {
 			facts: in(inplace.Draining, unasked), effects: effects{failAt: "ask"}, want: []string{"ask kubelet"}, fails: true,
 		},

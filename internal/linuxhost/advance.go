@@ -42,6 +42,8 @@ type Upgrade struct {
 	Attempt string
 	// Proof is kept on the host with each step that is started: see hosts.Proof. Empty for none.
 	Proof string
+	// Prepare limits Advance to the steps that leave the node as it is. See DecidePreparation.
+	Prepare bool
 }
 
 // StepState is a step, and whether it is done.
@@ -103,7 +105,11 @@ func (u Upgrade) lookFurther(ctx context.Context, facts Facts) (Report, error) {
 	for i, step := range steps {
 		report.Steps = append(report.Steps, StepState{Step: step, Done: IsDone(u.Goal, steps, i, seen)})
 	}
-	report.Next = Decide(u.Goal, steps, seen)
+	decide := Decide
+	if u.Prepare {
+		decide = DecidePreparation
+	}
+	report.Next = decide(u.Goal, steps, seen)
 	return report, nil
 }
 
@@ -131,7 +137,7 @@ func Advance(ctx context.Context, u Upgrade) (Progress, error) {
 // clean ends an upgrade that is done. Binaries that are in their places leave as much room as the
 // staged ones take. The script also records that the upgrade is done, so that nobody waits for it.
 func (u Upgrade) clean(ctx context.Context, r Report) error {
-	if !r.Next.Done {
+	if !r.Next.Done || u.Prepare {
 		return nil
 	}
 	if !r.Facts.Cleaned {

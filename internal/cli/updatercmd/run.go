@@ -90,6 +90,8 @@ type runOptions struct {
 	noDrain, skipSnapshot, dryRun                      bool
 	nodeReadyTimeout, timeout                          time.Duration
 	output                                             string
+	// prefetch limits a run to what leaves the node as it is.
+	prefetch bool
 }
 
 // newHost is the command that groups what is done with hosts of one distribution.
@@ -99,7 +101,7 @@ func newHost(d linuxhost.Distribution, title string, tools runTools) *cobra.Comm
 		Short: "Upgrade one Linux host that runs Kubernetes by " + title + ", without Cluster API",
 		Args:  cobra.NoArgs,
 	}
-	cmd.AddCommand(newRun(d, title, tools))
+	cmd.AddCommand(newRun(d, title, tools), newPrefetch(d, title, tools))
 	return cmd
 }
 
@@ -121,7 +123,30 @@ func newRun(d linuxhost.Distribution, title string, tools runTools) *cobra.Comma
 // defaultRunTimeout is how long a run may take unless it is told otherwise.
 const defaultRunTimeout = time.Hour
 
+// addFlags adds the flags of run.
 func (o *runOptions) addFlags(cmd *cobra.Command) {
+	o.addHostFlags(cmd)
+	flags := cmd.Flags()
+	flags.BoolVar(&o.skipSnapshot, "skip-etcd-snapshot", false, "do not save etcd before a machine with a member of it is changed")
+	if o.distribution == linuxhost.Kubeadm {
+		flags.StringSliceVar(&o.ignorePreflight, "ignore-preflight-errors", nil, "`CHECKS` of kubeadm whose failure does not count, by kubeadm's names for them")
+		flags.StringVar(&o.patches, "patches", "", "`FOLDER` on the host with patches for kubeadm, or none (default: none, but a host with patches in /etc/kubernetes/patches is refused)")
+		cli.CompleteNothing(cmd, "patches")
+	}
+	flags.DurationVar(&o.nodeReadyTimeout, "node-ready-timeout", linuxhost.DefaultReadyWithin, "how long the node may take to be Ready at the version after the restart")
+	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig `FILE` of the cluster that the node is in, to drain and watch it, and to find the oldest API server")
+	flags.StringVar(&o.context, "context", "", "`NAME` of the context in --kubeconfig (default: its current one)")
+	flags.StringVar(&o.node, "node", "", "`NAME` of the node (default: the one with the host's address)")
+	flags.BoolVar(&o.noDrain, "no-drain", false, "neither drain nor watch the node")
+	for _, name := range []string{"kubeconfig", "context", "node"} {
+		cmd.MarkFlagsMutuallyExclusive("no-drain", name)
+	}
+	cli.CompleteNothing(cmd, "node", "node-ready-timeout")
+	cli.CompleteContext(cmd)
+}
+
+// addHostFlags adds the flags that say which host it is, and which binaries it gets.
+func (o *runOptions) addHostFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&o.host, "host", "", "`ADDRESS[:PORT]` of the host's SSH server")
 	flags.StringVar(&o.to, "to", "", "`VERSION` to upgrade to, such as v1.36.3")
@@ -140,30 +165,15 @@ func (o *runOptions) addFlags(cmd *cobra.Command) {
 	flags.Int64Var(&o.minSerial, "digests-min-serial", 0, "lowest `SERIAL` of signed --digests that counts")
 	flags.BoolVar(&o.allowUnversioned, "digests-allow-unversioned", false, "let signed --digests without a serial and an expiry count, too")
 	flags.StringVar(&o.folder, "folder", "", "`FOLDER` on the host where its binaries stand (default: "+o.distribution.Folder()+")")
-	flags.BoolVar(&o.skipSnapshot, "skip-etcd-snapshot", false, "do not save etcd before a machine with a member of it is changed")
-	if o.distribution == linuxhost.Kubeadm {
-		flags.StringSliceVar(&o.ignorePreflight, "ignore-preflight-errors", nil, "`CHECKS` of kubeadm whose failure does not count, by kubeadm's names for them")
-		flags.StringVar(&o.patches, "patches", "", "`FOLDER` on the host with patches for kubeadm, or none (default: none, but a host with patches in /etc/kubernetes/patches is refused)")
-		cli.CompleteNothing(cmd, "patches")
-	}
-	flags.DurationVar(&o.nodeReadyTimeout, "node-ready-timeout", linuxhost.DefaultReadyWithin, "how long the node may take to be Ready at the version after the restart")
-	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig `FILE` of the cluster that the node is in, to drain and watch it, and to find the oldest API server")
-	flags.StringVar(&o.context, "context", "", "`NAME` of the context in --kubeconfig (default: its current one)")
-	flags.StringVar(&o.node, "node", "", "`NAME` of the node (default: the one with the host's address)")
-	flags.BoolVar(&o.noDrain, "no-drain", false, "neither drain nor watch the node")
 	flags.DurationVar(&o.timeout, "timeout", defaultRunTimeout, "how long all of it may take; 0 for no limit")
 	flags.StringVarP(&o.output, "output", "o", outputText, "`FORMAT` of what is printed: text, json")
 	cmd.MarkFlagsMutuallyExclusive("binaries-url", "binaries-folder", "bundle")
 	cmd.MarkFlagsMutuallyExclusive("digests-sha256", "digests-signature")
 	cmd.MarkFlagsMutuallyExclusive("digests-sha256", "public-key")
-	for _, name := range []string{"kubeconfig", "context", "node"} {
-		cmd.MarkFlagsMutuallyExclusive("no-drain", name)
-	}
 	cli.MustRegister(cmd.MarkFlagFilename("bundle", "tar"))
 	cli.CompleteValues(cmd, "output", outputText, outputJSON)
-	cli.CompleteNothing(cmd, "host", "to", "user", "bastion", "binaries-url", "binaries-folder", "folder", "node",
-		"digests-sha256", "digests-min-serial", "node-ready-timeout", "timeout")
-	cli.CompleteContext(cmd)
+	cli.CompleteNothing(cmd, "host", "to", "user", "bastion", "binaries-url", "binaries-folder", "folder",
+		"digests-sha256", "digests-min-serial", "timeout")
 	cmd.SetFlagErrorFunc(reportRunFlagError)
 }
 

@@ -53,6 +53,7 @@ func newRunDriver(
 	d := &runDriver{
 		upgrade: linuxhost.Upgrade{
 			Goal: r.goal, Host: host, Bundle: r.bundle, Attempt: tools.attempt(), Oldest: view.oldest,
+			Prepare: r.prefetch,
 		},
 		address: r.login.Address, node: view.node, unknown: view.unknown, printer: printer,
 		clock: tools.clock,
@@ -75,6 +76,9 @@ func (d *runDriver) run(ctx context.Context, dryRun bool) error {
 	if report.Refused != nil {
 		return cli.Refusedf("host %s cannot be upgraded to %s: %s", d.address, d.upgrade.Goal.Version, report.Refused)
 	}
+	if d.upgrade.Prepare {
+		report = keepPreparation(report)
+	}
 	// The control plane's only API server may be the one that its own upgrade has stopped.
 	if d.unknown != nil && !report.Facts.ControlPlane {
 		return fmt.Errorf(
@@ -92,7 +96,7 @@ func (d *runDriver) run(ctx context.Context, dryRun bool) error {
 	if err := d.printer.plan(plan); err != nil {
 		return err
 	}
-	d.printer.NoteAll(planNotes(report.Facts, d.upgrade.Goal, d.node != nil))
+	d.printer.NoteAll(planNotes(report.Facts, d.upgrade.Goal, d.node != nil || d.upgrade.Prepare))
 	if dryRun {
 		d.printer.NoteAll(sourceNotes(d.upgrade.Goal.Source, report.Steps))
 		return d.foresee(report)
@@ -173,6 +177,8 @@ func (d *runDriver) follow(ctx context.Context) error {
 			return err
 		}
 		switch {
+		case progress.Done && d.upgrade.Prepare:
+			return d.prepared()
 		case progress.Done:
 			return d.done(ctx, progress)
 		case progress.Failure != nil:

@@ -26,6 +26,8 @@ type runRequest struct {
 	bundle linuxhost.Bundle
 	// node says how the node is looked after; nil where it is not.
 	node *nodeChoice
+	// prefetch limits the run to what leaves the node as it is.
+	prefetch bool
 	// Notes are what people should know besides.
 	notes []string
 }
@@ -42,7 +44,7 @@ func (o *runOptions) parse() (runRequest, error) {
 	if err := checkLineOutput(o.output); err != nil {
 		return runRequest{}, err
 	}
-	var request runRequest
+	request := runRequest{prefetch: o.prefetch}
 	for _, read := range []func(*runRequest) error{o.parseGoal, o.parseSource, o.parseNode, o.parseTimes, o.parseLogin, o.parseDigests} {
 		if err := read(&request); err != nil {
 			return runRequest{}, err

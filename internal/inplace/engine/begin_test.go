@@ -105,6 +105,32 @@ func TestUnknownBeforeTheDrain(t *testing.T) {
 	}
 }
 
+// TestPreparesBeforeTheDrain holds that a node is not drained while its updater prepares the machine,
+// and that an attempt which never gets ready fails with the node untouched.
+func TestPreparesBeforeTheDrain(t *testing.T) {
+	t.Parallel()
+	w, s := asked(t, true)
+	s.ready = inplace.Readiness{Preparing: "step 1 of 2, fetch-kubelet", RetryAfter: time.Second}
+	const want = "preparing the machine before the drain and "
+	reply, err := w.update("a")
+	if err != nil || !strings.Contains(reply.Message, want) || !strings.Contains(reply.Message, "fetch-kubelet") ||
+		w.nodes.Calls()[porttest.DrainMethod] > 0 {
+		t.Errorf("%+v, %v, %d drains", reply, err, w.nodes.Calls()[porttest.DrainMethod])
+	}
+	s.ready = inplace.Readiness{}
+	w.until("a", "node drained")
+	w, s = asked(t, true)
+	s.ready = inplace.Readiness{Preparing: "fetch-kubelet"}
+	if _, err := w.update("a"); err != nil {
+		t.Error(err)
+	}
+	w.now = w.now.Add(time.Hour)
+	reply, err = w.update("a")
+	if err != nil || !strings.Contains(reply.Message, "failed: the machine is not prepared after 10m0s: fetch-kubelet") {
+		t.Errorf("%+v, %v", reply, err)
+	}
+}
+
 // TestHooksAreNotAsked holds that an updater behind Cluster API's hooks gets no question: it has
 // answered with what it covers.
 func TestHooksAreNotAsked(t *testing.T) {

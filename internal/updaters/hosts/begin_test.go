@@ -2,15 +2,19 @@ package hosts_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/inplace"
+	"github.com/windlass-dev/windlass/internal/linuxhost"
 	"github.com/windlass-dev/windlass/internal/port"
 	"github.com/windlass-dev/windlass/internal/updaters/hosts"
 )
 
-// TestCanBegin looks at the host and leaves it as it is. A Pod that may be needed soon stays.
+// TestCanBegin looks at the host, and brings files to it only. A Pod that may be needed soon stays.
 func TestCanBegin(t *testing.T) {
 	t.Parallel()
 	hostError := func(reason port.HostReason) error {
@@ -19,11 +23,12 @@ func TestCanBegin(t *testing.T) {
 	for name, tt := range map[string]struct {
 		edit             func(*world)
 		refused, unknown bool
+		preparing        bool
 		closed           int
 	}{
-		"by SSH":           {closed: 1},
+		"by SSH":           {closed: 1, preparing: true},
 		"by SSH, away":     {edit: func(w *world) { w.execErr = hostError(port.HostUnreachable) }, unknown: true, closed: 1},
-		"by a Pod":         {edit: inPod},
+		"by a Pod":         {edit: inPod, preparing: true},
 		"by a Pod, away":   {edit: func(w *world) { inPod(w); w.execErr = hostError(port.HostUnreachable) }, unknown: true},
 		"by a Pod, no way": {edit: func(w *world) { inPod(w); w.execErr = hostError(port.HostLoginRefused) }, refused: true, closed: 1},
 		"no file in the bundle": {
@@ -44,8 +49,44 @@ func TestCanBegin(t *testing.T) {
 			if (got.Refused != "") != tt.refused || (got.Unknown != "") != tt.unknown {
 				t.Errorf("%+v", got)
 			}
-			if w.closed != tt.closed || w.job.state != "" {
-				t.Errorf("closed %d times, want %d; the host was changed by %+v", w.closed, tt.closed, w.job)
+			if w.closed != tt.closed || (got.Preparing != "") != tt.preparing {
+				t.Errorf("%+v; closed %d times, want %d", got, w.closed, tt.closed)
+			}
+			for _, step := range w.starts {
+				if !strings.HasPrefix(step, linuxhost.FetchPrefix) {
+					t.Errorf("the host was changed by %s", step)
+				}
+			}
+		})
+	}
+}
+
+// TestPreparesBeforeTheDrain: the question is answered with yes once all binaries are on the host,
+// and with a refusal if one is unavailable. Nothing else is done before that.
+func TestPreparesBeforeTheDrain(t *testing.T) {
+	t.Parallel()
+	for name, exit := range map[string]int{"all are there": 0, "one is unavailable": 1} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.exit["fetch-kubelet"] = exit
+			u := w.updater(t)
+			var got inplace.Readiness
+			for range 10 {
+				if got = u.CanBegin(t.Context(), request("a-1")); got.Preparing == "" {
+					break
+				}
+				if got.RetryAfter == 0 || !strings.Contains(got.Preparing, "fetch-") {
+					t.Errorf("%+v", got)
+				}
+				w.advance()
+			}
+			if (got.Refused != "") != (exit != 0) || got.Unknown != "" || got.Preparing != "" {
+				t.Errorf("%+v", got)
+			}
+			want := []string{"fetch-kubeadm", "fetch-kubelet"}
+			if diff := cmp.Diff(want, w.starts); diff != "" {
+				t.Error(diff)
 			}
 		})
 	}

@@ -53,9 +53,14 @@ type attempt struct {
 	node string
 }
 
-// CanBegin implements port.Updater: it looks at the host as UpdateMachine does before it begins.
+// CanBegin implements port.Updater: it looks at the host as UpdateMachine does before it begins, and
+// brings what the update needs to the host. The node is as before.
 func (u *Updater) CanBegin(ctx context.Context, request *runtimehooksv1.UpdateMachineRequest) inplace.Readiness {
-	return updaters.Readiness(u.answerRequest(ctx, request, u.checkBegin))
+	answer := u.answerRequest(ctx, request, u.checkBegin)
+	if answer.Outcome == inplace.InProgress {
+		return inplace.Readiness{Preparing: answer.Message, RetryAfter: answer.RetryAfter}
+	}
+	return updaters.Readiness(answer)
 }
 
 // UpdateMachine implements port.Updater.
@@ -124,21 +129,37 @@ func (u *Updater) serve(ctx context.Context, a attempt) inplace.Answer {
 	return u.leave(upgrade.Host, u.carry(ctx, a, upgrade))
 }
 
-// checkBegin returns a failure if the operation would be refused.
+// checkBegin returns a failure if the operation would be refused. Otherwise it prepares the host; it
+// returns Finishes if that is done.
 func (u *Updater) checkBegin(ctx context.Context, a attempt) inplace.Answer {
 	upgrade, refused := u.prepare(ctx, &a)
 	if refused != nil {
 		return *refused
 	}
-	answer := inplace.Answer{Outcome: inplace.InProgress}
 	failure, err := linuxhost.CanBegin(ctx, upgrade)
+	if err != nil {
+		return u.leave(upgrade.Host, a.answerError(err))
+	}
+	if failure != nil {
+		return u.leave(upgrade.Host, updaters.Fails("%s", failure))
+	}
+	upgrade.Prepare = true
+	p, err := u.advance(ctx, a, upgrade)
+	answer := a.answer(p)
 	switch {
 	case err != nil:
 		answer = a.answerError(err)
-	case failure != nil:
-		answer = updaters.Fails("%s", failure)
+	case p.Done:
+		// The Pod that may reach the host is needed soon.
+		return u.keep(upgrade.Host, answer)
 	}
 	return u.leave(upgrade.Host, answer)
+}
+
+// keep is leave for a host that is asked again soon, whatever the answer.
+func (u *Updater) keep(host port.Host, answer inplace.Answer) inplace.Answer {
+	u.leave(host, inplace.Answer{Outcome: inplace.InProgress})
+	return answer
 }
 
 // leave closes the connection to a host after a request, and returns the request's answer. A Pod stays
@@ -234,7 +255,9 @@ func (u *Updater) advance(ctx context.Context, a attempt, upgrade linuxhost.Upgr
 		if err != nil {
 			return p, err
 		}
-		p = u.note(ctx, a, p)
+		if !upgrade.Prepare || !p.Done {
+			p = u.note(ctx, a, p)
+		}
 		over := ctx.Err() != nil || u.options.Now().Sub(began) >= stepsFor
 		switch {
 		case p.Done || p.Failure != nil || over:

@@ -117,7 +117,14 @@ func (w World) update(t *testing.T, to, operation string, works int) {
 	if got.Outcome != inplace.InProgress || got.RetryAfter <= 0 {
 		t.Fatalf("the first answer is %+v, want in progress and when to ask again", got)
 	}
+	w.untilEnd(t, ask, works)
+}
+
+// untilEnd asks until the update has ended.
+func (w World) untilEnd(t *testing.T, ask func() inplace.Answer, works int) {
+	t.Helper()
 	const mostAnswers = 3
+	var got inplace.Answer
 	for range mostAnswers {
 		w.Advance()
 		if got = ask(); got.Outcome != inplace.InProgress {
@@ -163,13 +170,22 @@ func testSecondUpdate(t *testing.T, w World) {
 	w.update(t, porttest.UpdaterNext, "b", 2)
 }
 
-// testCanBegin asks before an update, while it goes on and after it.
+// testCanBegin asks before an update, while it goes on and after it. An updater may prepare the
+// machine first, without beginning the update.
 func testCanBegin(t *testing.T, w World) {
 	t.Helper()
 	ask := func() {
 		t.Helper()
 		request := porttest.UpdateMachine(w.Machine, porttest.UpdaterTo, "a")
-		if got := w.Updater.CanBegin(t.Context(), request); got != (inplace.Readiness{}) {
+		got := w.Updater.CanBegin(t.Context(), request)
+		for range 10 {
+			if got.Preparing == "" {
+				break
+			}
+			w.Advance()
+			got = w.Updater.CanBegin(t.Context(), request)
+		}
+		if got != (inplace.Readiness{}) {
 			t.Errorf("the answer is %+v, want yes", got)
 		}
 		w.Advance()
@@ -179,7 +195,9 @@ func testCanBegin(t *testing.T, w World) {
 	if w.Works() != 0 {
 		t.Fatal("the question began the update")
 	}
-	w.update(t, porttest.UpdaterTo, "a", 1)
+	w.untilEnd(t, func() inplace.Answer {
+		return w.Updater.UpdateMachine(t.Context(), porttest.UpdateMachine(w.Machine, porttest.UpdaterTo, "a"))
+	}, 1)
 	ask()
 	if w.Works() != 1 {
 		t.Error("the question began the update again")

@@ -106,8 +106,14 @@ func (r *runHost) write(t *testing.T, name string, content []byte) string {
 // start runs the command; what it prints goes to out and notes. The end of ctx interrupts it.
 func (r *runHost) start(ctx context.Context, t *testing.T, address, user string, out, notes io.Writer, args ...string) error {
 	t.Helper()
+	return r.startVerb(ctx, t, "run", address, user, out, notes, args...)
+}
+
+// startVerb is start for any command about one host.
+func (r *runHost) startVerb(ctx context.Context, t *testing.T, verb, address, user string, out, notes io.Writer, args ...string) error {
+	t.Helper()
 	cmd := exec.CommandContext(ctx, r.windlass, append([]string{
-		"updater", strings.ToLower(string(r.distribution)), "run",
+		"updater", strings.ToLower(string(r.distribution)), verb,
 		"--host", address, "--user", user, "--to", r.to.String(), "--digests", r.digests, "--bundle", r.bundle,
 		"--identity", r.write(t, "key", r.Key(user)), "--known-hosts", r.write(t, "known_hosts", r.KnownHosts()),
 	}, args...)...)
@@ -322,4 +328,45 @@ func TestRunOnAHostWhoseConnectionsDrop(t *testing.T) {
 	if !strings.Contains(notes.String(), "; it is tried again\n") {
 		t.Errorf("no connection was lost:\n%s", notes.String())
 	}
+}
+
+// TestPrefetch: the binaries are on the host before its upgrade, and its node is as before. The
+// upgrade then finds them. One with another digest is refused.
+func TestPrefetch(t *testing.T) {
+	t.Parallel()
+	testhosts.Require(t)
+	r := startRunHost(t, linuxhost.K3s, "v1.35.4+k3s1", "v1.36.3+k3s1", map[string][]byte{
+		"/etc/systemd/system/k3s-agent.service": []byte("[Service]\nExecStart=/usr/local/bin/k3s agent\nRestart=always\n[Install]\nWantedBy=multi-user.target\n"),
+	}, "k3s-agent")
+	const state = "sha256sum /usr/local/bin/k3s; systemctl show --property MainPID k3s-agent"
+	before := r.MustRun(state)
+	var out, notes bytes.Buffer
+	if err := r.startVerb(t.Context(), t, "prefetch", r.Address(), "root", &out, &notes); err != nil {
+		t.Fatalf("%v\n%s%s", err, out.String(), notes.String())
+	}
+	if !strings.Contains(out.String(), "has the binaries of v1.36.3+k3s1; its node works as before") || strings.Contains(out.String(), "restart") {
+		t.Errorf("it prints\n%s", out.String())
+	}
+	if after := r.MustRun(state); after != before {
+		t.Errorf("the host was\n%s and is\n%s", before, after)
+	}
+	out.Reset()
+	if err := r.start(t.Context(), t, r.Address(), "root", &out, &notes, "--no-drain", "--dry-run"); err != nil {
+		t.Fatalf("%v\n%s", err, notes.String())
+	}
+	if !strings.Contains(out.String(), "| fetch-k3s   | done ") {
+		t.Errorf("the upgrade finds\n%s", out.String())
+	}
+	r.MustRun("echo x >>" + linuxhost.StateFolder + "/binaries/v1.36.3-k3s1/k3s")
+	r.digests = r.write(t, "SHA256SUMS", bytes.Replace(must(os.ReadFile(r.digests)), must(os.ReadFile(r.digests))[:8], []byte("00000000"), 1))
+	notes.Reset()
+	err := r.startVerb(t.Context(), t, "prefetch", r.Address(), "root", &out, &notes)
+	mustExit(t, err, cli.ExitRefused, notes.String(), "host "+r.Address()+" was not brought to v1.36.3+k3s1: WrongDigest: step fetch-k3s: ")
+}
+
+func must(content []byte, err error) []byte {
+	if err != nil {
+		panic(err)
+	}
+	return content
 }

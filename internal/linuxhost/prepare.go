@@ -1,0 +1,43 @@
+package linuxhost
+
+import "strings"
+
+// Prepares reports whether a step leaves the node as it is: it brings a file to the host.
+func Prepares(s Step) bool { return strings.HasPrefix(string(s.Name), FetchPrefix) }
+
+// DecidePreparation is Decide for an upgrade that is only prepared: the first step that leaves the
+// node as it is, and is not done. Done says that no such step is left. What would keep the upgrade
+// from its end is a failure here, too.
+func DecidePreparation(g Goal, steps []Step, s Seen) Progress {
+	p := decidePreparation(g, steps, s)
+	p.Job = s.Facts.Job
+	for i, step := range steps {
+		if !Prepares(step) {
+			continue
+		}
+		p.Total++
+		if IsDone(g, steps, i, s) {
+			p.Finished++
+		}
+	}
+	return p
+}
+
+func decidePreparation(g Goal, steps []Step, s Seen) Progress {
+	if running, ok := Running(g, s.Facts); ok {
+		return running
+	}
+	if s.Facts.Cut || s.Facts.NotStarted {
+		// The upgrade has begun, and undoes something first.
+		return Progress{Done: true}
+	}
+	if short := lacks(g, steps, s); short != nil {
+		return fails(short)
+	}
+	for i, step := range steps {
+		if Prepares(step) && !IsDone(g, steps, i, s) {
+			return decideStep(g, step, s)
+		}
+	}
+	return Progress{Done: true}
+}

@@ -1,0 +1,42 @@
+package linuxhost_test
+
+import (
+	"testing"
+
+	"github.com/windlass-dev/windlass/internal/linuxhost"
+)
+
+// TestPreparationEndsBeforeTheFirstChange: only files are brought to the host. What would refuse the
+// upgrade refuses the preparation, and one that has begun has nothing left to prepare.
+func TestPreparationEndsBeforeTheFirstChange(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		done []linuxhost.Name
+		edit func(*linuxhost.Seen)
+		want string
+	}{
+		"nothing is there":   {want: "start fetch-kubeadm"},
+		"one is there":       {done: []linuxhost.Name{"fetch-kubeadm"}, want: "start fetch-kubelet"},
+		"all are there":      {done: []linuxhost.Name{"fetch-kubeadm", "fetch-kubelet", "fetch-kubectl"}, want: "done"},
+		"no room":            {edit: func(s *linuxhost.Seen) { s.Facts.FreeKB = 1 }, want: "fail: DiskFull: step install-kubeadm: "},
+		"kubeadm is cut":     {edit: func(s *linuxhost.Seen) { s.Facts.Cut = true }, want: "done"},
+		"it does not start":  {edit: func(s *linuxhost.Seen) { s.Facts.NotStarted = true }, want: "done"},
+		"another goal's job": {edit: func(s *linuxhost.Seen) { s.Facts.Job = linuxhost.Job{Operation: "v1-x", State: linuxhost.JobRunning} }, want: "wait: another upgrade"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g, steps, seen := situation(t, "")
+			seen.Checks = make(linuxhost.Checks)
+			for _, step := range test.done {
+				seen.Checks[step] = linuxhost.CheckResult{Done: true}
+			}
+			if test.edit != nil {
+				test.edit(&seen)
+			}
+			p := linuxhost.DecidePreparation(g, steps, seen)
+			if got := wordNext(p); len(got) < len(test.want) || got[:len(test.want)] != test.want {
+				t.Errorf("%s, want %s", got, test.want)
+			}
+		})
+	}
+}
