@@ -23,7 +23,9 @@ The present versions come from one of three places:
               spec.topology.version; --from sets another version.
   live        CLUSTER, read from the management cluster that the kubeconfig names
 
---versions, --from and --group override manifests and the management cluster.
+--versions, --from and --group override manifests and the management cluster. For a Cluster without a topology the
+plan is one on paper, with the names of its MachineDeployments and MachinePools: give --to, and --versions beyond the
+next minor.
 
 For manifests and live clusters, plan also shows how machines will be updated, by the UpdatePolicy of each group and
 the Updaters (manifests can contain both): "in place by X, then Y", "replace: not covered: …", "blocked: …" if the

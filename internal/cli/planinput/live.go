@@ -21,9 +21,21 @@ func ResolveCluster(ctx context.Context, m management.Cluster, key types.Namespa
 	if err != nil {
 		return Request{}, err
 	}
+	hasTopology := objects.Cluster.Spec.Topology.IsDefined()
+	if !hasTopology {
+		objects.MachinePools, err = management.List[*clusterv1.MachinePool, clusterv1.MachinePoolList](
+			ctx, m, "MachinePools", management.InCluster(key))
+		if management.IgnoreMissing(err) != nil {
+			return Request{}, err
+		}
+	}
 	r, _, err := resolveState(objects, in, Origins{})
 	if err != nil {
 		return Request{}, err
+	}
+	if !hasTopology {
+		r.Updates = liveUpdates(ctx, m, objects, nil)
+		return r.withSource(in, objects.Cluster, nil, nil, Origins{})
 	}
 	class, graphs, err := m.Source(ctx, objects.Cluster)
 	// With versions from flags the class is not needed for the plan. Without it less is known about

@@ -158,7 +158,7 @@ func ResolveManifest(set *manifest.Set, cluster *clusterv1.Cluster, in Input) (R
 			state.Target, where.locate(state.Refs[plan.ItemTarget]))
 	}
 	r.Updates = newUpdates(facts)
-	if in.Versions == nil && classErr != nil {
+	if in.Versions == nil && classErr != nil && cluster.Spec.Topology.IsDefined() {
 		return Request{}, addFix(classErr, "give it with -f, or the existing versions with --versions")
 	}
 	return r.withSource(in, cluster, facts.Class, set.UpgradeGraphs, where)
@@ -170,6 +170,11 @@ func (r Request) withSource(
 ) (Request, error) {
 	if in.Versions != nil {
 		r.Request.Source = in.Versions
+		return r, nil
+	}
+	if !cluster.Spec.Topology.IsDefined() {
+		r.Request.Source, r.fromFlags = plan.NextMinor{}, true
+		r.Source = "without --versions only the next minor can be reached"
 		return r, nil
 	}
 	source, ref, err := snapshot.Source(cluster, class, graphs)
@@ -229,6 +234,18 @@ func resolveGraph(set *manifest.Set, in Input) (Request, error) {
 
 // resolveState fills everything but the source from a Cluster's objects.
 func resolveState(objects snapshot.Objects, in Input, where Origins) (Request, snapshot.State, error) {
+	objects, onPaper := snapshot.OnPaper(objects)
+	if onPaper && in.To.IsZero() {
+		return Request{}, snapshot.State{}, cli.InputErrorf("--to", "it is missing, and a Cluster without a topology has no target. "+
+			"Fix: give the version to upgrade to")
+	}
+	if onPaper && objects.ControlPlane == nil && in.From.IsZero() {
+		return Request{}, snapshot.State{}, cli.InputErrorf("--from", "it is missing, and a Cluster without a topology and without a "+
+			"control plane object has no version. Fix: give the version that the control plane has")
+	}
+	if onPaper && objects.ControlPlane == nil {
+		objects.Cluster.Spec.Topology.Version = in.From.String()
+	}
 	state, err := snapshot.Take(objects, snapshot.Overrides{ControlPlane: in.From, Groups: in.Groups})
 	if err != nil {
 		return Request{}, snapshot.State{}, where.Describe(err)
@@ -246,6 +263,9 @@ func resolveState(objects snapshot.Objects, in Input, where Origins) (Request, s
 	} else {
 		delete(r.items, plan.ItemTarget)
 	}
+	if onPaper {
+		r.Notes = append(r.Notes, onPaperNote)
+	}
 	if !state.Moving.IsZero() {
 		r.Notes = append(r.Notes, fmt.Sprintf("the control plane is still on its way from %s to %s; the plan begins when it is there",
 			state.Moving, state.Inventory.ControlPlane))
@@ -258,6 +278,10 @@ func resolveState(objects snapshot.Objects, in Input, where Origins) (Request, s
 	}
 	return r, state, nil
 }
+
+// onPaperNote says who carries out the plan of a Cluster without a topology.
+const onPaperNote = "the Cluster has no topology, so no engine carries this plan out: set spec.version of the control plane object for " +
+	"each of its steps, and spec.template.spec.version of the MachineDeployments or MachinePools named, in this order"
 
 // Origins says where objects were read; the zero value is for objects of a management cluster.
 type Origins struct{ set *manifest.Set }

@@ -31,7 +31,11 @@ type Updates struct {
 func newUpdates(facts doctor.Facts) *Updates {
 	u := &Updates{Facts: facts}
 	u.ask = preview.Request{Policies: facts.Policies, Updaters: facts.Updaters, NamespaceLabels: facts.NamespaceLabels, Ask: open, Engine: facts.Engine}
+	onPaper := !facts.Objects.Cluster.Spec.Topology.IsDefined()
 	for _, g := range snapshot.UpdateGroups(facts.Objects, facts.Class) {
+		if onPaper && !g.ControlPlane {
+			g.Name = g.Object // The group's name in the plan.
+		}
 		u.ask.Groups = append(u.ask.Groups, preview.Group{UpdateGroup: g})
 	}
 	return u
