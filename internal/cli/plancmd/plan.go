@@ -86,6 +86,7 @@ func New() *cobra.Command {
 		SuggestionsMinimumDistance: 2,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return run(cmd, o, func(ctx context.Context, in planinput.Input) (planinput.Request, error) {
+				in.OnPaper = true
 				return o.Resolve(ctx, cmd, args, in)
 			})
 		},

@@ -25,8 +25,10 @@ type Input struct {
 	unnamed   bool
 	noWorkers bool
 	Policy    plan.Policy
-	Format    view.Format
-	Explain   bool
+	// OnPaper plans Clusters without a topology, too.
+	OnPaper bool
+	Format  view.Format
+	Explain bool
 	// Risks are the known risks; nil means those of this release.
 	Risks *risks.Set
 }

@@ -234,7 +234,10 @@ func resolveGraph(set *manifest.Set, in Input) (Request, error) {
 
 // resolveState fills everything but the source from a Cluster's objects.
 func resolveState(objects snapshot.Objects, in Input, where Origins) (Request, snapshot.State, error) {
-	objects, onPaper := snapshot.OnPaper(objects)
+	onPaper := false
+	if in.OnPaper {
+		objects, onPaper = snapshot.OnPaper(objects)
+	}
 	if onPaper && in.To.IsZero() {
 		return Request{}, snapshot.State{}, cli.InputErrorf("--to", "it is missing, and a Cluster without a topology has no target. "+
 			"Fix: give the version to upgrade to")
