@@ -40,6 +40,7 @@ var checks = []check{
 	{id: CheckBounds, run: checkBounds},
 	{id: CheckTemplates, needs: []Source{SourceTemplates}, run: checkTemplates},
 	{id: CheckHealthChecks, needs: []Source{SourceHealthChecks}, run: checkHealthChecks},
+	{id: CheckManagedFields, needs: []Source{SourceTemplates}, run: checkManagedFields},
 	{id: CheckPaused, run: checkPaused},
 	{id: CheckMachines, run: checkMachines},
 	{id: CheckUnread, global: true, run: checkUnread},
@@ -92,7 +93,7 @@ func sumUp(g group, all []Finding, into *findings) {
 func concerning(g group, all []Finding, severity Severity) []string {
 	var names []string
 	for _, f := range all {
-		apart := slices.Contains([]ID{CheckHealthChecks, CheckMachines, CheckLimits}, f.ID)
+		apart := slices.Contains([]ID{CheckHealthChecks, CheckManagedFields, CheckMachines, CheckLimits}, f.ID)
 		if f.Severity != severity || apart {
 			continue
 		}

@@ -55,6 +55,8 @@ type Facts struct {
 	Beyond []Beyond
 	// Missing are objects that others refer to and that do not exist.
 	Missing []Reference
+	// Unowned are the control plane Machines with a KubeadmConfig whose spec no field manager has applied, sorted.
+	Unowned []string
 	// Unread says what could not be read; it is not known, so it is not taken to be absent.
 	Unread []Unread
 }

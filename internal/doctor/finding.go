@@ -51,6 +51,9 @@ const (
 	CheckTemplates ID = "Templates"
 	// CheckHealthChecks looks for MachineHealthChecks: remediation replaces machines.
 	CheckHealthChecks ID = "HealthChecks"
+	// CheckManagedFields looks for machines whose arguments cannot be changed in place, because Cluster API
+	// v1.11 or older wrote their KubeadmConfigs.
+	CheckManagedFields ID = "ManagedFields"
 	// CheckPaused looks for paused objects.
 	CheckPaused ID = "Paused"
 	// CheckMachines looks for machines whose update failed, is under way, or left fields alone.

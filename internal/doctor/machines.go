@@ -3,11 +3,9 @@ package doctor
 import (
 	"fmt"
 	"slices"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
@@ -81,61 +79,6 @@ func checkTemplates(f Facts, groups []group, into *findings) {
 			into.ok(g.Subject, "all templates of its machines exist")
 		}
 	}
-}
-
-func checkHealthChecks(f Facts, groups []group, into *findings) {
-	usual, measured := status.UsualDuration(f.Objects.Machines)
-	for _, g := range inPlace(groups) {
-		var selecting []string
-		for _, h := range f.HealthChecks {
-			if !selectsGroup(h, g) {
-				continue
-			}
-			selecting = append(selecting, h.Name)
-			message := "remediation replaces a machine that it finds unhealthy. That is allowed, and does not happen to a machine under update"
-			if shortest := shortestTimeout(h); measured > 0 && shortest > 0 && shortest < usual {
-				into.add(Warning, g.Subject, "give it a longer timeout", "MachineHealthCheck %s: %s. Its shortest timeout (%s) is shorter than an update usually takes (%s, of %d measured)",
-					h.Name, message, shortest, usual, measured)
-				continue
-			}
-			into.add(Warning, g.Subject, "leave it, unless a machine must not be replaced even then", "MachineHealthCheck %s: %s", h.Name, message)
-		}
-		if len(selecting) == 0 && f.Live {
-			into.ok(g.Subject, "no MachineHealthCheck selects its machines")
-		}
-	}
-}
-
-// selectsGroup goes by the machines that there are, and by the labels that they would have where there are none.
-func selectsGroup(h *clusterv1.MachineHealthCheck, g group) bool {
-	selector, err := metav1.LabelSelectorAsSelector(&h.Spec.Selector)
-	if err != nil {
-		return false
-	}
-	if len(g.machines) == 0 {
-		return selector.Matches(labels.Set(g.MachineLabels))
-	}
-	return slices.ContainsFunc(g.machines, func(m *clusterv1.Machine) bool { return selector.Matches(labels.Set(m.Labels)) })
-}
-
-// shortestTimeout is after how long a node's condition makes a machine unhealthy; 0 where none does.
-func shortestTimeout(h *clusterv1.MachineHealthCheck) time.Duration {
-	var shortest time.Duration
-	consider := func(seconds *int32) {
-		if seconds == nil {
-			return
-		}
-		if d := time.Duration(*seconds) * time.Second; shortest == 0 || d < shortest {
-			shortest = d
-		}
-	}
-	for _, c := range h.Spec.Checks.UnhealthyNodeConditions {
-		consider(c.TimeoutSeconds)
-	}
-	for _, c := range h.Spec.Checks.UnhealthyMachineConditions {
-		consider(c.TimeoutSeconds)
-	}
-	return shortest
 }
 
 // shownMachines bounds the list of machines in one finding.

@@ -1,6 +1,7 @@
 package doctorcmd
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -106,19 +108,23 @@ func (c *collector) readTemplates(ctx context.Context) error {
 		return err
 	}
 	c.facts.MachineSets = sets
-	known := map[clusterv1.ContractVersionedObjectReference]bool{}
+	known := map[clusterv1.ContractVersionedObjectReference]*metav1.PartialObjectMetadata{}
 	for _, r := range c.references(sets) {
-		exists, looked := known[r.ref]
+		object, looked := known[r.ref]
 		if !looked {
-			if exists, err = c.exists(ctx, r.ref); err != nil {
+			if object, err = c.find(ctx, r.ref); err != nil {
 				return err
 			}
-			known[r.ref] = exists
+			known[r.ref] = object
 		}
-		if !exists {
+		if machine, is := strings.CutPrefix(r.from, "Machine "); is && isUnowned(object) {
+			c.facts.Unowned = append(c.facts.Unowned, machine)
+		}
+		if object == nil {
 			c.facts.Missing = append(c.facts.Missing, doctor.Reference{Group: r.group, From: r.from, To: r.ref.Kind + " " + r.ref.Name})
 		}
 	}
+	slices.Sort(c.facts.Unowned)
 	slices.SortFunc(c.facts.Missing, func(a, b doctor.Reference) int { return strings.Compare(a.From+a.To, b.From+b.To) })
 	return nil
 }
@@ -154,20 +160,35 @@ func (c *collector) references(sets []*clusterv1.MachineSet) []reference {
 	return slices.DeleteFunc(all, func(r reference) bool { return !r.ref.IsDefined() })
 }
 
-// exists looks an object up by its metadata.
-func (c *collector) exists(ctx context.Context, ref clusterv1.ContractVersionedObjectReference) (bool, error) {
+// find looks an object up by its metadata; nil if it does not exist.
+func (c *collector) find(
+	ctx context.Context, ref clusterv1.ContractVersionedObjectReference,
+) (object *metav1.PartialObjectMetadata, err error) {
 	mapping, err := c.Mapper.RESTMapping(schema.GroupKind{Group: ref.APIGroup, Kind: ref.Kind})
 	if err == nil {
-		object := capi.MetadataOf(mapping.GroupVersionKind)
+		object = capi.MetadataOf(mapping.GroupVersionKind)
 		err = c.Get(ctx, types.NamespacedName{Namespace: c.key().Namespace, Name: ref.Name}, object)
 	}
 	if err == nil {
-		return true, nil
+		return object, nil
 	}
 	if management.IgnoreMissing(err) == nil {
-		return false, nil
+		return nil, nil
 	}
-	return false, &management.ReadError{Item: fmt.Sprintf("%s %s/%s", ref.Kind, c.key().Namespace, ref.Name), Err: err}
+	return nil, &management.ReadError{Item: fmt.Sprintf("%s %s/%s", ref.Kind, c.key().Namespace, ref.Name), Err: err}
+}
+
+// isUnowned reports whether an object is a KubeadmConfig whose spec nobody has applied. Cluster API applies it from
+// v1.12 on; before, it created the object, and v1.12 takes that field manager away. An object without any field
+// manager was read through something that hides them.
+func isUnowned(object *metav1.PartialObjectMetadata) bool {
+	if object == nil || object.Kind != "KubeadmConfig" || len(object.ManagedFields) == 0 {
+		return false
+	}
+	return !slices.ContainsFunc(object.ManagedFields, func(e metav1.ManagedFieldsEntry) bool {
+		return e.Operation == metav1.ManagedFieldsOperationApply && e.FieldsV1 != nil &&
+			bytes.Contains(e.FieldsV1.GetRawBytes(), []byte(`"f:spec"`))
+	})
 }
 
 // readGates looks for UpgradeGates that exceed their CRD.

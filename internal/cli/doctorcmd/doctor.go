@@ -32,7 +32,7 @@ With -f the Cluster comes from manifests. Checks that need a management cluster 
 guard, templates) are then Warnings.
 
 Checks: MachinesKept (the result of all others, for each group), Policy, FeatureGates, Extension, Updaters, Guard,
-Replicas, Surge, RolloutTimes, Limits, Bounds, Templates, HealthChecks, Paused, Machines, Unread.
+Replicas, Surge, RolloutTimes, Limits, Bounds, Templates, HealthChecks, ManagedFields, Paused, Machines, Unread.
 
 With -o json or -o yaml standard output holds one document, {namespace, cluster, verdict, worst, findings: [{id,
 severity, subject, message, fix, unknown}]}; when the Cluster cannot be read it is {error: {rule, item, version,
