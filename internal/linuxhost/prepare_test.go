@@ -15,13 +15,22 @@ func TestPreparationEndsBeforeTheFirstChange(t *testing.T) {
 		edit func(*linuxhost.Seen)
 		want string
 	}{
-		"nothing is there":   {want: "start fetch-kubeadm"},
-		"one is there":       {done: []linuxhost.Name{"fetch-kubeadm"}, want: "start fetch-kubelet"},
-		"all are there":      {done: []linuxhost.Name{"fetch-kubeadm", "fetch-kubelet", "fetch-kubectl"}, want: "done"},
-		"no room":            {edit: func(s *linuxhost.Seen) { s.Facts.FreeKB = 1 }, want: "fail: DiskFull: step install-kubeadm: "},
-		"kubeadm is cut":     {edit: func(s *linuxhost.Seen) { s.Facts.Cut = true }, want: "done"},
-		"it does not start":  {edit: func(s *linuxhost.Seen) { s.Facts.NotStarted = true }, want: "done"},
-		"another goal's job": {edit: func(s *linuxhost.Seen) { s.Facts.Job = linuxhost.Job{Operation: "v1-x", State: linuxhost.JobRunning} }, want: "wait: another upgrade"},
+		"nothing is there": {want: "start fetch-kubeadm"},
+		"one is there": {
+			done: []linuxhost.Name{"fetch-kubeadm"}, want: "start fetch-kubelet",
+		},
+		"all are there": {
+			done: []linuxhost.Name{"fetch-kubeadm", "fetch-kubelet", "fetch-kubectl"}, want: "done",
+		},
+		"no room": {
+			edit: func(s *linuxhost.Seen) { s.Facts.FreeKB = 1 },
+			want: "fail: DiskFull: step install-kubeadm: ",
+		},
+		"kubeadm is cut":    {edit: func(s *linuxhost.Seen) { s.Facts.Cut = true }, want: "done"},
+		"it does not start": {edit: func(s *linuxhost.Seen) { s.Facts.NotStarted = true }, want: "done"},
+		"another goal's job": {edit: func(s *linuxhost.Seen) {
+			s.Facts.Job = linuxhost.Job{Operation: "v1-x", State: linuxhost.JobRunning}
+		}, want: "wait: another upgrade"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -26,14 +26,16 @@ func decidePutBack(g Goal, s Seen) Progress {
 		// The upgrade changes the configuration only.
 		p.Begin = putBack(g, s.Facts, "")
 	case node == nil:
-		p.Begin = putBack(g, s.Facts, "Nothing was put back, because nobody looks at the Node")
+		p.Begin = putBack(g, s.Facts,
+			"Nothing was put back, because nobody looks at the Node")
 	case node.Unknown != "":
-		p.Message = fmt.Sprintf("%s does not stay up with %s and is stopped; it gets back %s if its Node "+
-			"does not report another version, but the Node cannot be looked up: %s",
+		p.Message = fmt.Sprintf("%s does not stay up with %s and is stopped; it gets back %s if "+
+			"its Node does not report another version, but the Node cannot be looked up: %s",
 			s.Facts.Service, g.Version, before, node.Unknown)
 	case before.IsZero() || !node.Exists || !before.RunBy(node.Kubelet):
-		p.Begin = putBack(g, s.Facts, fmt.Sprintf("Nothing was put back, because the Node does not "+
-			"report %s but %s: a kubelet is never replaced with an older one", before, kubeletOf(*node)))
+		p.Begin = putBack(g, s.Facts, fmt.Sprintf("Nothing was put back, because the Node does "+
+			"not report %s but %s: a kubelet is never replaced with an older one",
+			before, kubeletOf(*node)))
 	default:
 		p.Begin = putBack(g, s.Facts, "")
 	}

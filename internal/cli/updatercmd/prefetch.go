@@ -1,17 +1,20 @@
 package updatercmd
 
 import (
+	"fmt"
+
 	"github.com/spf13/cobra"
 
 	"github.com/windlass-dev/windlass/internal/linuxhost"
 )
 
-const prefetchLong = `Prefetch brings the binaries of a version to one Linux host ahead of a maintenance window, and verifies their digests. The
-node works as before: nothing is installed, drained or restarted. A later run, or the updater of a Machine, finds the
-binaries on the host. A host keeps the binaries of one version: those of another one are removed.
+const prefetchLong = `Prefetch brings the binaries of a version to one Linux host ahead of a maintenance
+window, and verifies their digests. The node works as before: nothing is installed, drained or
+restarted. A later run, or the updater of a Machine, finds the binaries on the host. A host keeps
+the binaries of one version: those of another one are removed.
 
-It checks the host as run does before it changes anything, so it also shows whether the upgrade can begin: the version
-skew, room on the disks, and the health of etcd.
+It checks the host as run does before it changes anything, so it also shows whether the upgrade can
+begin: the version skew, room on the disks, and the health of etcd.
 
 Exit codes:
   0  the binaries are on the host; with --dry-run, no known reason prevents that
@@ -24,15 +27,17 @@ Flags and output are those of "windlass updater KIND run".`
 // newPrefetch returns the command that prepares a host.
 func newPrefetch(d linuxhost.Distribution, title string, tools runTools) *cobra.Command {
 	o := &runOptions{
-		distribution: d, tools: tools, prefetch: true, noDrain: true, skipSnapshot: true, patches: noPatches,
-		nodeReadyTimeout: linuxhost.DefaultReadyWithin,
+		distribution: d, tools: tools, prefetch: true, noDrain: true, skipSnapshot: true,
+		patches: noPatches, nodeReadyTimeout: linuxhost.DefaultReadyWithin,
 	}
 	cmd := &cobra.Command{
-		Use:   "prefetch --host ADDRESS --to VERSION",
-		Short: "Bring the binaries of a version to one host of " + title + ", ahead of its upgrade",
-		Long:  prefetchLong,
+		Use: "prefetch --host ADDRESS --to VERSION",
+		Short: "Bring the binaries of a version to one host of " + title +
+			", ahead of its upgrade",
+		Long: prefetchLong,
 		Example: `  for host in $(cat hosts); do
-    windlass updater ` + string(d) + ` prefetch --host $host --user ops --to v1.36.3 --bundle kubernetes.tar --digests SHA256SUMS
+    windlass updater ` + string(d) + ` prefetch --host $host --user ops --to v1.36.3 \
+      --bundle kubernetes.tar --digests SHA256SUMS
   done`,
 		Args:              cobra.NoArgs,
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -56,6 +61,7 @@ func keepPreparation(r linuxhost.Report) linuxhost.Report {
 
 // prepared says that prefetch is done.
 func (d *runDriver) prepared() error {
-	return d.printer.finished("host "+d.address+" has the binaries of "+d.upgrade.Goal.Version.String()+
-		"; its node works as before", d.clock.Now())
+	message := fmt.Sprintf("host %s has the binaries of %s; its node works as before",
+		d.address, d.upgrade.Goal.Version)
+	return d.printer.finished(message, d.clock.Now())
 }
