@@ -16,6 +16,7 @@ import (
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Namespaced,shortName=upol,categories=windlass
 // +kubebuilder:subresource:status
+// +kubebuilder:metadata:annotations={"argocd.argoproj.io/sync-options=Delete=false,Prune=false","kustomize.toolkit.fluxcd.io/prune=disabled"}
 // +kubebuilder:metadata:labels={"clusterctl.cluster.x-k8s.io=","clusterctl.cluster.x-k8s.io/move=","visualizer.cluster.x-k8s.io="}
 // +kubebuilder:printcolumn:name="Strategy",type=string,JSONPath=`.spec.strategy`,description="How machines are updated"
 // +kubebuilder:printcolumn:name="Fallback",type=string,JSONPath=`.spec.fallback`,description="What happens where Updaters do not cover a change"

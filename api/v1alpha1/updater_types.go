@@ -12,6 +12,7 @@ import (
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,shortName=upd,categories=windlass
 // +kubebuilder:subresource:status
+// +kubebuilder:metadata:annotations={"argocd.argoproj.io/sync-options=Delete=false,Prune=false","kustomize.toolkit.fluxcd.io/prune=disabled"}
 // +kubebuilder:metadata:labels={"clusterctl.cluster.x-k8s.io=","clusterctl.cluster.x-k8s.io/move="}
 // +kubebuilder:printcolumn:name="Order",type=integer,JSONPath=`.spec.order`,description="The place among other Updaters; the lowest is first"
 // +kubebuilder:printcolumn:name="In-Process",type=string,JSONPath=`.spec.inProcess.kind`,description="Which part of Windlass it is"

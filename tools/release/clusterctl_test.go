@@ -4,12 +4,15 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	operatorv1 "sigs.k8s.io/cluster-api-operator/api/v1alpha2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
@@ -166,12 +169,60 @@ func asClusterctl(all map[string]map[string]any, namespace string) {
 	}
 }
 
+// operatorSample is the text of the sample for the Cluster API Operator.
+func operatorSample(t *testing.T) string {
+	t.Helper()
+	return string(read(t, "../../config/samples/runtimeextensionprovider.yaml"))
+}
+
+// TestOperatorUpgrade: with the ConfigMaps of two releases, as the sample's comment creates them, the
+// sample of each release selects that of its own version alone. The operator requires it: it fails if
+// the selector matches several ConfigMaps, and takes the version from the label.
+func TestOperatorUpgrade(t *testing.T) {
+	t.Parallel()
+	labeled := regexp.MustCompile(`(?s)label configmap (\S+) \\\n#\s+([^\n]+)\n`)
+	configMaps := map[string]labels.Set{}
+	versions := []string{"v0.1.0", "v0.2.0"}
+	for _, version := range versions {
+		text := strings.ReplaceAll(operatorSample(t), versions[0], version)
+		command := labeled.FindStringSubmatch(text)
+		if command == nil {
+			t.Fatal("the sample's comment labels no ConfigMap")
+		}
+		set, err := labels.ConvertSelectorToLabelsMap(strings.ReplaceAll(command[2], " ", ","))
+		if err != nil {
+			t.Fatal(err)
+		}
+		configMaps[command[1]] = set
+	}
+	for _, version := range versions {
+		var sample operatorv1.RuntimeExtensionProvider
+		text := strings.ReplaceAll(operatorSample(t), versions[0], version)
+		if err := yaml.UnmarshalStrict([]byte(text), &sample); err != nil {
+			t.Fatal(err)
+		}
+		selector, err := metav1.LabelSelectorAsSelector(sample.Spec.FetchConfig.Selector)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var selected []string
+		for _, set := range configMaps {
+			if selector.Matches(set) {
+				selected = append(selected, set[operatorv1.ConfigMapVersionLabelName])
+			}
+		}
+		if !slices.Equal(selected, []string{sample.Spec.Version}) {
+			t.Errorf("the sample of %s selects ConfigMaps of the versions %q", version, selected)
+		}
+	}
+}
+
 // TestOperatorSample: the sample is one that the Cluster API Operator's API server would accept, and it
 // names the container that the components have.
 func TestOperatorSample(t *testing.T) {
 	t.Parallel()
 	var sample operatorv1.RuntimeExtensionProvider
-	if err := yaml.UnmarshalStrict(read(t, "../../config/samples/runtimeextensionprovider.yaml"), &sample); err != nil {
+	if err := yaml.UnmarshalStrict([]byte(operatorSample(t)), &sample); err != nil {
 		t.Fatal(err)
 	}
 	if sample.GroupVersionKind() != operatorv1.GroupVersion.WithKind("RuntimeExtensionProvider") {
