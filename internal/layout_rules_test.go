@@ -71,9 +71,10 @@ var rules = []rule{
 	`},
 	{pkg: "internal/cli/preflightcmd", kind: effects, imports: `
 		api/v1alpha1 internal/capi internal/cli internal/cli/management internal/clustercheck
-		internal/clustercheck/probe internal/gate internal/manifest internal/policy internal/pool
-		internal/preflight internal/risks internal/snapshot internal/untrusted
-		internal/upgradegraph internal/view internal/workload pkg/plan pkg/version
+		internal/clustercheck/probe internal/gate internal/guard internal/manifest
+		internal/policy internal/pool internal/preflight internal/risks internal/snapshot
+		internal/untrusted internal/upgradegraph internal/view internal/workload pkg/plan
+		pkg/version
 	`},
 	{pkg: "internal/cli/reportcmd", kind: effects, imports: `
 		internal/changereport internal/cli internal/cli/management internal/view
@@ -104,7 +105,8 @@ var rules = []rule{
 	`},
 	{pkg: "internal/clustercheck", kind: pure, imports: `internal/capi internal/text pkg/version`},
 	{pkg: "internal/clustercheck/probe", kind: effects, imports: `
-		internal/clustercheck internal/gate internal/preflight internal/risks internal/text
+		internal/clustercheck internal/gate internal/guard internal/preflight internal/risks
+		internal/text
 		internal/workload pkg/version
 	`},
 	{pkg: "internal/condition", kind: pure, imports: `api/v1alpha1 internal/text`},
@@ -121,8 +123,8 @@ var rules = []rule{
 	`},
 	{pkg: "internal/diagnostics", kind: effects, imports: `internal/httplimit internal/loglimit`},
 	{pkg: "internal/doctor", kind: pure, imports: `
-		api/v1alpha1 internal/capi internal/policy internal/pool internal/record internal/snapshot
-		internal/status internal/text internal/updatepolicy
+		api/v1alpha1 internal/capi internal/guard internal/policy internal/pool internal/record
+		internal/snapshot internal/status internal/text internal/updatepolicy
 	`},
 	{pkg: "internal/eventlimit", kind: effects, imports: `internal/text`},
 	{pkg: "internal/gate", kind: pure, imports: `
@@ -217,7 +219,8 @@ var rules = []rule{
 		api/v1alpha1 internal/inplace internal/port pkg/version
 	`},
 	{pkg: "internal/preflight", kind: pure, imports: `
-		internal/clustercheck internal/gate internal/risks internal/text pkg/version
+		internal/clustercheck internal/gate internal/guard internal/risks internal/text
+		pkg/version
 		github.com/go-logr/logr
 	`},
 	{pkg: "internal/record", kind: pure, imports: `
@@ -259,8 +262,9 @@ var rules = []rule{
 		golang.org/x/sync/errgroup
 	`},
 	{pkg: "internal/snapshot", kind: pure, imports: `
-		api/v1alpha1 internal/capi internal/chain internal/policy internal/recordjson
-		internal/risks internal/untrusted internal/upgradegraph pkg/plan pkg/version
+		api/v1alpha1 internal/capi internal/chain internal/guard internal/policy
+		internal/recordjson internal/risks internal/untrusted internal/upgradegraph pkg/plan
+		pkg/version
 	`},
 	{pkg: "internal/status", kind: pure, imports: `
 		api/v1alpha1 internal/capi internal/chain internal/inplace internal/inplace/cover

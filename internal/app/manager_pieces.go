@@ -60,7 +60,8 @@ func (b *builder) addClusterWebhooks() error {
 	if err := (&guardwebhook.ClusterClass{Client: b.mgr.GetClient()}).SetupWithManager(b.mgr); err != nil {
 		return fmt.Errorf("adding the webhooks of ClusterClasses: %w", err)
 	}
-	if err := (&guardwebhook.Cluster{Client: b.mgr.GetClient()}).SetupWithManager(b.mgr, b.clusterCache); err != nil {
+	validator := &guardwebhook.Cluster{Client: b.mgr.GetClient(), Policies: b.policiesIn()}
+	if err := validator.SetupWithManager(b.mgr, b.clusterCache); err != nil {
 		return fmt.Errorf("adding the webhooks of Clusters: %w", err)
 	}
 	return nil

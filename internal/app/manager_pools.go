@@ -81,6 +81,17 @@ func (b *builder) addMachineSets(ctx context.Context) error {
 	return machineset.SetUp(ctx, b.mgr, options, concurrency(b.Concurrency.MachineSet))
 }
 
+// policiesIn returns what reads the UpdatePolicies of a namespace: none while their CRDs are not installed.
+func (b *builder) policiesIn() func(ctx context.Context, namespace string) (policy.Set, error) {
+	crds, reader := b.policies(), policystore.New(b.mgr.GetClient(), b.Extension.Compiled)
+	return func(ctx context.Context, namespace string) (policy.Set, error) {
+		if installed, err := crds.check(); err != nil || !installed {
+			return nil, err
+		}
+		return reader.In(ctx, namespace) //nolint:wrapcheck // It says what could not be listed.
+	}
+}
+
 // policies finds out whether UpdatePolicies can exist. All controllers are told the same.
 func (b *builder) policies() *installation {
 	if b.crds == nil {

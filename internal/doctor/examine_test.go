@@ -8,6 +8,7 @@ import (
 	"encoding/pem"
 	"fmt"
 	"math/big"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -24,6 +25,7 @@ import (
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/guard"
 	"github.com/windlass-dev/windlass/internal/snapshot"
 )
@@ -341,6 +343,15 @@ func TestExamine(t *testing.T) {
 		}, nil},
 		{"single control plane", func(f *Facts) { set(f, int64(1), "spec", "replicas") },
 			[]string{"Error Replicas " + controlPlane + ": stock Cluster API cannot keep a control plane of 1"}},
+		{"single control plane, on its way", func(f *Facts) {
+			set(f, int64(1), "spec", "replicas")
+			set(f, "v1.99.0", "spec", "version")
+			set(f, int64(1), "spec", "rollout", "strategy", "rollingUpdate", "maxSurge")
+			all := f.Objects.Machines
+			f.Objects.Machines = slices.DeleteFunc(slices.Clone(all), func(m *clusterv1.Machine) bool {
+				return capi.IsControlPlane(m) && m != all[slices.IndexFunc(all, func(m *clusterv1.Machine) bool { return capi.IsControlPlane(m) })]
+			})
+		}, []string{"Error Replicas " + controlPlane + ": stock Cluster API cannot keep a control plane of 1: it adds a machine before it asks, because its webhook refuses maxSurge 0 below 3 replicas; it is stuck now on its way to v1.99.0"}},
 		{"single control plane, may be replaced", func(f *Facts) { fallback(f); set(f, int64(1), "spec", "replicas") }, []string{"Warning Replicas " + controlPlane}},
 		{"replicas not known", func(f *Facts) { unstructured.RemoveNestedField(f.Objects.ControlPlane.Object, "spec", "replicas") },
 			[]string{"Warning Replicas " + controlPlane + ": its replicas are not known"}},

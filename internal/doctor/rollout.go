@@ -14,8 +14,11 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/capi"
+	"github.com/windlass-dev/windlass/internal/guard"
 	"github.com/windlass-dev/windlass/internal/pool"
 	"github.com/windlass-dev/windlass/internal/record"
+	"github.com/windlass-dev/windlass/internal/snapshot"
 )
 
 // minSurgelessReplicas is how many replicas a KubeadmControlPlane must have before its webhook accepts maxSurge 0.
@@ -102,9 +105,13 @@ func checkReplicas(f Facts, groups []group, into *findings) {
 		case replicas == nil:
 			into.unknown(g.Subject, fmt.Sprintf("see that it has %d replicas or more", minSurgelessReplicas), "its replicas are not known")
 		case *replicas < minSurgelessReplicas:
-			into.add(g.atRisk(), g.Subject, fmt.Sprintf("scale it to %d or more and set maxSurge 0, or let its machines be replaced", minSurgelessReplicas),
-				"stock Cluster API cannot keep a control plane of %d: it adds a machine before it asks, because its webhook refuses maxSurge 0 below %d replicas",
-				*replicas, minSurgelessReplicas)
+			fix := fmt.Sprintf("scale it to %d or more and set maxSurge 0, or let its machines be replaced", minSurgelessReplicas)
+			if g.selected.Guarded {
+				fix = guard.ControlPlane{Replicas: int(*replicas), MaxSurge: 1}.Fix()
+			}
+			into.add(g.atRisk(), g.Subject, fix,
+				"stock Cluster API cannot keep a control plane of %d: it adds a machine before it asks, because its webhook refuses maxSurge 0 below %d replicas%s",
+				*replicas, minSurgelessReplicas, isStuck(f, g))
 		default:
 			into.ok(g.Subject, "%d replicas: maxSurge 0 is possible", *replicas)
 		}
@@ -143,7 +150,19 @@ func checkControlPlaneSurge(f Facts, g group, into *findings) {
 		into.ok(g.Subject, "maxSurge is 0")
 		return
 	}
-	into.add(g.atRisk(), g.Subject, fix, "maxSurge is %s: Cluster API creates a machine before it asks, and deletes one in the end%s", surge, refusedBy(g))
+	into.add(g.atRisk(), g.Subject, fix, "maxSurge is %s: Cluster API creates a machine before it asks, and deletes one in the end%s%s", surge, refusedBy(g), isStuck(f, g))
+}
+
+// isStuck says that the control plane is stuck now; empty if it is not.
+func isStuck(f Facts, g group) string {
+	if f.Objects.ControlPlane == nil {
+		return ""
+	}
+	to := capi.VersionAt(f.Objects.ControlPlane, "spec", "version")
+	if _, ok := snapshot.Stuck(f.Objects, g.selected, to); !ok {
+		return ""
+	}
+	return fmt.Sprintf("; it is stuck now on its way to %s", to)
 }
 
 func controlPlaneSurge(f Facts) any {

@@ -18,6 +18,8 @@ const (
 	EtcdHealthy clustercheck.ID = "EtcdHealthy"
 	// VersionSkew: kubelets may stay beside the control plane while it moves to its next minor.
 	VersionSkew clustercheck.ID = "VersionSkew"
+	// ControlPlaneCanMove: Cluster API can bring the control plane to the target under its UpdatePolicy.
+	ControlPlaneCanMove clustercheck.ID = "ControlPlaneCanMove"
 	// RemovedAPIsRequested: the API server has seen no request for an API that the upgrade removes.
 	RemovedAPIsRequested clustercheck.ID = "RemovedAPIsRequested"
 	// RemovedAPIsManaged: no manager wrote an object last through an API that the upgrade removes.
@@ -45,7 +47,7 @@ const (
 func IDs() []clustercheck.ID {
 	return []clustercheck.ID{
 		clustercheck.APIDiscovery, APIServerReady, EtcdHealthy, clustercheck.Nodes, VersionSkew, KnownRisks,
-		RemovedAPIsRequested, RemovedAPIsManaged, RemovedAPIsInManifests, StoredVersions,
+		ControlPlaneCanMove, RemovedAPIsRequested, RemovedAPIsManaged, RemovedAPIsInManifests, StoredVersions,
 		WebhookBackends, WebhookScope, BudgetsCanBeSatisfied, BudgetsOverlap,
 		clustercheck.Certificates, RoomForDrains,
 	}

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/windlass-dev/windlass/internal/clustercheck"
+	"github.com/windlass-dev/windlass/internal/guard"
 	"github.com/windlass-dev/windlass/internal/text"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
@@ -59,6 +60,15 @@ func CheckReady(ready Ready) []clustercheck.Finding {
 		r.add(clustercheck.NotChecked, "", "", "/readyz?verbose names no checks; is this an API server of Kubernetes?")
 	}
 	return r.finish("%s of /readyz pass", text.Count(len(ready), "check"))
+}
+
+// CheckControlPlane judges whether Cluster API can bring the control plane to the target; standing is nil if it can.
+func CheckControlPlane(standing *guard.ControlPlane) []clustercheck.Finding {
+	r := report{id: ControlPlaneCanMove}
+	if standing != nil {
+		r.fail(named("KubeadmControlPlane", "", standing.Name), standing.Fix(), "it would be stuck: %s", standing.Why())
+	}
+	return r.finish("no UpdatePolicy keeps Cluster API from moving the control plane")
 }
 
 // Etcd is what is known of etcd.

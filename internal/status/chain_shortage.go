@@ -11,6 +11,8 @@ import (
 
 	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/chain"
+	"github.com/windlass-dev/windlass/internal/policy"
+	"github.com/windlass-dev/windlass/internal/snapshot"
 	"github.com/windlass-dev/windlass/pkg/plan"
 )
 
@@ -24,6 +26,10 @@ func (c *chainComputation) machineHolds() []Hold {
 	if cp := c.state.ControlPlane; cp.Exists && (cp.Upgrading || !cp.Provisioned) {
 		if message, since := blockedMessage(capi.Conditions(c.facts.ControlPlane)); message != "" {
 			holds = append(holds, Hold{Kind: HeldByMachines, By: ControlPlaneGroup, Message: message, Since: since.UTC(), AtEarliest: true})
+		}
+		_, selected := selectPolicy(policy.CompileAll(c.facts.Policies), snapshot.ControlPlaneGroup(c.facts.Cluster, c.facts.ControlPlane))
+		if message := stuckControlPlane(c.facts, selected); message != "" {
+			holds = append(holds, Hold{Kind: HeldByMachines, By: ControlPlaneGroup, Message: message})
 		}
 	}
 	short := 0

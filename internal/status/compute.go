@@ -117,7 +117,7 @@ type groupFacts struct {
 	owner      metav1.Object
 	// replicas is how many machines the group should have; 0 where it does not say.
 	replicas int
-	// selected is the policy of a MachineDeployment, and members are the group's Machines, by name.
+	// selected is the policy that counts, and members are the group's Machines, by name.
 	selected policy.Policy
 	members  []*clusterv1.Machine
 }
@@ -143,13 +143,14 @@ func listGroups(f Facts) groupsByKey {
 		// What has another shape says nothing.
 		desired, _, _ := unstructured.NestedString(f.ControlPlane.Object, "spec", "version")
 		replicas, _, _ := unstructured.NestedInt64(f.ControlPlane.Object, "spec", "replicas")
-		report, _ := selectPolicy(policies, snapshot.ControlPlaneGroup(f.Cluster, f.ControlPlane))
+		report, selected := selectPolicy(policies, snapshot.ControlPlaneGroup(f.Cluster, f.ControlPlane))
 		groups[""] = &groupFacts{
 			Group: Group{
 				Name: ControlPlaneGroup, Kind: f.ControlPlane.GetKind(), Object: f.ControlPlane.GetName(),
 				Count: make(map[State]int), Policy: report,
 			},
 			desired: desired, conditions: capi.Conditions(f.ControlPlane), owner: f.ControlPlane, replicas: int(replicas),
+			selected: selected,
 		}
 	}
 	for _, md := range f.MachineDeployments {

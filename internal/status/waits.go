@@ -6,13 +6,32 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/capi"
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/pool"
+	"github.com/windlass-dev/windlass/internal/snapshot"
 )
 
-// describeWaits says why the waiting machines of a MachineDeployment with the strategy OnDelete wait
-// for a person, and what to do. It is empty if none wait, and if the UpdatePolicy asks for updates
-// in place.
+// stuckControlPlane says why Cluster API cannot bring the machines of the control plane to its version, and
+// what to do; empty if it can. selected is the policy that counts for it.
+func stuckControlPlane(f Facts, selected policy.Policy) string {
+	if f.ControlPlane == nil {
+		return ""
+	}
+	c, ok := snapshot.Stuck(f.Objects, selected, capi.VersionAt(f.ControlPlane, "spec", "version"))
+	if !ok {
+		return ""
+	}
+	return fmt.Sprintf("it is stuck: %s. Fix: %s", c.Why(), c.Fix())
+}
+
+// describeWaits says why the waiting machines of a group wait for a person, and what to do: those of
+// a control plane that is stuck, and those of a MachineDeployment with the strategy OnDelete. It
+// is empty if none wait, and if the UpdatePolicy asks for updates in place on delete.
 func describeWaits(f Facts, of *groupFacts) string {
+	if of.Name == ControlPlaneGroup && of.owner == f.ControlPlane {
+		return stuckControlPlane(f, of.selected)
+	}
 	md, isDeployment := of.owner.(*clusterv1.MachineDeployment)
 	n := of.Count[Waiting]
 	if !isDeployment || n == 0 || !pool.IsOnDelete(md) || of.selected.UpdateOnDelete {

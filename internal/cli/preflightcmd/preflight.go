@@ -36,6 +36,7 @@ It connects with the Secret CLUSTER-kubeconfig of the management cluster, and ma
   VersionSkew             kubelets may stay beside the next minor of the control plane
   KnownRisks              no step on the way has a known risk; they only warn, unless the UpgradeGraph
                           has spec.knownRisks.action Block
+  ControlPlaneCanMove     Cluster API can move the control plane under its UpdatePolicy
   RemovedAPIsRequested    the API server has seen no request for an API that the upgrade removes
   RemovedAPIsManaged      managedFields name no API that the upgrade removes
   RemovedAPIsInManifests  with -f: no object uses an API that the target does not serve
@@ -234,7 +235,7 @@ func (o *options) prepare(
 	return probe.PreflightOptions{
 		Remote: remote, Requested: requested(facts, key), Upgrade: upgrade, Risks: known,
 		Version: asked, Machines: objects.Machines, Pools: poolsOf(objects, policies),
-		EtcdProblem: etcd, Stored: stored, StoredUnread: unread,
+		Standing: stuckControlPlane(objects, policies, to), EtcdProblem: etcd, Stored: stored, StoredUnread: unread,
 		Timeout: o.timeout, CertificateDays: o.certificateDays, Now: time.Now(),
 	}, nil
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/cli/management"
 	"github.com/windlass-dev/windlass/internal/gate"
+	"github.com/windlass-dev/windlass/internal/guard"
 	"github.com/windlass-dev/windlass/internal/manifest"
 	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/pool"
@@ -57,6 +58,25 @@ func fromControlPlane(objects snapshot.Objects) (asked version.Version, etcd str
 	// A control plane that does not report on etcd has no condition; /readyz then decides.
 	etcd, _ = capi.EtcdProblem(objects.ControlPlane)
 	return capi.VersionAt(objects.ControlPlane, "spec", "version"), etcd
+}
+
+// stuckControlPlane returns the control plane if Cluster API cannot bring it to a version; nil if it can, or if nobody
+// knows which policy counts, of which windlass doctor tells.
+func stuckControlPlane(
+	objects snapshot.Objects, policies []v1alpha1.UpdatePolicy, to version.Version,
+) *guard.ControlPlane {
+	if objects.ControlPlane == nil {
+		return nil
+	}
+	group := snapshot.ControlPlaneGroup(objects.Cluster, objects.ControlPlane)
+	selected, err := policy.CompileAll(policies).Select(group)
+	if err != nil {
+		return nil
+	}
+	if standing, ok := snapshot.Stuck(objects, selected, to); ok {
+		return &standing
+	}
+	return nil
 }
 
 // startOf returns the version that the upgrade starts from. timeout bounds the request for it:

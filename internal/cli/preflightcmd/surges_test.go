@@ -5,12 +5,15 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/clustercheck"
 	"github.com/windlass-dev/windlass/internal/preflight"
 	"github.com/windlass-dev/windlass/internal/snapshot"
+	"github.com/windlass-dev/windlass/pkg/version"
 )
 
 func TestSurges(t *testing.T) {
@@ -64,5 +67,39 @@ func TestPoolsInPlace(t *testing.T) {
 	got := poolsOf(objects, []v1alpha1.UpdatePolicy{policy})
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("pools (-want +got):\n%s", diff)
+	}
+}
+
+// TestStuck: a preflight fails for a control plane that would be stuck, before its version changes.
+func TestStuck(t *testing.T) {
+	t.Parallel()
+	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c"}}
+	controlPlane := &unstructured.Unstructured{Object: map[string]any{
+		"kind": "KubeadmControlPlane", "metadata": map[string]any{"namespace": "ns", "name": "cp"},
+		"spec": map[string]any{"version": "v1.31.1"},
+	}}
+	machine := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "m", Labels: map[string]string{clusterv1.MachineControlPlaneLabel: ""}}}
+	machine.OwnerReferences = []metav1.OwnerReference{{APIVersion: "controlplane.cluster.x-k8s.io/v1beta2", Kind: "KubeadmControlPlane", Name: "cp", Controller: new(true)}}
+	machine.Spec.Version = "v1.31.1"
+	objects := snapshot.Objects{Cluster: cluster, ControlPlane: controlPlane, Machines: []*clusterv1.Machine{machine}}
+	keep := v1alpha1.UpdatePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "keep"}}
+	keep.Spec.Targets = []v1alpha1.UpdateTarget{{ClusterName: "c"}}
+	keep.Spec.Strategy, keep.Spec.Fallback = v1alpha1.ExternalUpdate, v1alpha1.FallbackNone
+	replace := *keep.DeepCopy()
+	replace.Spec.Fallback = v1alpha1.FallbackRollingUpdate
+	for name, tt := range map[string]struct {
+		policies []v1alpha1.UpdatePolicy
+		to       string
+		want     clustercheck.Outcome
+	}{
+		"kept":            {[]v1alpha1.UpdatePolicy{keep}, "v1.32.4", clustercheck.Failed},
+		"has it":          {[]v1alpha1.UpdatePolicy{keep}, "v1.31.1", clustercheck.Passed},
+		"may be replaced": {[]v1alpha1.UpdatePolicy{replace}, "v1.32.4", clustercheck.Passed},
+		"no policy":       {nil, "v1.32.4", clustercheck.Passed},
+	} {
+		found := preflight.CheckControlPlane(stuckControlPlane(objects, tt.policies, version.MustParse(tt.to)))
+		if len(found) != 1 || found[0].ID != preflight.ControlPlaneCanMove || found[0].Outcome != tt.want {
+			t.Errorf("%s: %+v", name, found)
+		}
 	}
 }

@@ -126,7 +126,7 @@ func (o *options) computeCancel(t target, v reading, w write) (write, error) {
 func computeRefusal(t target, object client.Object, to string) string {
 	group := request.Group{Marks: request.Marks{To: to}}
 	if _, owned := object.GetLabels()[clusterv1.ClusterTopologyOwnedLabel]; owned && t.cluster.Spec.Topology.IsDefined() {
-		group.Topology = t.cluster.Name
+		group.Topology = request.Topology{Cluster: t.cluster.Name, Version: parseLeniently(t.cluster.Spec.Topology.Version)}
 	}
 	switch o := object.(type) {
 	case *clusterv1.Machine:
@@ -143,7 +143,7 @@ func computeRefusal(t target, object client.Object, to string) string {
 	return ""
 }
 
-func computeMachineRefusal(m *clusterv1.Machine, topology, to string) string {
+func computeMachineRefusal(m *clusterv1.Machine, topology request.Topology, to string) string {
 	controlPlane := capi.IsControlPlane(m)
 	f := request.Machine{
 		Name: m.Name, Marks: request.Marks{To: to}, Topology: topology, ControlPlane: controlPlane, Spec: parseLeniently(m.Spec.Version),

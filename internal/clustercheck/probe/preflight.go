@@ -14,6 +14,7 @@ import (
 
 	"github.com/windlass-dev/windlass/internal/clustercheck"
 	"github.com/windlass-dev/windlass/internal/gate"
+	"github.com/windlass-dev/windlass/internal/guard"
 	"github.com/windlass-dev/windlass/internal/preflight"
 	"github.com/windlass-dev/windlass/internal/risks"
 	"github.com/windlass-dev/windlass/internal/text"
@@ -34,6 +35,8 @@ type PreflightOptions struct {
 	Machines []*clusterv1.Machine
 	// Pools are the groups of worker Nodes.
 	Pools []preflight.Pool
+	// Standing is the control plane if Cluster API cannot bring it to the target; nil if it can.
+	Standing *guard.ControlPlane
 	// EtcdProblem is what the control plane object reports of etcd; empty if that is nothing.
 	EtcdProblem string
 	// Stored are certificates of the management cluster, and StoredUnread why some could not be read.
@@ -66,11 +69,14 @@ func Preflight(ctx context.Context, o PreflightOptions) ([]clustercheck.Finding,
 	}}, o}
 	nodes, unread := s.readNodes(ctx)
 	if unread != nil && !isAnswer(unread) {
-		// Manifests are judged without the API server.
+		// Manifests are judged without the API server, and so is a control plane that cannot move.
 		others := slices.DeleteFunc(preflight.IDs()[1:], func(id clustercheck.ID) bool {
-			return id == preflight.RemovedAPIsInManifests
+			return id == preflight.RemovedAPIsInManifests || id == preflight.ControlPlaneCanMove && o.Standing != nil
 		})
 		s.findings = clustercheck.Unreachable(fmt.Sprint(unread), others...)
+		if o.Standing != nil {
+			s.judge(preflight.ControlPlaneCanMove, nil, s.controlPlane)
+		}
 		s.manifests()
 		return s.findings, context.Cause(ctx)
 	}
@@ -88,6 +94,7 @@ func Preflight(ctx context.Context, o PreflightOptions) ([]clustercheck.Finding,
 		return preflight.CheckSkew(o.Upgrade, nodes)
 	})
 	s.risks(pods.etcd, unlisted)
+	s.judge(preflight.ControlPlaneCanMove, nil, s.controlPlane)
 	s.removedAPIs(ctx)
 	bundles, unbundled := s.webhooks(ctx)
 	s.budgets(ctx, pods.all, unlisted)
@@ -96,6 +103,10 @@ func Preflight(ctx context.Context, o PreflightOptions) ([]clustercheck.Finding,
 		return preflight.CheckRoom(o.Pools, nodes, pods.all)
 	})
 	return s.findings, context.Cause(ctx)
+}
+
+func (s scout) controlPlane() []clustercheck.Finding {
+	return preflight.CheckControlPlane(s.o.Standing)
 }
 
 func firstOf(errs ...error) error {

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/windlass-dev/windlass/internal/chain"
+	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
@@ -27,6 +28,8 @@ const clusterValidatePath = "/validate-cluster-x-k8s-io-v1beta2-cluster"
 type Cluster struct {
 	// Client reads Clusters' objects, of any kind, and CustomResourceDefinitions' metadata. A cache will do, and is what Cluster API uses.
 	Client client.Reader
+	// Policies returns the UpdatePolicies of a namespace; nil where there are none.
+	Policies func(ctx context.Context, namespace string) (policy.Set, error)
 }
 
 var _ admission.Validator[*clusterv1.Cluster] = &Cluster{}
@@ -102,12 +105,25 @@ func (w *Cluster) validateVersion(ctx context.Context, class *clusterv1.ClusterC
 	if !changed {
 		return "", refuse(path, value, offer.CheckVersion(target))
 	}
-	change, err := w.readChange(ctx, before, after, target)
+	objects, err := w.readObjects(ctx, before)
+	if err != nil {
+		return "", field.ErrorList{field.InternalError(path, err)}
+	}
+	// Groups that are new in this very request will be made at the control plane's version.
+	objects.Cluster = after
+	change, err := w.readChange(ctx, objects, before, target)
 	if err != nil {
 		return "", field.ErrorList{field.InternalError(path, err)}
 	}
 	if refusal := offer.CheckTarget(change); refusal != nil {
 		return "", refuse(path, value, refusal)
+	}
+	stands, err := w.isStuck(ctx, objects, target)
+	switch {
+	case err != nil:
+		return "", field.ErrorList{field.InternalError(path, err)}
+	case stands != "":
+		return "", field.ErrorList{field.Invalid(path, value, stands)}
 	}
 	return offer.Warning(change), nil
 }

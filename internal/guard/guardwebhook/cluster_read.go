@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/cluster-api/controllers/external"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/chain"
 	"github.com/windlass-dev/windlass/internal/snapshot"
 	"github.com/windlass-dev/windlass/pkg/version"
@@ -63,14 +64,8 @@ func readOffer(class *clusterv1.ClusterClass) (chain.Offer, error) {
 	return offer, first
 }
 
-// readChange reads what a Cluster runs, for a change of its target.
-func (w *Cluster) readChange(ctx context.Context, before, after *clusterv1.Cluster, to version.Version) (chain.VersionChange, error) {
-	objects, err := w.readObjects(ctx, before)
-	if err != nil {
-		return chain.VersionChange{}, err
-	}
-	// Groups that are new in this very request will be made at the control plane's version.
-	objects.Cluster = after
+// readChange takes from the objects what a Cluster runs, for a change of its target.
+func (w *Cluster) readChange(ctx context.Context, objects snapshot.Objects, before *clusterv1.Cluster, to version.Version) (chain.VersionChange, error) {
 	state, err := snapshot.Take(objects, snapshot.Overrides{})
 	if err != nil {
 		return chain.VersionChange{}, fmt.Errorf("reading what the Cluster runs: %w", err)
@@ -80,10 +75,10 @@ func (w *Cluster) readChange(ctx context.Context, before, after *clusterv1.Clust
 		Inventory:         state.Inventory,
 		Provisioning:      isProvisioning(objects.ControlPlane),
 		Upgrading:         !state.Moving.IsZero(),
-		CompletionPending: snapshot.Pending(after).Has(chain.AfterClusterUpgrade),
+		CompletionPending: snapshot.Pending(objects.Cluster).Has(chain.AfterClusterUpgrade),
 	}
 	if change.Upgrading {
-		machines, err := w.readMachines(ctx, after)
+		machines, err := w.readMachines(ctx, objects.Cluster)
 		if err != nil {
 			return chain.VersionChange{}, err
 		}
@@ -95,6 +90,31 @@ func (w *Cluster) readChange(ctx context.Context, before, after *clusterv1.Clust
 		change.From = from
 	}
 	return change, nil
+}
+
+// isStuck says why the control plane would be stuck on its way to a version, and what to do; empty if it would
+// not, or if it has the version already. objects need not have its Machines.
+func (w *Cluster) isStuck(ctx context.Context, objects snapshot.Objects, to version.Version) (string, error) {
+	if w.Policies == nil || capi.VersionAt(objects.ControlPlane, "spec", "version") == to {
+		return "", nil
+	}
+	cluster := objects.Cluster
+	policies, err := w.Policies(ctx, cluster.Namespace)
+	if err != nil || !policies.MayGuard() {
+		return "", err
+	}
+	selected, err := policies.Select(snapshot.ControlPlaneGroup(cluster, objects.ControlPlane))
+	if err != nil || !selected.Guarded {
+		return "", nil //nolint:nilerr // Nobody knows which policy counts, and no policy refuses a version.
+	}
+	if objects.Machines, err = w.readMachines(ctx, cluster); err != nil {
+		return "", err
+	}
+	stuck, ok := snapshot.Stuck(objects, selected, to)
+	if !ok {
+		return "", nil
+	}
+	return fmt.Sprintf("KubeadmControlPlane %s would be stuck: %s. Fix: %s", stuck.Name, stuck.Why(), stuck.Fix()), nil
 }
 
 // readObjects reads a Cluster's objects, all but the Cluster. A control plane that is not there is an error, as in Cluster API: nothing

@@ -8,11 +8,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/inplace"
 	"github.com/windlass-dev/windlass/internal/inplace/request"
 )
@@ -451,4 +453,40 @@ func TestRefusedRequestHoldsNobodyUp(t *testing.T) {
 	const patch = "version=v1.30.9"
 	w.ask("worker", patch)
 	w.untilDone("worker", patch)
+}
+
+// TestStuck is about a control plane of one machine that its policy keeps. The topology asks for the next minor, which
+// Cluster API cannot bring: the annotations of the Machine and of the control plane tell of it, and not to change the version.
+func TestStuck(t *testing.T) {
+	t.Parallel()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	w := newUpgradeWorld(t, inPlaceOnly(1))
+	w.register()
+	w.addGroup(kubeadmControlPlaneKind, "kcp", "cp-0")
+	w.useControlPlane(kubeadmControlPlaneKind, "kcp")
+	cluster, kcp := newCluster(), w.group(kubeadmControlPlaneKind, "kcp")
+	must(w.client.Get(t.Context(), inCluster, cluster))
+	cluster.Spec.Topology = clusterv1.Topology{ClassRef: clusterv1.ClusterClassRef{Name: "class"}, Version: "v1.32.4"}
+	must(w.client.Update(t.Context(), cluster))
+	kcp.SetLabels(map[string]string{clusterv1.ClusterNameLabel: "c", clusterv1.ClusterTopologyOwnedLabel: ""})
+	must(unstructured.SetNestedField(kcp.Object, "v1.32.4", "spec", "version"))
+	must(w.client.Update(t.Context(), kcp))
+	const why = "KubeadmControlPlane kcp is stuck: UpdatePolicy keep keeps its machines, but with maxSurge 1 Cluster API creates a machine"
+	w.ask("cp-0", "version=v1.32.4")
+	w.step()
+	c := conditionOf(w.machine("cp-0").Status.Conditions)
+	if c == nil || c.Reason != string(request.ReasonTopologyOwned) || !strings.Contains(c.Message, "asks for v1.32.4 already, but "+why) || strings.Contains(c.Message, "change spec.topology.version") {
+		t.Errorf("the Machine's condition is %+v", c)
+	}
+	w.annotate(w.machine("cp-0"), map[string]any{keys.To: nil, keys.Status: nil})
+	w.askGroup(kubeadmControlPlaneKind, "kcp", "version=v1.32.4")
+	w.until("the control plane tells of it", func() bool {
+		c := conditionOf(capi.Conditions(w.group(kubeadmControlPlaneKind, "kcp")))
+		return c != nil && c.Reason == string(request.ReasonBusy) && strings.Contains(c.Message, why)
+	})
 }

@@ -14,6 +14,8 @@ import (
 	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/inplace"
 	"github.com/windlass-dev/windlass/internal/inplace/request"
+	"github.com/windlass-dev/windlass/internal/policy"
+	"github.com/windlass-dev/windlass/internal/snapshot"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
@@ -28,12 +30,24 @@ func isClusterPaused(cluster *clusterv1.Cluster) bool {
 	return cluster.Spec.Paused != nil && *cluster.Spec.Paused
 }
 
-// topologyOf names the Cluster whose topology an object belongs to; empty for none.
-func topologyOf(cluster *clusterv1.Cluster, object metav1.Object) string {
-	if _, owned := object.GetLabels()[clusterv1.ClusterTopologyOwnedLabel]; owned && cluster.Spec.Topology.IsDefined() {
-		return cluster.Name
+// topologyOf returns the topology that an object belongs to; the zero one for none.
+func topologyOf(cluster *clusterv1.Cluster, object metav1.Object) request.Topology {
+	if _, owned := object.GetLabels()[clusterv1.ClusterTopologyOwnedLabel]; !owned || !cluster.Spec.Topology.IsDefined() {
+		return request.Topology{}
 	}
-	return ""
+	asked, _ := version.Parse(cluster.Spec.Topology.Version) // One that cannot be read is not named.
+	return request.Topology{Cluster: cluster.Name, Version: asked}
+}
+
+// stuckControlPlane says why Cluster API cannot bring a control plane's machines to the version of its spec, and what to
+// do; empty if it can.
+func stuckControlPlane(cluster *clusterv1.Cluster, controlPlane *unstructured.Unstructured, machines []*clusterv1.Machine, selected policy.Policy) string {
+	objects := snapshot.Objects{Cluster: cluster, ControlPlane: controlPlane, Machines: machines}
+	c, ok := snapshot.Stuck(objects, selected, capi.VersionAt(controlPlane, "spec", "version"))
+	if !ok {
+		return ""
+	}
+	return fmt.Sprintf("KubeadmControlPlane %s is stuck: %s. Fix: %s", c.Name, c.Why(), c.Fix())
 }
 
 // isOrphaned reports whether nothing recorded accounts for the protection from remediation or from a move that this

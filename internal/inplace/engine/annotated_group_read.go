@@ -88,7 +88,13 @@ func (r *groupRun) readPolicy(ctx context.Context) error {
 	}
 	r.facts.MaxInFlight, r.facts.Canary = int(selected.MaxInFlight), selected.Alone
 	r.facts.CannotRaise = r.cannotRaise(selected, conflict)
-	return r.readMembers(ctx, conflict)
+	if err := r.readMembers(ctx, conflict); err != nil {
+		return err
+	}
+	if r.facts.ControlPlane {
+		r.facts.Topology.Stuck = stuckControlPlane(r.cluster, r.object, r.machines, selected)
+	}
+	return nil
 }
 
 // readMembers reads the machines of the group: of all MachineSets of a MachineDeployment; of a control plane, which has few, live, those that it controls.
@@ -156,8 +162,8 @@ func (r *groupRun) readOrder(ctx context.Context) error {
 func (r *groupRun) cannotRaise(policy policy.Policy, conflict string) string {
 	field := versionField(r.facts.ControlPlane)
 	switch {
-	case r.facts.Topology != "":
-		return fmt.Sprintf("it is that of Cluster %s's topology", r.facts.Topology)
+	case r.facts.Topology.Cluster != "":
+		return fmt.Sprintf("it is that of Cluster %s's topology", r.facts.Topology.Cluster)
 	case r.gvk.GroupKind() != deploymentKind.GroupKind() && r.gvk.GroupKind() != kubeadmControlPlaneKind.GroupKind():
 		return fmt.Sprintf("a %s may replace its machines for it; set %s yourself when that may happen", r.gvk.Kind, field)
 	case r.facts.ControlPlane && r.facts.Replicas < fewestReplicas:

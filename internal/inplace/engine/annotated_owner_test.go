@@ -51,8 +51,8 @@ func TestOwnerOfControlPlaneMachines(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if r.facts.Topology != tt.want {
-				t.Errorf("the topology is %q, want %q", r.facts.Topology, tt.want)
+			if r.facts.Topology.Cluster != tt.want {
+				t.Errorf("the topology is %q, want %q", r.facts.Topology.Cluster, tt.want)
 			}
 			if diff := cmp.Diff([]schema.GroupVersionKind{rke2Kind}, slices.DeleteFunc(read, schema.GroupVersionKind.Empty)); diff != "" {
 				t.Errorf("read from the API server (-want +got):\n%s", diff)

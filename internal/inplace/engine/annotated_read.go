@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -102,9 +101,27 @@ func (r *machineRun) readControlPlane(ctx context.Context) error {
 		}
 	}
 	if r.facts.ControlPlane {
-		return nil
+		return r.readStuck(ctx, machines)
 	}
 	return r.readOrder(ctx, machines)
+}
+
+// readStuck finds out whether Cluster API can bring the control plane to its version. machines are its Machines.
+func (r *machineRun) readStuck(ctx context.Context, machines []clusterv1.Machine) error {
+	if r.facts.Topology.Cluster == "" || !r.facts.Policy.Guarded {
+		return nil
+	}
+	object := &unstructured.Unstructured{}
+	found, err := r.readControlPlaneObject(ctx, r.cluster, object)
+	if err != nil || !found {
+		return err
+	}
+	all := make([]*clusterv1.Machine, 0, len(machines))
+	for i := range machines {
+		all = append(all, &machines[i])
+	}
+	r.facts.Topology.Stuck = stuckControlPlane(r.cluster, object, all, r.facts.Policy)
+	return nil
 }
 
 // readOrder reads for a worker what it must wait for, and beside what its kubelet would run. machines are those of the control plane.
@@ -201,7 +218,9 @@ func (r *machineRun) readPolicy(ctx context.Context) error {
 	if object != nil {
 		annotations = append(annotations, object.Annotations[v1alpha1.InPlaceUpgradeDrainAnnotation])
 		// A controller of control planes need not hand its labels on.
-		r.facts.Topology = cmp.Or(r.facts.Topology, topologyOf(r.cluster, object))
+		if r.facts.Topology.Cluster == "" {
+			r.facts.Topology = topologyOf(r.cluster, object)
+		}
 	}
 	for _, value := range annotations {
 		if value == "true" || value == "false" {

@@ -166,14 +166,23 @@ func (f Machine) kubelet() version.Version {
 }
 
 // refuseMinor refuses another minor for what a topology owns.
-func refuseMinor(cluster string, spec version.Version, o Option) *hold {
-	return refuses(ReasonTopologyOwned, "%s", MinorOfTopology(cluster, spec, o))
+func refuseMinor(t Topology, spec version.Version, o Option) *hold {
+	return refuses(ReasonTopologyOwned, "%s", MinorOfTopology(t, spec, o))
 }
 
-// MinorOfTopology says why an option of another minor is refused for an object that the topology of a Cluster owns, and what to do instead.
-func MinorOfTopology(cluster string, spec version.Version, o Option) string {
-	return fmt.Sprintf("Cluster %s has a topology, which says %s, and %s is another minor: its next step would be blocked, or would undo this one. "+
-		"Fix: change spec.topology.version of the Cluster instead; only releases of %s can be asked for here", cluster, spec, o, spec.Minor())
+// MinorOfTopology says why an option of another minor is refused for an object that a topology owns, and what to do instead.
+func MinorOfTopology(t Topology, spec version.Version, o Option) string {
+	minor, _ := o.Minor()
+	switch asked := !t.Version.IsZero() && t.Version.Minor() == minor; {
+	case asked && t.Stuck != "":
+		return fmt.Sprintf("Cluster %s has a topology, which asks for %s already, but %s", t.Cluster, t.Version, t.Stuck)
+	case asked:
+		return fmt.Sprintf("Cluster %s has a topology, which asks for %s already, and Cluster API brings the machines there. "+
+			"Fix: remove the annotation; `windlass status` names what holds the upgrade", t.Cluster, t.Version)
+	}
+	return fmt.Sprintf("Cluster %s has a topology, which asks for %s, and %s is another minor: its next step would be blocked, or would undo this one. "+
+		"Fix: change spec.topology.version of the Cluster instead; only releases of %s can be asked for here",
+		t.Cluster, cmp.Or(t.Version, spec), o, spec.Minor())
 }
 
 // computeTarget computes what the option means for the machine: the version, or the minors between which it must end.
@@ -197,7 +206,7 @@ func computeTarget(f Machine) (target, *hold) {
 
 // computeWithin computes where an upgrade may end whose version nobody knows before: what is found on the node then must fit the rest of the cluster.
 func computeWithin(f Machine) *inplace.Within {
-	if f.Topology != "" {
+	if f.Topology.Cluster != "" {
 		return &inplace.Within{Oldest: f.Spec.Minor(), Newest: f.Spec.Minor()}
 	}
 	current := f.kubelet().Minor()
@@ -227,7 +236,7 @@ func checkObject(f Machine, t target) *hold {
 	minor, known := t.option.Minor()
 	current := f.kubelet()
 	switch {
-	case known && f.Topology != "" && minor != f.Spec.Minor():
+	case known && f.Topology.Cluster != "" && minor != f.Spec.Minor():
 		return refuseMinor(f.Topology, f.Spec, t.option)
 	case known && minor.Before(current.Minor()):
 		return refuses(ReasonDowngrade, "the machine runs %s, and %s is an older minor; Kubernetes cannot be downgraded", current, t.option)

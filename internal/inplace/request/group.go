@@ -80,7 +80,7 @@ func checkGroup(f Group) *hold {
 	switch {
 	case !known || f.Spec.IsZero():
 		return nil
-	case f.Topology != "" && minor != f.Spec.Minor():
+	case f.Topology.Cluster != "" && minor != f.Spec.Minor():
 		return refuseMinor(f.Topology, f.Spec, option)
 	case minor.Before(f.Spec.Minor()):
 		return refuses(ReasonDowngrade, "the group's spec says %s, and %s is an older minor; Kubernetes cannot be downgraded", f.Spec, option)
@@ -246,6 +246,8 @@ func (f Group) decideNext(members []Member) GroupVerdict {
 		return f.end(members)
 	case !left:
 		return f.wait(ReasonMachinesHeld, "%s; waiting for machines that do not exist yet", f.count(members))
+	case rolled >= 0 && f.Topology.Stuck != "":
+		return f.wait(ReasonBusy, "%s; Machine %s is not of version %s yet, and %s", f.count(members), members[rolled].Name, f.Spec, f.Topology.Stuck)
 	case rolled >= 0:
 		return f.wait(ReasonBusy, "%s; Cluster API rolls the group out: Machine %s is not of version %s yet", f.count(members), members[rolled].Name, f.Spec)
 	case f.ControlPlaneFirst != "":
@@ -331,7 +333,7 @@ func (f Group) limit() int {
 func (f Group) end(members []Member) GroupVerdict {
 	reached, uniform := reachedVersion(members)
 	note := ""
-	if due := !reached.IsZero() && !f.Spec.IsZero() && f.Topology == "" && version.Compare(f.Spec, reached) == version.Less; due {
+	if due := !reached.IsZero() && !f.Spec.IsZero() && f.Topology.Cluster == "" && version.Compare(f.Spec, reached) == version.Less; due {
 		switch {
 		case !uniform:
 			note = fmt.Sprintf("; the version of the spec stays %s, because the machines run different versions", f.Spec)

@@ -95,9 +95,9 @@ type Group struct {
 	// Retry says that a person asked for another try.
 	Retry            bool
 	Paused, Deleting bool
-	// Spec is the version of the group's spec, and Topology the name of the Cluster whose topology it belongs to; empty for none.
+	// Spec is the version of the group's spec.
 	Spec     version.Version
-	Topology string
+	Topology Topology
 	// Members are all machines of the group, whatever MachineSet they are of, in any order.
 	Members []Member
 	// Replicas is how many machines the group should have.

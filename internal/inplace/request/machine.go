@@ -278,8 +278,8 @@ func Finished(f Machine) MachineVerdict {
 	}
 	v.Unchanged = f.Upgrade.Progress.Operations == 0
 	v.Event = Event{Kind: Ended, Message: fmt.Sprintf("upgraded in place to %s; the kubelet reports %s", option, f.Node.Kubelet)}
-	if f.Topology != "" && !f.ControlPlane && !f.Spec.RunBy(f.Node.Kubelet) {
-		v.Event.Message += fmt.Sprintf(", and the spec says %s: Cluster API refuses another spec.topology.version of Cluster %s until the machine runs that again", f.Spec, f.Topology)
+	if f.Topology.Cluster != "" && !f.ControlPlane && !f.Spec.RunBy(f.Node.Kubelet) {
+		v.Event.Message += fmt.Sprintf(", and the spec says %s: Cluster API refuses another spec.topology.version of Cluster %s until the machine runs that again", f.Spec, f.Topology.Cluster)
 	}
 	return v
 }

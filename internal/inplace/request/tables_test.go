@@ -74,15 +74,22 @@ func TestBegin(t *testing.T) {
 		"worker patch, control plane busy":   {func(f *request.Machine) { f.ControlPlaneFirst = "control plane first" }, request.ReasonControlPlaneFirst, false, ""},
 		"worker too old for control plane":   {func(f *request.Machine) { f.Peers = []request.Peer{peer("v1.35.0")} }, request.ReasonSkew, true, "too old"},
 		"older minor":                        {func(f *request.Machine) { f.Marks.To = "channel=1.30/stable" }, request.ReasonDowngrade, true, "cannot be downgraded"},
-		"topology, other minor":              {func(f *request.Machine) { f.Topology, f.Marks.To = "c", "version=v1.32.0" }, request.ReasonTopologyOwned, true, "spec.topology.version of the Cluster"},
-		"topology, channel of another minor": {func(f *request.Machine) { f.Topology, f.Marks.To = "c", "channel=1.32-classic/stable" }, request.ReasonTopologyOwned, true, "Cluster c"},
-		"topology, patch release":            {func(f *request.Machine) { f.Topology = "c" }, "", false, ""},
-		"topology, revision":                 {func(f *request.Machine) { f.Topology, f.Marks.To = "c", "revision=7" }, "", false, ""},
-		"paused":                             {func(f *request.Machine) { f.Paused = true }, request.ReasonPaused, false, ""},
-		"up for remediation":                 {func(f *request.Machine) { f.Remediation = "its owner replaces it" }, request.ReasonRemediating, false, ""},
-		"updated by Cluster API":             {func(f *request.Machine) { f.Busy = "Cluster API updates it" }, request.ReasonBusy, false, "Cluster API updates it"},
-		"control plane, single machine":      {func(f *request.Machine) { controlPlane(f); f.Marks.To = "version=v1.32.0" }, "", false, ""},
-		"control plane, two minors":          {func(f *request.Machine) { controlPlane(f); f.Marks.To = "version=v1.33.0" }, request.ReasonSkew, true, "one minor at a time"},
+		"topology, other minor":              {func(f *request.Machine) { f.Topology.Cluster, f.Marks.To = "c", "version=v1.32.0" }, request.ReasonTopologyOwned, true, "spec.topology.version of the Cluster"},
+		"topology, channel of another minor": {func(f *request.Machine) { f.Topology.Cluster, f.Marks.To = "c", "channel=1.32-classic/stable" }, request.ReasonTopologyOwned, true, "Cluster c"},
+		"topology that asks for it": {func(f *request.Machine) {
+			f.Topology, f.Marks.To = request.Topology{Cluster: "c", Version: version.MustParse("v1.32.4")}, "version=v1.32.4"
+		}, request.ReasonTopologyOwned, true, "asks for v1.32.4 already, and Cluster API brings the machines there. Fix: remove the annotation"},
+		"topology that asks for it in vain": {func(f *request.Machine) {
+			f.Topology = request.Topology{Cluster: "c", Version: version.MustParse("v1.32.4"), Stuck: "KubeadmControlPlane cp is stuck: why. Fix: do"}
+			f.Marks.To = "version=v1.32.4"
+		}, request.ReasonTopologyOwned, true, "asks for v1.32.4 already, but KubeadmControlPlane cp is stuck: why. Fix: do"},
+		"topology, patch release":       {func(f *request.Machine) { f.Topology.Cluster = "c" }, "", false, ""},
+		"topology, revision":            {func(f *request.Machine) { f.Topology.Cluster, f.Marks.To = "c", "revision=7" }, "", false, ""},
+		"paused":                        {func(f *request.Machine) { f.Paused = true }, request.ReasonPaused, false, ""},
+		"up for remediation":            {func(f *request.Machine) { f.Remediation = "its owner replaces it" }, request.ReasonRemediating, false, ""},
+		"updated by Cluster API":        {func(f *request.Machine) { f.Busy = "Cluster API updates it" }, request.ReasonBusy, false, "Cluster API updates it"},
+		"control plane, single machine": {func(f *request.Machine) { controlPlane(f); f.Marks.To = "version=v1.32.0" }, "", false, ""},
+		"control plane, two minors":     {func(f *request.Machine) { controlPlane(f); f.Marks.To = "version=v1.33.0" }, request.ReasonSkew, true, "one minor at a time"},
 		"control plane, peer far behind": {func(f *request.Machine) {
 			controlPlane(f)
 			f.Marks.To, f.Peers = "version=v1.32.0", []request.Peer{peer("v1.30.0")}
@@ -229,7 +236,7 @@ func TestGroupRefuses(t *testing.T) {
 		w := newWorld(false, 2)
 		g := w.group()
 		g.Marks = request.Marks{To: tt.to, Status: request.Done, Release: "old"}
-		g.Topology = tt.topology
+		g.Topology.Cluster = tt.topology
 		v := request.DecideGroup(g)
 		if v.State.Reason != tt.want || v.After.Marks != (request.Marks{To: tt.to, Status: request.Failed, Release: "old"}) || v.Event.Kind != request.FailedFinally {
 			t.Errorf("%s: %+v", name, v)
@@ -315,7 +322,7 @@ func TestEnd(t *testing.T) {
 	}{
 		"raised":        {group("v1.32.1", "v1.32.1"), func(*request.Group) {}, "v1.32.1", ""},
 		"same version":  {group("v1.31.1"), func(*request.Group) {}, "", "upgraded 1 machine in place"},
-		"topology":      {group("v1.31.2"), func(g *request.Group) { g.Topology = "c" }, "", "upgraded 1 machine in place"},
+		"topology":      {group("v1.31.2"), func(g *request.Group) { g.Topology.Cluster = "c" }, "", "upgraded 1 machine in place"},
 		"not alike":     {group("v1.32.1", "v1.32.2"), func(*request.Group) {}, "", "different versions"},
 		"would replace": {group("v1.32.1"), func(g *request.Group) { g.CannotRaise = "make an UpdatePolicy" }, "", "make an UpdatePolicy"},
 		"no machines":   {group(), func(*request.Group) {}, "", "upgraded 0 machines"},

@@ -194,6 +194,16 @@ type Peer struct {
 	Busy string
 }
 
+// Topology is the topology that an object belongs to; zero for none.
+type Topology struct {
+	// Cluster is the name of the Cluster, and Version what its topology asks for; zero if that cannot be read.
+	Cluster string
+	Version version.Version
+	// Stuck says why the object is a control plane, or a machine of one, that Cluster API cannot bring to the
+	// version of its spec, and what to do; empty if it can. It counts without a topology, too.
+	Stuck string
+}
+
 // Machine is what DecideMachine decides on.
 type Machine struct {
 	// Now is the time, and FreshID an id that nobody has used yet.
@@ -215,9 +225,8 @@ type Machine struct {
 	// Busy says what Cluster API does to the machine; empty for nothing.
 	Busy string
 	// Spec is the version of the Machine's spec.
-	Spec version.Version
-	// Topology is the name of the Cluster whose topology the machine belongs to; empty for none.
-	Topology     string
+	Spec         version.Version
+	Topology     Topology
 	ControlPlane bool
 	Node         inplace.Node
 	// Policy is what counts, and PolicyName its name, which is recorded when the upgrade begins; empty for none.

@@ -261,7 +261,7 @@ func TestWithin(t *testing.T) {
 			f.Peers = []request.Peer{{Name: "p", Kubelet: at("v1.32.0")}, {Name: "q", Kubelet: at("v1.33.0")}}
 		}, "v1.31", "v1.32"},
 		"worker, control plane unseen": {func(*request.Machine) {}, "v1.31", "v1.31"},
-		"topology":                     {func(f *request.Machine) { f.Topology, f.ControlPlane = "c", true }, "v1.31", "v1.31"},
+		"topology":                     {func(f *request.Machine) { f.Topology.Cluster, f.ControlPlane = "c", true }, "v1.31", "v1.31"},
 	} {
 		f := well()
 		f.Marks.To = "revision=7"
@@ -314,7 +314,7 @@ func TestFollowTellsWhatIsSaid(t *testing.T) {
 func TestTopologyIsTold(t *testing.T) {
 	t.Parallel()
 	f := well()
-	f.Topology, f.Marks.To, f.Node.Kubelet = "c", "version=v1.31.9", at("v1.31.9")
+	f.Topology.Cluster, f.Marks.To, f.Node.Kubelet = "c", "version=v1.31.9", at("v1.31.9")
 	told := func() bool {
 		v := request.Planned(f, request.Plan{})
 		if v.Event.Kind != request.Ended {
@@ -328,7 +328,7 @@ func TestTopologyIsTold(t *testing.T) {
 	if f.Spec = at("v1.31.9"); told() {
 		t.Error("told though nothing waits")
 	}
-	if f.Topology, f.Spec = "", current; told() {
+	if f.Topology.Cluster, f.Spec = "", current; told() {
 		t.Error("told without a topology")
 	}
 }

@@ -1,0 +1,62 @@
+package snapshot
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/capi"
+	"github.com/windlass-dev/windlass/internal/guard"
+	"github.com/windlass-dev/windlass/internal/policy"
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+// Stuck returns the control plane of o if its policy, selected, keeps its machines, some of them are not
+// at a version, and Cluster API can never bring them all there; ok is false otherwise, and for control planes of
+// other kinds than KubeadmControlPlane.
+func Stuck(o Objects, selected policy.Policy, to version.Version) (c guard.ControlPlane, ok bool) {
+	if o.ControlPlane == nil || o.ControlPlane.GetKind() != "KubeadmControlPlane" || !selected.Guarded {
+		return guard.ControlPlane{}, false
+	}
+	c = guard.ControlPlane{Name: o.ControlPlane.GetName(), Policy: selected.Name, Replicas: controlPlaneReplicas(o), MaxSurge: maxSurge(o.ControlPlane)}
+	behind := false
+	for _, m := range o.Machines {
+		if !capi.IsControlPlane(m) || !m.DeletionTimestamp.IsZero() {
+			continue
+		}
+		c.Machines++
+		if _, may := m.Annotations[v1alpha1.AllowReplacementAnnotation]; may {
+			c.Replaceable++
+		}
+		at, err := version.Parse(m.Spec.Version)
+		behind = behind || err != nil || at != to
+	}
+	return c, behind && c.IsStuck()
+}
+
+// controlPlaneReplicas are those of the topology, which sets them on the object; Cluster API's default is 1.
+func controlPlaneReplicas(o Objects) int {
+	if o.Cluster != nil && o.Cluster.Spec.Topology.ControlPlane.Replicas != nil {
+		return int(*o.Cluster.Spec.Topology.ControlPlane.Replicas)
+	}
+	if n, found, err := unstructured.NestedInt64(o.ControlPlane.Object, "spec", "replicas"); err == nil && found {
+		return int(n)
+	}
+	return 1
+}
+
+// maxSurge is 0 or 1, the default, as v1beta2 or v1beta1 has it.
+func maxSurge(controlPlane *unstructured.Unstructured) int {
+	for _, strategy := range [][]string{{"rollout", "strategy"}, {"rolloutStrategy"}} {
+		path := append(append([]string{"spec"}, strategy...), "rollingUpdate", "maxSurge")
+		value, found, err := unstructured.NestedFieldNoCopy(controlPlane.Object, path...)
+		if err == nil && found {
+			if fmt.Sprint(value) == "0" {
+				return 0
+			}
+			return 1
+		}
+	}
+	return 1
+}
