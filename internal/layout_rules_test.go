@@ -88,6 +88,10 @@ var rules = []rule{
 	{pkg: "internal/cli/statuscmd", kind: effects, imports: `
 		api/v1alpha1 internal/cli internal/cli/management internal/status internal/view
 	`},
+	{pkg: "internal/cli/uninstallcmd", kind: effects, imports: `
+		api/v1alpha1 internal/cli internal/cli/management internal/doctor internal/hookserver
+		internal/view
+	`},
 	{pkg: "internal/cli/updatercmd", kind: effects, imports: `
 		api/v1alpha1 internal/cli internal/cli/management internal/conformance internal/linuxhost
 		internal/port internal/text internal/transport/ssh internal/updaters/hosts internal/view

@@ -21,6 +21,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/cli/reportcmd"
 	"github.com/windlass-dev/windlass/internal/cli/simulatecmd"
 	"github.com/windlass-dev/windlass/internal/cli/statuscmd"
+	"github.com/windlass-dev/windlass/internal/cli/uninstallcmd"
 	"github.com/windlass-dev/windlass/internal/cli/updatercmd"
 	"github.com/windlass-dev/windlass/internal/cli/upgradecmd"
 	"github.com/windlass-dev/windlass/internal/cli/verifycmd"
@@ -53,7 +54,7 @@ pipes each row is one line.
 	cli.AddColorFlag(root)
 	root.AddCommand(
 		approvecmd.New(), checkcmd.New(), doctorcmd.New(), extensioncmd.New(), logscmd.New(cli.SystemClock()), managercmd.New(buildVersion), plancmd.New(), preflightcmd.New(),
-		reportcmd.New(), simulatecmd.New(), statuscmd.New(), updatercmd.New(), upgradecmd.New(cli.SystemClock()), verifycmd.New(),
+		reportcmd.New(), simulatecmd.New(), statuscmd.New(), uninstallcmd.New(), updatercmd.New(), upgradecmd.New(cli.SystemClock()), verifycmd.New(),
 	)
 	return root
 }

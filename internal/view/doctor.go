@@ -28,6 +28,21 @@ func WriteExamination(w io.Writer, f Format, s Screen, e Examination) error {
 	return show(w, f, e, texts{table: func() string { return examinationTable(s, e) }})
 }
 
+// Removal is what is left of Windlass, and the stable interface of `windlass uninstall --check -o json`
+// and `-o yaml`.
+type Removal struct {
+	Verdict  string                    `json:"verdict"`
+	Worst    doctor.Severity           `json:"worst"`
+	Findings text.List[doctor.Finding] `json:"findings"`
+}
+
+// WriteRemoval shows what is left.
+func WriteRemoval(w io.Writer, f Format, s Screen, r Removal) error {
+	return show(w, f, r, texts{table: func() string {
+		return examinationTable(s, Examination{Verdict: r.Verdict, Worst: r.Worst, Findings: r.Findings})
+	}})
+}
+
 func examinationTable(s Screen, e Examination) string {
 	found := make(map[doctor.Severity]int)
 	// Clusters can have very many groups, of which mostly the same is found.

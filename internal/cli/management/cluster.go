@@ -14,6 +14,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -125,7 +126,7 @@ func New(config *rest.Config) (Cluster, error) {
 	for _, add := range []func(*runtime.Scheme) error{
 		clusterv1.AddToScheme, runtimev1.AddToScheme, v1alpha1.AddToScheme,
 		corev1.AddToScheme, appsv1.AddToScheme, admissionregistrationv1.AddToScheme,
-		coordinationv1.AddToScheme,
+		coordinationv1.AddToScheme, rbacv1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			return Cluster{}, fmt.Errorf("registering types: %w", err)

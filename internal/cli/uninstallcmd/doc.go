@@ -1,0 +1,2 @@
+// Package uninstallcmd is windlass uninstall --check: it reads what is left of Windlass.
+package uninstallcmd
