@@ -130,6 +130,10 @@ func (w *world) managed(t *testing.T) {
 	if err := w.plane.Client.Status().Update(t.Context(), cp); err != nil {
 		t.Fatal(err)
 	}
+	// Its only machine is kept, so Cluster API cannot move it.
+	w.plane.Create(t, &v1alpha1.UpdatePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "keep"}, Spec: v1alpha1.UpdatePolicySpec{
+		Targets: []v1alpha1.UpdateTarget{{ClusterName: "my-cluster"}}, Strategy: v1alpha1.ExternalUpdate, Fallback: v1alpha1.FallbackNone,
+	}})
 	w.plane.Create(t, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "my-cluster-etcd"}, Type: clusterv1.ClusterSecretType,
 		Data: map[string][]byte{"tls.crt": loopback.NewAuthority(t, "etcd").PEM},
@@ -176,6 +180,7 @@ func TestPreflightFindsFaults(t *testing.T) {
 	got, printed, code := w.preflight(t, flags...)
 	want := map[string]string{
 		"APIDiscovery": "Passed", "APIServerReady": "Passed", "EtcdHealthy": "Failed", "Nodes": "Failed", "VersionSkew": "Failed",
+		"KnownRisks": "Passed", "ControlPlaneCanMove": "Failed",
 		"RemovedAPIsManaged": "Passed", "RemovedAPIsInManifests": "Failed", "StoredVersions": "Warned", "WebhookBackends": "Failed",
 		"WebhookScope": "Warned", "BudgetsCanBeSatisfied": "Failed", "BudgetsOverlap": "Failed", "Certificates": "Failed", "RoomForDrains": "Warned",
 	}
@@ -183,7 +188,7 @@ func TestPreflightFindsFaults(t *testing.T) {
 		t.Errorf("exit code %d, outcomes (-want +got):\n%s\n%+v", code, diff, got)
 	}
 	for _, object := range []string{
-		"Node " + w.namespace, "the control plane object", "Secret my-cluster-etcd", "CronJob ops/nightly", "olds." + w.namespace + ".example.com", "ValidatingWebhookConfiguration " + w.namespace + ", webhook pods.example.com",
+		"Node " + w.namespace, "the control plane object", "Secret my-cluster-etcd", "KubeadmControlPlane cp", "CronJob ops/nightly", "olds." + w.namespace + ".example.com", "ValidatingWebhookConfiguration " + w.namespace + ", webhook pods.example.com",
 		"PodDisruptionBudget " + w.namespace + "/never", "PodDisruptionBudgets " + w.namespace + "/never, too", "Node " + w.namespace + "-worker",
 	} {
 		if !strings.Contains(printed, object) {
@@ -216,8 +221,8 @@ func TestPreflightPasses(t *testing.T) {
 			t.Errorf("%s: %s: %s", f.ID, f.Outcome, f.Message)
 		}
 	}
-	if len(got.Findings) != 13 || code != 0 {
-		t.Errorf("%d findings and exit code %d, want 13 and 0", len(got.Findings), code)
+	if len(got.Findings) != 15 || code != 0 {
+		t.Errorf("%d findings and exit code %d, want 15 and 0", len(got.Findings), code)
 	}
 	got, _, code = w.preflight(t, "--to", w.version, "--certificate-days", "0")
 	switch outcome := got.outcomes()[young]; {

@@ -1,9 +1,11 @@
 package inplace
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
+	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -17,6 +19,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/lab/test/wire"
+	"github.com/windlass-dev/windlass/test/loopback"
 )
 
 // controlPlane is a KubeadmControlPlane with one Machine, whose KubeadmConfigs are those that Cluster API's own code computes.
@@ -52,7 +55,7 @@ func newControlPlane(t *testing.T, plane *wire.Plane, version string) *controlPl
 		MachineTemplate: controlplanev1.KubeadmControlPlaneMachineTemplate{Spec: controlplanev1.KubeadmControlPlaneMachineTemplateSpec{
 			InfrastructureRef: devMachines("DevMachineTemplate", "cp"),
 		}},
-	}}
+	}, Status: controlplanev1.KubeadmControlPlaneStatus{Version: version}}
 	backend := map[string]any{"backend": map[string]any{"inMemory": map[string]any{}}}
 	template := c.devMachine("DevMachineTemplate", "cp", map[string]any{"template": map[string]any{"spec": backend}})
 	c.infrastructure = c.devMachine("DevMachine", "cp-0", backend)
@@ -220,4 +223,54 @@ func TestControlPlaneMachine(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestStuckControlPlane asks the webhook of windlass manager for a version to which Cluster API could not bring the control plane, whose
+// policy keeps its only machine, and for the same when the policy lets machines be replaced.
+func TestStuckControlPlane(t *testing.T) {
+	plane := wire.Start(t)
+	c := newControlPlane(t, plane, "v1.31.4")
+	class := &clusterv1.ClusterClass{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace(), Name: "class"}}
+	reference := func(kind string) clusterv1.ClusterClassTemplateReference {
+		return clusterv1.ClusterClassTemplateReference{APIVersion: wire.InfrastructureVersion.String(), Kind: kind, Name: "cp"}
+	}
+	class.Spec.Infrastructure.TemplateRef = reference("DevClusterTemplate")
+	class.Spec.ControlPlane.TemplateRef = reference("DevMachineTemplate")
+	plane.Create(t, class)
+	c.change(t, c.cluster, func() {
+		c.cluster.Spec.Paused = new(true) // The test is about admission alone.
+		c.cluster.Spec.Topology = clusterv1.Topology{ClassRef: clusterv1.ClusterClassRef{Name: class.Name}, Version: "v1.31.4"}
+		c.cluster.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{APIGroup: controlplanev1.GroupVersion.Group, Kind: "KubeadmControlPlane", Name: c.kcp.Name}
+	})
+	manager := plane.RunManager(t, "--feature-gates", "ClusterTopology=true")
+	after := c.cluster.DeepCopy()
+	after.Spec.Topology.Version = "v1.32.8"
+	raw := func(cluster *clusterv1.Cluster) runtime.RawExtension {
+		cluster.TypeMeta = metav1.TypeMeta{APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster"}
+		return runtime.RawExtension{Raw: mustJSON(t, cluster)}
+	}
+	review := admissionv1.AdmissionReview{
+		TypeMeta: metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: "AdmissionReview"},
+		Request: &admissionv1.AdmissionRequest{
+			UID: "1", Operation: admissionv1.Update, Namespace: c.namespace(), Name: c.cluster.Name, Object: raw(after), OldObject: raw(c.cluster),
+			Kind:     metav1.GroupVersionKind{Group: clusterv1.GroupVersion.Group, Version: clusterv1.GroupVersion.Version, Kind: "Cluster"},
+			Resource: metav1.GroupVersionResource{Group: clusterv1.GroupVersion.Group, Version: clusterv1.GroupVersion.Version, Resource: "clusters"},
+		},
+	}
+	ask := func() *admissionv1.AdmissionResponse {
+		code, body, err := manager.Post(t.Context(), manager.Client(t, nil), manager.Webhooks+"/validate-cluster-x-k8s-io-v1beta2-cluster", review)
+		var answer admissionv1.AdmissionReview
+		if err != nil || json.Unmarshal(body, &answer) != nil || answer.Response == nil {
+			t.Fatalf("the webhook answers %d, %v: %s", code, err, body)
+		}
+		return answer.Response
+	}
+	answer := ask()
+	if answer.Allowed || answer.Result == nil || !strings.Contains(answer.Result.Message, "would be stuck: UpdatePolicy in-place keeps its machines, but with maxSurge 1") {
+		t.Fatalf("the webhook answers %+v", answer)
+	}
+	policy := &v1alpha1.UpdatePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace(), Name: "in-place"}}
+	plane.Get(t, policy)
+	c.change(t, policy, func() { policy.Spec.Fallback = v1alpha1.FallbackRollingUpdate })
+	loopback.Eventually(t, "the version is accepted", func() bool { return ask().Allowed }) // The manager reads policies from a cache.
 }
