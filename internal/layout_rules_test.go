@@ -54,7 +54,7 @@ var rules = []rule{
 		internal/status
 	`},
 	{pkg: "internal/cli/management", kind: effects, imports: `
-		api/v1alpha1 internal/capi internal/snapshot internal/status
+		api/v1alpha1 internal/capi internal/settings internal/snapshot internal/status
 	`},
 	{pkg: "internal/cli/managercmd", kind: effects, imports: `
 		internal/app internal/cli internal/cli/extensioncmd internal/cli/serving
@@ -65,7 +65,8 @@ var rules = []rule{
 	`},
 	{pkg: "internal/cli/planinput", kind: effects, imports: `
 		api/v1alpha1 internal/cli internal/cli/management internal/doctor internal/inplace/cover
-		internal/inplace/preview internal/manifest internal/port internal/risks internal/snapshot
+		internal/inplace/preview internal/manifest internal/port internal/risks internal/settings
+		internal/snapshot
 		internal/updaters internal/updaters/hosts internal/updaters/k8sd internal/updaters/remote
 		internal/upgradegraph internal/view pkg/plan pkg/version
 	`},
@@ -110,8 +111,7 @@ var rules = []rule{
 	{pkg: "internal/clustercheck", kind: pure, imports: `internal/capi internal/text pkg/version`},
 	{pkg: "internal/clustercheck/probe", kind: effects, imports: `
 		internal/clustercheck internal/gate internal/guard internal/preflight internal/risks
-		internal/text
-		internal/workload pkg/version
+		internal/settings internal/text internal/untrusted internal/workload pkg/version
 	`},
 	{pkg: "internal/condition", kind: pure, imports: `api/v1alpha1 internal/text`},
 	{pkg: "internal/conformance", kind: effects, imports: `
@@ -128,7 +128,8 @@ var rules = []rule{
 	{pkg: "internal/diagnostics", kind: effects, imports: `internal/httplimit internal/loglimit`},
 	{pkg: "internal/doctor", kind: pure, imports: `
 		api/v1alpha1 internal/capi internal/guard internal/policy internal/pool internal/record
-		internal/snapshot internal/status internal/text internal/updatepolicy
+		internal/settings internal/snapshot internal/status internal/text internal/updatepolicy
+		pkg/version
 	`},
 	{pkg: "internal/eventlimit", kind: effects, imports: `internal/text`},
 	{pkg: "internal/gate", kind: pure, imports: `
@@ -185,12 +186,13 @@ var rules = []rule{
 	{pkg: "internal/labelselector", kind: pure, imports: `api/v1alpha1 internal/text`},
 	{pkg: "internal/lease", kind: effects, imports: ``},
 	{pkg: "internal/linuxhost", kind: pure, imports: `
-		internal/inplace internal/kubeadmpatch internal/port internal/text internal/untrusted
-		pkg/version embed
+		internal/inplace internal/kubeadmpatch internal/port internal/settings internal/text
+		internal/untrusted pkg/version embed
 	`},
 	{pkg: "internal/loglimit", kind: effects, imports: `internal/text`},
 	{pkg: "internal/manifest", kind: effects, imports: `
-		api/v1alpha1 internal/doctor internal/snapshot internal/text pkg/plan pkg/version
+		api/v1alpha1 internal/doctor internal/settings internal/snapshot internal/text pkg/plan
+		pkg/version
 	`},
 	{pkg: "internal/metrics", kind: effects, imports: `
 		api/v1alpha1 internal/capi internal/inplace internal/inplace/request internal/keyed
@@ -223,7 +225,7 @@ var rules = []rule{
 		api/v1alpha1 internal/inplace internal/port pkg/version
 	`},
 	{pkg: "internal/preflight", kind: pure, imports: `
-		internal/clustercheck internal/gate internal/guard internal/risks internal/text
+		internal/clustercheck internal/gate internal/guard internal/risks internal/settings internal/text
 		pkg/version
 		github.com/go-logr/logr
 	`},
@@ -237,6 +239,7 @@ var rules = []rule{
 	{pkg: "internal/risks", kind: pure, imports: `
 		internal/text internal/untrusted pkg/plan pkg/version embed
 	`},
+	{pkg: "internal/settings", kind: pure, imports: `internal/text pkg/version embed`},
 	{pkg: "internal/shares", kind: effects, imports: `internal/keyed`},
 	{pkg: "internal/simulate/explore", kind: pure, imports: `
 		internal/chain internal/simulate/search pkg/plan pkg/version
@@ -302,8 +305,8 @@ var rules = []rule{
 		internal/keyed internal/port internal/untrusted internal/updaters
 	`},
 	{pkg: "internal/updaters/hosts", kind: effects, imports: `
-		api/v1alpha1 internal/inplace internal/inplace/cover internal/inplace/request
-		internal/keyed internal/kubeadmpatch internal/linuxhost internal/port internal/text
+		api/v1alpha1 internal/inplace internal/inplace/cover internal/inplace/request internal/keyed
+		internal/kubeadmpatch internal/linuxhost internal/port internal/settings internal/text
 		internal/updaters pkg/version
 	`},
 	{pkg: "internal/updaters/k8sd", kind: effects, imports: `

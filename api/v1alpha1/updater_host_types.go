@@ -39,6 +39,15 @@ type HostConfig struct {
 	// +kubebuilder:validation:items:MaxLength=1024
 	// +kubebuilder:validation:items:XValidation:rule="self.matches('^(/[A-Za-z0-9_.][A-Za-z0-9_.-]*)+$') && self.split('/').all(part, !part.endsWith('.') && !part.startsWith('.windlass'))",message="must be a clean absolute path below /, without blanks, .. and a trailing / or ."
 	AllowedPathPrefixes []string `json:"allowedPathPrefixes,omitempty"`
+	// acceptedSettings are settings that a host may have although the released components of its new version lack them, such as kubelet/SomeGate or
+	// kube-apiserver/--some-flag, and requirements that it may lack, such as cgroup-v2. A message about one has its name. Without this, such a host is
+	// refused before it is drained. They count for kind Kubeadm only.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=256
+	AcceptedSettings []string `json:"acceptedSettings,omitempty"`
 	// etcdSnapshot says whether a snapshot of etcd is taken on a control plane machine before anything on it is changed: Required, or Skip
 	// for those who take their own. Machines without an etcd member take none.
 	// +optional

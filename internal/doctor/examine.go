@@ -39,6 +39,7 @@ var checks = []check{
 	{id: CheckLimits, needs: []Source{SourcePolicies}, run: checkLimits},
 	{id: CheckBounds, run: checkBounds},
 	{id: CheckTemplates, needs: []Source{SourceTemplates}, run: checkTemplates},
+	{id: CheckSettings, run: checkSettings},
 	{id: CheckHealthChecks, needs: []Source{SourceHealthChecks}, run: checkHealthChecks},
 	{id: CheckManagedFields, needs: []Source{SourceTemplates}, run: checkManagedFields},
 	{id: CheckPaused, run: checkPaused},
@@ -89,11 +90,12 @@ func sumUp(g group, all []Finding, into *findings) {
 
 // concerning names the checks with findings of that severity which keep machines of the group from
 // being updated. Fields that were left alone, a remediation that may happen, or a limit that a
-// person has set keep no machine from it.
+// person has set keep no machine from it, and neither do settings that only a later version lacks.
 func concerning(g group, all []Finding, severity Severity) []string {
 	var names []string
 	for _, f := range all {
-		apart := slices.Contains([]ID{CheckHealthChecks, CheckManagedFields, CheckMachines, CheckLimits}, f.ID)
+		apart := slices.Contains([]ID{CheckHealthChecks, CheckManagedFields, CheckMachines, CheckLimits}, f.ID) ||
+			f.ID == CheckSettings && f.Severity == Warning
 		if f.Severity != severity || apart {
 			continue
 		}

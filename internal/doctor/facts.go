@@ -15,6 +15,7 @@ import (
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/policy"
+	"github.com/windlass-dev/windlass/internal/settings"
 	"github.com/windlass-dev/windlass/internal/snapshot"
 )
 
@@ -53,6 +54,8 @@ type Facts struct {
 	Guard *admissionregistrationv1.ValidatingWebhookConfiguration
 	// Beyond are objects that an API server with the CRDs of this release would not create.
 	Beyond []Beyond
+	// Settings are those that the Cluster's objects give to the components of its machines.
+	Settings []settings.Use
 	// Missing are objects that others refer to and that do not exist.
 	Missing []Reference
 	// Unowned are the control plane Machines with a KubeadmConfig whose spec no field manager has applied, sorted.
@@ -94,6 +97,7 @@ const (
 	SourceGraphs       Source = "UpgradeGraphs"
 	SourceClass        Source = "the ClusterClass"
 	SourceEngine       Source = "the engine of the Cluster"
+	SourceSettings     Source = "bootstrap configs"
 )
 
 // Unread is something that could not be read, and why.

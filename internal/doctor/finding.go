@@ -49,6 +49,9 @@ const (
 	CheckBounds ID = "Bounds"
 	// CheckTemplates looks for objects without which the extension is not asked.
 	CheckTemplates ID = "Templates"
+	// CheckSettings looks for flags and feature gates that the Cluster's version, or the next minor,
+	// lacks.
+	CheckSettings ID = "RemovedSettings"
 	// CheckHealthChecks looks for MachineHealthChecks: remediation replaces machines.
 	CheckHealthChecks ID = "HealthChecks"
 	// CheckManagedFields looks for machines whose arguments cannot be changed in place, because Cluster API

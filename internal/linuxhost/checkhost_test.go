@@ -59,7 +59,8 @@ func (h *folderHost) run(t *testing.T, script string) (printed string, exit int)
 		"/etc/kubernetes", h.root+"/etc/kubernetes", "/var/lib/kubelet", h.root+"/var/lib/kubelet",
 		"/var/lib/containe", h.root+"/var/lib/containe", StateFolder, h.root+StateFolder,
 		"/etc/rancher", h.root+"/etc/rancher", "/var/lib/rancher", h.root+"/var/lib/rancher",
-		"/etc/default", h.root+"/etc/default",
+		"/sys/fs/cgroup", h.root+"/sys/fs/cgroup", "/etc/default", h.root+"/etc/default",
+		"/etc/sysconfig", h.root+"/etc/sysconfig",
 	)
 	command := exec.CommandContext(ctx, "bash")
 	command.Env = append(os.Environ(), "PATH="+h.goal.Folder+":"+os.Getenv("PATH"))

@@ -49,6 +49,8 @@ type Facts struct {
 	Scheduler string
 	// KubeletFlags is the content of kubeadm's file with the kubelet's arguments.
 	KubeletFlags string
+	// Config is what the host gives to the components of Kubernetes.
+	Config Configuration
 	// Service is the unit that runs the node.
 	Service string
 	// Writable says that files can be made in the folder of binaries; Why what keeps them from being made.
@@ -183,6 +185,11 @@ func ParseFacts(output string) (Facts, error) {
 		if line != "" {
 			f.Patches = append(f.Patches, line)
 		}
+	}
+	f.Config = Configuration{
+		Command: values["kubelet-command"], Units: values["kubelet-units"],
+		Defaults: values["kubelet-defaults"], Kubelet: values["kubelet-config"],
+		Cluster: values["cluster-configuration"], CgroupV1: r.yes("cgroup-v1"),
 	}
 	f.Job = r.job()
 	f.Cut = r.yes("cut") && f.Job.State != JobRunning

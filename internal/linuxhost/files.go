@@ -51,17 +51,18 @@ const kubeletFolder = "/var/lib/kubelet"
 
 // argumentsSteps returns the step that sets the kubelet's arguments in the file that kubeadm made for them; none where there are none.
 func argumentsSteps(g Goal, f Facts) ([]Step, *Failure) {
-	if len(g.KubeletArgs) == 0 {
+	names := dropped(g, f)
+	if len(g.KubeletArgs) == 0 && len(names) == 0 {
 		return nil, nil
 	}
-	content, err := ComputeKubeletFlags(f.KubeletFlags, g.KubeletArgs)
+	content, err := setKubeletFlags(g, f)
 	if err != nil {
 		return nil, newFailure(FileRefused, KubeletArguments, "%s on the host: %v", kubeletFlagsFile, err)
 	}
-	var names []string
 	for _, arg := range g.KubeletArgs {
 		names = append(names, "--"+arg.Name)
 	}
+	slices.Sort(names)
 	summary := "set the kubelet's arguments " + strings.Join(slices.Compact(names), ", ") + " in " + kubeletFlagsFile
 	return []Step{writeStep(g, KubeletArguments, summary, []File{{Path: kubeletFlagsFile, Content: []byte(content)}}, []string{kubeletFolder}, nil)}, nil
 }

@@ -47,6 +47,11 @@ type Goal struct {
 	Files         []File
 	Before, After []string
 	KubeletArgs   []Arg
+	// DropRemoved says that KubeletArgs are all arguments that people want: others that the version
+	// lacks are removed from the kubelet's arguments.
+	DropRemoved bool
+	// Accepted are names of settings and requirements that the host may lack; see package settings.
+	Accepted []string
 	// Prefixes are the paths of folders and files at or below which Files may be; nil means
 	// DefaultPrefixes.
 	Prefixes []string

@@ -35,6 +35,9 @@ const (
 	// ConfigUnsupported: kubeadm's configuration has something that no step can handle, so nothing
 	// was changed.
 	ConfigUnsupported Reason = "ConfigUnsupported"
+	// RemovedSetting: the host gives a component a setting that its new version lacks, or lacks
+	// something that the version needs, so nothing was changed.
+	RemovedSetting Reason = "RemovedSetting"
 	// EtcdUnhealthy: a member of etcd is not healthy, so nothing was changed.
 	EtcdUnhealthy Reason = "EtcdUnhealthy"
 	// EtcdUnknown: etcd could not be asked whether its members are healthy, so nothing was changed.

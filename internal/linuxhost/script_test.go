@@ -75,7 +75,7 @@ func everyKind(tb testing.TB, try func(name string, scripts map[string]string)) 
 				f.Arch, f.Service, f.Installed = "amd64", "kubelet", version.MustParse("v1.35.4")
 				g := Goal{
 					Distribution: d, Version: version.MustParse("v1.36.3"), Digests: digestsOfAll(tb), Source: from, Snapshot: true, Drain: true,
-					Files: []File{{Path: "/etc/kubernetes/patches/etcd a b.json"}}, Before: []string{"echo 'a' \"$b\""}, After: []string{"true"}, KubeletArgs: []Arg{{Name: "a", Value: "b"}},
+					Files: []File{{Path: "/etc/kubernetes/patches/etcd a b.json"}}, Before: []string{"echo 'a' \"$b\""}, After: []string{"true"}, KubeletArgs: []Arg{{Name: "max-pods", Value: "50"}},
 					PatchesFolder: "/etc/kubernetes/patches",
 				}
 				try(string(d)+" "+source+" "+role, allScripts(tb, g, f))

@@ -57,6 +57,9 @@ var kinds = map[schema.GroupKind]decoder{
 		s.ControlPlaneTemplates = appendIf(err, s.ControlPlaneTemplates, o)
 		return o, err
 	},
+	bootstrapKind("KubeadmConfigTemplate"): decodeConfigTemplate,
+	bootstrapKind("RKE2ConfigTemplate"):    decodeConfigTemplate,
+	bootstrapKind("KThreesConfigTemplate"): decodeConfigTemplate,
 	ourKind("UpgradeGraph"): func(s *Set, origin Origin, apiVersion string, value []byte) (metav1.Object, error) {
 		o := &v1alpha1.UpgradeGraph{}
 		err := decodeOurs(origin, apiVersion, value, o)
@@ -183,4 +186,17 @@ func decodeOther(s *Set, origin Origin, _ string, value []byte) (metav1.Object, 
 	}
 	s.ControlPlanes = append(s.ControlPlanes, object)
 	return object, nil
+}
+
+func bootstrapKind(kind string) schema.GroupKind {
+	return schema.GroupKind{Group: "bootstrap.cluster.x-k8s.io", Kind: kind}
+}
+
+func decodeConfigTemplate(
+	s *Set, origin Origin, _ string, value []byte,
+) (metav1.Object, error) {
+	o := &unstructured.Unstructured{}
+	err := unmarshal(origin, value, &o.Object)
+	s.ConfigTemplates = appendIf(err, s.ConfigTemplates, o)
+	return o, err
 }

@@ -32,9 +32,11 @@ type Set struct {
 	UpgradeGraphs      []*v1alpha1.UpgradeGraph
 	// ControlPlaneTemplates are KubeadmControlPlaneTemplates, MachineHealthChecks, UpdatePolicies and Updaters are for what happens to machines, not for the plan itself.
 	ControlPlaneTemplates []*unstructured.Unstructured
-	MachineHealthChecks   []*clusterv1.MachineHealthCheck
-	UpdatePolicies        []*v1alpha1.UpdatePolicy
-	Updaters              []*v1alpha1.Updater
+	// ConfigTemplates are templates of bootstrap configs of known providers.
+	ConfigTemplates     []*unstructured.Unstructured
+	MachineHealthChecks []*clusterv1.MachineHealthCheck
+	UpdatePolicies      []*v1alpha1.UpdatePolicy
+	Updaters            []*v1alpha1.Updater
 	// UpgradeGates are for how long an upgrade takes.
 	UpgradeGates []*v1alpha1.UpgradeGate
 	// ControlPlanes are objects of other groups that have a spec.version, such as a KubeadmControlPlane.

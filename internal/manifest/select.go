@@ -13,6 +13,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/doctor"
+	"github.com/windlass-dev/windlass/internal/settings"
 	"github.com/windlass-dev/windlass/internal/snapshot"
 	"github.com/windlass-dev/windlass/internal/text"
 )
@@ -161,7 +162,32 @@ func (s *Set) Facts(
 		f.ControlPlaneTemplate = s.ControlPlaneTemplate(f.Class)
 	}
 	f.Objects, err = s.Objects(cluster)
+	f.Settings = s.settings(cluster, f)
 	return f, classErr, err
+}
+
+// settings returns those that the manifests give to the components of a Cluster's machines: of its
+// control plane, or the template of its class, and of all templates of bootstrap configs in its
+// namespace.
+func (s *Set) settings(cluster *clusterv1.Cluster, f doctor.Facts) []settings.Use {
+	objects := []*unstructured.Unstructured{f.ControlPlaneTemplate}
+	if f.Objects.ControlPlane != nil {
+		objects[0] = f.Objects.ControlPlane
+	}
+	for _, template := range s.ConfigTemplates {
+		if sameNamespace(template.GetNamespace(), cluster.Namespace) {
+			objects = append(objects, template)
+		}
+	}
+	var uses []settings.Use
+	for _, o := range objects {
+		if o != nil {
+			uses = append(uses, settings.FromObject(settings.Object{
+				Kind: o.GetKind(), Name: o.GetName(), Content: o.Object,
+			})...)
+		}
+	}
+	return uses
 }
 
 // belonging selects the objects whose spec.clusterName is the Cluster's.

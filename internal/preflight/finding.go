@@ -28,6 +28,11 @@ const (
 	RemovedAPIsInManifests clustercheck.ID = "RemovedAPIsInManifests"
 	// KnownRisks: no step of the upgrade has a known risk.
 	KnownRisks clustercheck.ID = "KnownRisks"
+	// RemovedSettings: the target's components know the flags, feature gates and fields that they are
+	// given.
+	RemovedSettings clustercheck.ID = "RemovedSettings"
+	// MachineRequirements: the kernels and container runtimes of the Nodes are enough for the target.
+	MachineRequirements clustercheck.ID = "MachineRequirements"
 	// StoredVersions: CRDs store objects only in versions that they serve and that are not deprecated.
 	StoredVersions clustercheck.ID = "StoredVersions"
 	// WebhookBackends: webhooks that an upgrade must pass can answer while Nodes are drained.
@@ -47,7 +52,8 @@ const (
 func IDs() []clustercheck.ID {
 	return []clustercheck.ID{
 		clustercheck.APIDiscovery, APIServerReady, EtcdHealthy, clustercheck.Nodes, VersionSkew, KnownRisks,
-		ControlPlaneCanMove, RemovedAPIsRequested, RemovedAPIsManaged, RemovedAPIsInManifests, StoredVersions,
+		ControlPlaneCanMove, RemovedAPIsRequested, RemovedAPIsManaged, RemovedAPIsInManifests,
+		RemovedSettings, MachineRequirements, StoredVersions,
 		WebhookBackends, WebhookScope, BudgetsCanBeSatisfied, BudgetsOverlap,
 		clustercheck.Certificates, RoomForDrains,
 	}

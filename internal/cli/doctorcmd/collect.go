@@ -191,6 +191,16 @@ func isUnowned(object *metav1.PartialObjectMetadata) bool {
 	})
 }
 
+// readSettings reads the settings of the control plane object and of bootstrap configs.
+func (c *collector) readSettings(ctx context.Context) error {
+	uses, unread := c.Settings(ctx, c.facts.Objects)
+	c.facts.Settings = uses
+	if len(unread) > 0 {
+		return errors.New(strings.Join(unread, "; "))
+	}
+	return nil
+}
+
 // readGates looks for UpgradeGates that exceed their CRD.
 func (c *collector) readGates(ctx context.Context) error {
 	gates, err := c.UpgradeGates(ctx, c.key().Namespace)

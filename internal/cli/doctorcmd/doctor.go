@@ -32,7 +32,8 @@ With -f the Cluster comes from manifests. Checks that need a management cluster 
 guard, templates) are then Warnings.
 
 Checks: MachinesKept (the result of all others, for each group), Policy, FeatureGates, Extension, Updaters, Guard,
-Replicas, Surge, RolloutTimes, Limits, Bounds, Templates, HealthChecks, ManagedFields, Paused, Machines, Unread.
+Replicas, Surge, RolloutTimes, Limits, Bounds, Templates, RemovedSettings (flags and feature gates that the version or
+the next minor lacks), HealthChecks, ManagedFields, Paused, Machines, Unread.
 
 With -o json or -o yaml standard output holds one document, {namespace, cluster, verdict, worst, findings: [{id,
 severity, subject, message, fix, unknown}]}; when the Cluster cannot be read it is {error: {rule, item, version,
@@ -171,6 +172,7 @@ func liveFacts(ctx context.Context, m management.Cluster, key types.NamespacedNa
 		{doctor.SourceHealthChecks, c.readHealthChecks}, {doctor.SourceManagers, c.readManagers},
 		{doctor.SourceExtensions, c.readExtensions}, {doctor.SourceGuard, c.readGuard}, {doctor.SourceTemplates, c.readTemplates},
 		{doctor.SourceGates, c.readGates}, {doctor.SourceGraphs, c.readGraphs},
+		{doctor.SourceSettings, c.readSettings},
 	} {
 		if err := step.read(ctx); err != nil {
 			if ctx.Err() != nil {

@@ -65,6 +65,8 @@ func liveUpdates(ctx context.Context, m management.Cluster, objects snapshot.Obj
 		facts.NamespaceLabels, unread = m.NamespaceLabels(ctx, objects.Cluster.Namespace)
 		labelsKnown = unread == nil
 	}
+	// Best effort: windlass preflight says which objects could not be read.
+	facts.Settings, _ = m.Settings(ctx, objects)
 	u := newUpdates(facts)
 	u.ask.NamespaceLabelsKnown = labelsKnown
 	u.ask.Fetch = func(ctx context.Context, ref clusterv1.ContractVersionedObjectReference) (map[string]any, error) {

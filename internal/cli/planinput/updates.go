@@ -12,9 +12,11 @@ import (
 	"github.com/windlass-dev/windlass/internal/doctor"
 	"github.com/windlass-dev/windlass/internal/inplace/cover"
 	"github.com/windlass-dev/windlass/internal/inplace/preview"
+	"github.com/windlass-dev/windlass/internal/settings"
 	"github.com/windlass-dev/windlass/internal/snapshot"
 	"github.com/windlass-dev/windlass/internal/view"
 	"github.com/windlass-dev/windlass/pkg/plan"
+	"github.com/windlass-dev/windlass/pkg/version"
 )
 
 // Updates is what says how a cluster's machines will be updated by a plan.
@@ -124,15 +126,41 @@ func (r Request) Preview(ctx context.Context, p plan.Plan, chain *view.Chain) (n
 			chain.Updates[g.Name] = update
 		}
 	}
+	notes = settingsNotes(r.Request.Inventory.ControlPlane, p, u.Facts.Settings)
 	switch {
 	case u.Problem != "":
-		return []string{"it is unknown how machines will be updated: " + u.Problem}
+		return append(notes, "it is unknown how machines will be updated: "+u.Problem)
 	case inPlace:
-		return []string{"updaters were asked about a change of the version, and about what KubeadmControlPlane changes with it by itself; what patches of the ClusterClass change in templates for a new version is not known here. " +
-			"`windlass doctor` says what else could make Cluster API replace machines"}
+		return append(notes, "updaters were asked about a change of the version, and about what KubeadmControlPlane changes with it by itself; what patches of the ClusterClass change in templates for a new version is not known here. "+
+			"`windlass doctor` says what else could make Cluster API replace machines")
 	default:
+		return notes
+	}
+}
+
+// maxSettings bounds how many settings the notes on a plan name.
+const maxSettings = 10
+
+// settingsNotes say which settings of the Cluster's objects a version of the plan lacks.
+func settingsNotes(from version.Version, p plan.Plan, uses []settings.Use) []string {
+	if len(p.ControlPlane) == 0 || len(uses) == 0 {
 		return nil
 	}
+	u := settings.Upgrade{From: from, To: p.ControlPlane[len(p.ControlPlane)-1]}
+	found := settings.Errors(settings.Check(u, uses))
+	var notes []string
+	for _, f := range found[:min(len(found), maxSettings)] {
+		notes = append(notes, fmt.Sprintf("RemovedSettings: %s: %s. Fix: %s",
+			f.Subject(), f.Message(), f.Fix()))
+	}
+	if more := len(found) - len(notes); more > 0 {
+		notes = append(notes, fmt.Sprintf("RemovedSettings: %d more; see windlass preflight", more))
+	}
+	if minor, unknown := u.Unknown(); unknown {
+		notes = append(notes, fmt.Sprintf("RemovedSettings: the settings of %s are not known to this "+
+			"release; compare them with the release notes", minor))
+	}
+	return notes
 }
 
 // poolUpdates says what there is to say about MachinePools.

@@ -40,6 +40,8 @@ It connects with the Secret CLUSTER-kubeconfig of the management cluster, and ma
   RemovedAPIsRequested    the API server has seen no request for an API that the upgrade removes
   RemovedAPIsManaged      managedFields name no API that the upgrade removes
   RemovedAPIsInManifests  with -f: no object uses an API that the target does not serve
+  RemovedSettings         the target has the flags and feature gates that its components are given
+  MachineRequirements     the kernels and container runtimes of the Nodes are enough for the target
   StoredVersions          CustomResourceDefinitions store objects in versions that they serve
   WebhookBackends         webhooks with failurePolicy Fail can answer while a Node is drained
   WebhookScope            these webhooks exempt system objects
@@ -49,7 +51,8 @@ It connects with the Secret CLUSTER-kubeconfig of the management cluster, and ma
   RoomForDrains           the Pods of a worker Node fit on the others (an estimate)
 
 A check that could not read something is reported as not checked, with the reason. --skip omits a
-check, and the verdict names it.
+check, and the verdict names it. --accept omits one finding of RemovedSettings or
+MachineRequirements, by the name that its fix has.
 
 It does not check whether the version exists, or whether a legal chain leads to it: see windlass plan.
 
@@ -79,6 +82,7 @@ const (
 type options struct {
 	output, to      string
 	files, skip     []string
+	accept          []string
 	timeout         time.Duration
 	certificateDays int
 	kube            *management.Flags
@@ -112,9 +116,12 @@ func New() *cobra.Command {
 	flags.DurationVar(&o.timeout, "timeout", defaultTimeout, "how long each check may take")
 	flags.IntVar(&o.certificateDays, "certificate-days", defaultCertificateDays,
 		"fail if a certificate has fewer than `N` days left")
-	cli.CompleteNothing(cmd, "to", "timeout", "certificate-days")
 	flags.StringArrayVar(&o.skip, "skip", nil,
 		"`CHECK` that is not reported and does not count, such as RoomForDrains; may be repeated")
+	flags.StringArrayVar(&o.accept, "accept", nil,
+		"`NAME` of a finding that RemovedSettings or MachineRequirements does not report, such as "+
+			"kubelet/SomeGate, kube-apiserver/--some-flag or kernel; may be repeated")
+	cli.CompleteNothing(cmd, "to", "timeout", "certificate-days", "accept")
 	cli.CompleteValues(cmd, "skip", cli.NamesOf(preflight.IDs())...)
 	o.riskFlags.Add(flags, "")
 	cli.AddFilesFlag(cmd, &o.files)
@@ -230,12 +237,18 @@ func (o *options) prepare(
 	if err != nil {
 		return none, err
 	}
+	uses, unreadSettings := m.Settings(ctx, objects)
 	stored, unread := storedCertificates(ctx, m, key)
 	facts := workload.NewFacts(live, time.Now)
 	return probe.PreflightOptions{
 		Remote: remote, Requested: requested(facts, key), Upgrade: upgrade, Risks: known,
 		Version: asked, Machines: objects.Machines, Pools: poolsOf(objects, policies),
 		Standing: stuckControlPlane(objects, policies, to), EtcdProblem: etcd, Stored: stored, StoredUnread: unread,
+		Settings: preflight.Settings{
+			Uses: uses, Accepted: o.accept, Unread: unreadSettings,
+			ControlPlaneWrites: writesClusterConfiguration(objects),
+			Kept:               slices.ContainsFunc(policies, keeps),
+		},
 		Timeout: o.timeout, CertificateDays: o.certificateDays, Now: time.Now(),
 	}, nil
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	apiversion "k8s.io/apimachinery/pkg/version"
@@ -189,3 +190,17 @@ func surges(md *clusterv1.MachineDeployment) bool {
 	created, deleted := budget.Begin()
 	return created > 0 && deleted == 0
 }
+
+// writesClusterConfiguration reports whether the control plane object replaces the configuration of
+// kubeadm in the cluster: KubeadmControlPlane does if it has one itself.
+func writesClusterConfiguration(objects snapshot.Objects) bool {
+	if objects.ControlPlane == nil || objects.ControlPlane.GetKind() != "KubeadmControlPlane" {
+		return false
+	}
+	own, _, err := unstructured.NestedMap(objects.ControlPlane.Object,
+		"spec", "kubeadmConfigSpec", "clusterConfiguration")
+	return err == nil && len(own) > 0
+}
+
+// keeps reports whether a policy keeps machines, and with them what is configured on their hosts.
+func keeps(p v1alpha1.UpdatePolicy) bool { return p.Spec.Strategy == v1alpha1.ExternalUpdate }

@@ -84,7 +84,7 @@ type runOptions struct {
 	digests, digestsSHA256, digestsSignature, keyOfSig string
 	minSerial                                          int64
 	allowUnversioned                                   bool
-	ignorePreflight                                    []string
+	ignorePreflight, acceptSettings                    []string
 	patches                                            string
 	kubeconfig, context, node                          string
 	noDrain, skipSnapshot, dryRun                      bool
@@ -130,8 +130,11 @@ func (o *runOptions) addFlags(cmd *cobra.Command) {
 	flags.BoolVar(&o.skipSnapshot, "skip-etcd-snapshot", false, "do not save etcd before a machine with a member of it is changed")
 	if o.distribution == linuxhost.Kubeadm {
 		flags.StringSliceVar(&o.ignorePreflight, "ignore-preflight-errors", nil, "`CHECKS` of kubeadm whose failure does not count, by kubeadm's names for them")
+		flags.StringSliceVar(&o.acceptSettings, "accept-settings", nil,
+			"`NAMES` of settings that the host may have although the version lacks them, such as "+
+				"kubelet/SomeGate, or of requirements that it may lack, such as cgroup-v2")
 		flags.StringVar(&o.patches, "patches", "", "`FOLDER` on the host with patches for kubeadm, or none (default: none, but a host with patches in /etc/kubernetes/patches is refused)")
-		cli.CompleteNothing(cmd, "patches")
+		cli.CompleteNothing(cmd, "patches", "accept-settings")
 	}
 	flags.DurationVar(&o.nodeReadyTimeout, "node-ready-timeout", linuxhost.DefaultReadyWithin, "how long the node may take to be Ready at the version after the restart")
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig `FILE` of the cluster that the node is in, to drain and watch it, and to find the oldest API server")

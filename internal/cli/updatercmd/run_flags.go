@@ -82,8 +82,8 @@ func (o *runOptions) parseGoal(r *runRequest) error {
 	}
 	r.goal = linuxhost.Goal{
 		Distribution: o.distribution, Version: to, Folder: o.folder, Snapshot: !o.skipSnapshot, Drain: !o.noDrain, ReadyWithin: o.nodeReadyTimeout,
-		IgnorePreflight: o.ignorePreflight,
-		RefusePatches:   o.distribution == linuxhost.Kubeadm && o.patches == "",
+		IgnorePreflight: o.ignorePreflight, Accepted: o.acceptSettings,
+		RefusePatches: o.distribution == linuxhost.Kubeadm && o.patches == "",
 	}
 	if o.patches != noPatches {
 		r.goal.HostPatches = o.patches

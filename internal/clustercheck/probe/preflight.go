@@ -46,6 +46,8 @@ type PreflightOptions struct {
 	Manifests []preflight.Manifest
 	// Risks are the known risks of the upgrade, for which the running etcd counts, too.
 	Risks preflight.Risks
+	// Settings are those of the management cluster's objects, and the findings that are accepted.
+	Settings preflight.Settings
 	// Timeout bounds each check, and CertificateDays is how many whole days certificates must have
 	// left.
 	Timeout         time.Duration
@@ -96,6 +98,10 @@ func Preflight(ctx context.Context, o PreflightOptions) ([]clustercheck.Finding,
 	s.risks(pods.etcd, unlisted)
 	s.judge(preflight.ControlPlaneCanMove, nil, s.controlPlane)
 	s.removedAPIs(ctx)
+	s.settings(ctx, nodes)
+	s.judge(preflight.MachineRequirements, unread, func() []clustercheck.Finding {
+		return preflight.CheckMachines(o.Upgrade, nodes, o.Settings.Accepted)
+	})
 	bundles, unbundled := s.webhooks(ctx)
 	s.budgets(ctx, pods.all, unlisted)
 	s.certificates(ctx, bundles, unbundled)

@@ -60,16 +60,20 @@ const emptyList = `{"metadata": {}, "items": []}`
 
 func newAPI(edit func(map[string]string)) *api {
 	answers := map[string]string{
-		"/version":                             `{"gitVersion": "v1.31.4", "major": "1", "minor": "31"}`,
-		"/api":                                 `{"kind": "APIVersions", "versions": ["v1"]}`,
-		"/apis":                                `{"kind": "APIGroupList", "apiVersion": "v1", "groups": []}`,
-		"/api/v1":                              `{"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": "v1", "resources": []}`,
-		"/readyz":                              "[+]ping ok\n[+]etcd ok\nreadyz check passed\n",
-		"/api/v1/nodes":                        `{"items": [{"metadata": {"name": "n"}, "status": {"conditions": [{"type": "Ready", "status": "True"}], "nodeInfo": {"kubeletVersion": "v1.31.4"}}}]}`,
-		"/api/v1/pods":                         emptyList,
-		"/api/v1/namespaces/kube-system":       `{"metadata": {"name": "kube-system", "labels": {"kubernetes.io/metadata.name": "kube-system"}}}`,
-		"/api/v1/namespaces/kube-node-lease":   `{"metadata": {"name": "kube-node-lease"}}`,
-		"/apis/policy/v1/poddisruptionbudgets": emptyList,
+		"/version":      `{"gitVersion": "v1.31.4", "major": "1", "minor": "31"}`,
+		"/api":          `{"kind": "APIVersions", "versions": ["v1"]}`,
+		"/apis":         `{"kind": "APIGroupList", "apiVersion": "v1", "groups": []}`,
+		"/api/v1":       `{"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": "v1", "resources": []}`,
+		"/readyz":       "[+]ping ok\n[+]etcd ok\nreadyz check passed\n",
+		"/api/v1/nodes": `{"items": [{"metadata": {"name": "n"}, "status": {"conditions": [{"type": "Ready", "status": "True"}], "nodeInfo": {"kubeletVersion": "v1.31.4", "containerRuntimeVersion": "containerd://2.1.5"}}}]}`,
+		"/api/v1/pods":  emptyList,
+		"/api/v1/namespaces/kube-system/configmaps/kubeadm-config":              `{"data": {"ClusterConfiguration": "featureGates: {OfKubeadm: true}\napiServer: {extraArgs: {profiling: 'false'}}"}}`,
+		"/api/v1/namespaces/kube-system/configmaps/kubelet-config":              `{"data": {"kubelet": "kind: KubeletConfiguration\nmaxPods: 110"}}`,
+		"/api/v1/namespaces/kube-system/configmaps/kube-proxy":                  `{"data": {"config.conf": "mode: nftables"}}`,
+		"/api/v1/nodes/n/proxy/configz":                                         `{"kubeletconfig": {"featureGates": {"NodeSwap": true}, "noSuchField": 1}}`,
+		"/api/v1/namespaces/kube-system":                                        `{"metadata": {"name": "kube-system", "labels": {"kubernetes.io/metadata.name": "kube-system"}}}`,
+		"/api/v1/namespaces/kube-node-lease":                                    `{"metadata": {"name": "kube-node-lease"}}`,
+		"/apis/policy/v1/poddisruptionbudgets":                                  emptyList,
 		"/apis/apiextensions.k8s.io/v1/customresourcedefinitions":               emptyList,
 		"/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations": emptyList,
 		"/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations":   emptyList,
@@ -118,7 +122,9 @@ func TestPreflightPasses(t *testing.T) {
 	ids := make([]clustercheck.ID, 0, len(findings))
 	for _, f := range findings {
 		ids = append(ids, f.ID)
-		if want := clustercheck.Passed; f.Outcome != want && f.ID != clustercheck.Certificates {
+		// The catalog of settings begins after v1.32.
+		older := f.ID == preflight.RemovedSettings && f.Outcome == clustercheck.Warned
+		if want := clustercheck.Passed; f.Outcome != want && f.ID != clustercheck.Certificates && !older {
 			t.Errorf("%s is %s: %s", f.ID, f.Outcome, f.Message)
 		}
 	}
@@ -127,13 +133,70 @@ func TestPreflightPasses(t *testing.T) {
 	}
 }
 
+// TestPreflightSettings finds settings that the target lacks in kubeadm's ConfigMaps and in running
+// kubelets.
+func TestPreflightSettings(t *testing.T) {
+	t.Parallel()
+	const maps = "/api/v1/namespaces/kube-system/configmaps/"
+	server := newAPI(func(answers map[string]string) {
+		answers[maps+"kubeadm-config"] = `{"data": {"ClusterConfiguration": ` +
+			`"apiServer: {extraArgs: [{name: cloud-provider, value: external}]}"}}`
+		answers[maps+"kubelet-config"] = `{"data": {"kubelet": "featureGates: {NoSuchGate: true}"}}`
+		answers[maps+"kube-proxy"] = `{"data": {"config.conf": "featureGates: {NoSuchGate: false}"}}`
+		answers["/api/v1/nodes/n/proxy/configz"] = `{"kubeletconfig": {"featureGates": {"KubeletTracing": false}}}`
+	})
+	for name, test := range map[string]struct {
+		edit func(*preflight.Settings)
+		want []string
+	}{
+		"all": {want: []string{
+			"Failed ConfigMap kube-system/kube-proxy, config.conf.featureGates",
+			"Failed ConfigMap kube-system/kubeadm-config, ClusterConfiguration.apiServer.extraArgs",
+			"Failed ConfigMap kube-system/kubelet-config, kubelet.featureGates",
+			"Warned Node n, configz",
+		}},
+		"a control plane that writes its own, kept machines, one accepted": {
+			edit: func(s *preflight.Settings) {
+				s.ControlPlaneWrites, s.Kept, s.Accepted = true, true, []string{"kubelet/NoSuchGate"}
+			},
+			want: []string{
+				"Failed ConfigMap kube-system/kube-proxy, config.conf.featureGates",
+				"Failed Node n, configz",
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := look(t, server.ServeHTTP)
+			o.Upgrade = preflight.Upgrade{
+				From: version.MustParse("v1.32.4"), To: version.MustParse("v1.36.1"),
+			}
+			if test.edit != nil {
+				test.edit(&o.Settings)
+			}
+			var got []string
+			for _, f := range run(t, o) {
+				if f.ID == preflight.RemovedSettings {
+					got = append(got, string(f.Outcome)+" "+f.Subject)
+				}
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("findings (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 // TestPreflightUnread holds that what may not be read is not checked, each for itself.
 func TestPreflightUnread(t *testing.T) {
 	t.Parallel()
 	for path, want := range map[string][]clustercheck.ID{
-		"/readyz":                              {preflight.APIServerReady, preflight.EtcdHealthy},
-		"/api/v1/nodes":                        {clustercheck.Nodes, preflight.VersionSkew, preflight.RoomForDrains},
-		"/api/v1/pods":                         {preflight.EtcdHealthy, preflight.KnownRisks, preflight.BudgetsOverlap, preflight.RoomForDrains},
+		"/readyz": {preflight.APIServerReady, preflight.EtcdHealthy},
+		"/api/v1/nodes": {
+			clustercheck.Nodes, preflight.VersionSkew, preflight.MachineRequirements, preflight.RoomForDrains,
+		},
+		"/api/v1/namespaces/kube-system/configmaps/kubelet-config": {preflight.RemovedSettings},
+		"/api/v1/pods": {preflight.EtcdHealthy, preflight.KnownRisks, preflight.BudgetsOverlap, preflight.RoomForDrains},
 		"/apis/policy/v1/poddisruptionbudgets": {preflight.BudgetsCanBeSatisfied, preflight.BudgetsOverlap},
 		"/apis/apiextensions.k8s.io/v1/customresourcedefinitions": {
 			preflight.StoredVersions, clustercheck.Certificates,
@@ -219,12 +282,14 @@ func TestManagedFields(t *testing.T) {
 			{"manager": "helm", "apiVersion": "` + group + `/v1beta3", "time": "2026-01-02T03:04:05Z"}, {"manager": "new", "apiVersion": "` + group + `/v1"}]}}]}`
 	})
 	var accept string
-	findings := run(t, look(t, func(w http.ResponseWriter, r *http.Request) {
+	o := look(t, func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, "/flowschemas") {
 			accept = r.Header.Get("Accept")
 		}
 		server.ServeHTTP(w, r)
-	}))
+	})
+	o.Upgrade = preflight.Upgrade{From: version.MustParse("v1.31.4"), To: version.MustParse("v1.32.0")}
+	findings := run(t, o)
 	at := slices.IndexFunc(findings, func(f clustercheck.Finding) bool { return f.ID == preflight.RemovedAPIsManaged })
 	if f := findings[at]; f.Outcome != clustercheck.Warned || f.Subject != group+"/v1beta3 FlowSchema, manager helm" {
 		t.Errorf("got %+v", f)
@@ -373,7 +438,11 @@ func TestSilentPreflight(t *testing.T) {
 	o.Timeout = 100 * time.Millisecond
 	o.Requested = func(ctx context.Context) ([]gate.API, error) { <-ctx.Done(); return nil, ctx.Err() }
 	for _, f := range run(t, o) {
-		if f.Outcome == clustercheck.Passed && !slices.Contains([]clustercheck.ID{clustercheck.Nodes, preflight.VersionSkew, preflight.ControlPlaneCanMove}, f.ID) {
+		fromNodes := []clustercheck.ID{
+			clustercheck.Nodes, preflight.VersionSkew, preflight.ControlPlaneCanMove,
+			preflight.MachineRequirements,
+		}
+		if f.Outcome == clustercheck.Passed && !slices.Contains(fromNodes, f.ID) {
 			t.Errorf("%s passed without an answer: %s", f.ID, f.Message)
 		}
 	}

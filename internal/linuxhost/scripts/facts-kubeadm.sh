@@ -22,6 +22,16 @@ if [ "${pid:-0}" -gt 0 ] && [ ! "/proc/$pid/exe" -ef "$BIN/kubelet" ]; then
   replaced=yes
   fact running "$("/proc/$pid/exe" --version 2>/dev/null)"
 fi
+# What the components are given counts until kubeadm begins.
+if ! has_begun; then
+  [ "${pid:-0}" -gt 0 ] &&
+    fact kubelet-command "$(tr '\0' '\n' <"/proc/$pid/cmdline" 2>/dev/null | head -c 65536)"
+  fact kubelet-units "$(systemctl cat kubelet 2>/dev/null | head -c 65536)"
+  fact kubelet-defaults "$(cat /etc/default/kubelet /etc/sysconfig/kubelet 2>/dev/null |
+    head -c 65536)"
+  fact kubelet-config "$(head -c 65537 /var/lib/kubelet/config.yaml 2>/dev/null)"
+  [ "$(stat -fc %T /sys/fs/cgroup 2>/dev/null)" = tmpfs ] && fact cgroup-v1 yes
+fi
 fact need-kb "$(sizes "$BIN/kubeadm" "$BIN/kubelet" "$BIN/kubectl")"
 same_disk "$BIN" "$STATE" || fact keep-kb "$(sizes "$BIN/kubelet")"
 fact kubelet-flags "$(cat /var/lib/kubelet/kubeadm-flags.env 2>/dev/null)"
@@ -42,6 +52,7 @@ if [ -f $apiserver ] || [ -f $kubernetes/pki/apiserver.crt ]; then
     told=$(kube admin --namespace kube-system get configmap kubeadm-config \
       --output 'jsonpath={.data.ClusterConfiguration}' 2>&1) ||
       fact cluster-problem "$(tail -n 1 <<<"$told")"
+    fact cluster-configuration "$(head -c 65537 <<<"$told")"
     dir=$(sed -n 's/^certificatesDir: *//p' <<<"$told" | tr -d "\"'")
     [ -n "$dir" ] && ! [ "$dir" -ef $kubernetes/pki ] && fact certificates-dir "$dir"
     fact cluster "$(sed -n 's/^kubernetesVersion: *//p' <<<"$told")"

@@ -14,6 +14,7 @@ import (
 
 	"github.com/windlass-dev/windlass/internal/inplace/cover"
 	"github.com/windlass-dev/windlass/internal/linuxhost"
+	"github.com/windlass-dev/windlass/internal/settings"
 	"github.com/windlass-dev/windlass/internal/text"
 	"github.com/windlass-dev/windlass/internal/updaters"
 	"github.com/windlass-dev/windlass/pkg/version"
@@ -28,6 +29,8 @@ type coverage struct {
 	prefixes []string
 	// repeatable are the commands that may be run again.
 	repeatable []string
+	// accepted are names of settings that a version may lack.
+	accepted []string
 	// worker is set for a Machine that is no control plane: kubeadm applies no patches of static pods and
 	// of CoreDNS there.
 	worker bool
@@ -62,14 +65,18 @@ func (c coverage) claims(
 	if from == nil {
 		return claims, nil, nil
 	}
-	if _, err := c.withConfig(ctx, linuxhost.Goal{}, to); err != nil {
+	v, err := desiredVersion(scope, desired)
+	if err != nil {
+		return nil, nil, err
+	}
+	if _, err := c.withConfig(ctx, linuxhost.Goal{Version: v}, to); err != nil {
 		if ctx.Err() != nil {
 			return nil, nil, err
 		}
 		// UpdateMachine would refuse it, whatever differs.
 		return nil, []string{err.Error()}, nil
 	}
-	paths, notes := c.coveredConfig(ctx, from, to)
+	paths, notes := c.coveredConfig(ctx, v, from, to)
 	for _, path := range paths {
 		claims = append(claims, cover.Pointer{Part: cover.PartBootstrap, Path: path})
 	}
@@ -133,7 +140,9 @@ func coversVersion(scope cover.Scope, current, desired cover.Objects) (bool, err
 }
 
 // coveredConfig returns the paths in a KubeadmConfig that are covered, whether or not they differ, and why files are not.
-func (c coverage) coveredConfig(ctx context.Context, from, to configSpec) (paths, notes []string) {
+func (c coverage) coveredConfig(
+	ctx context.Context, v version.Version, from, to configSpec,
+) (paths, notes []string) {
 	add := func(path string, covered bool) {
 		if covered {
 			paths = append(paths, path)
@@ -157,8 +166,10 @@ func (c coverage) coveredConfig(ctx context.Context, from, to configSpec) (paths
 	}
 	argsFrom, ok := decodeField[[]bootstrapv1.Arg](from, configuration, "nodeRegistration", "kubeletExtraArgs")
 	argsTo, okTo := decodeField[[]bootstrapv1.Arg](to, configuration, "nodeRegistration", "kubeletExtraArgs")
-	// A claim on a field that desired does not have would take away what is around it.
-	add("/spec/"+configuration+"/nodeRegistration/kubeletExtraArgs", len(argsTo) > 0 && ok && okTo && coversArgs(argsFrom, argsTo))
+	fields := []string{configuration, "nodeRegistration", "kubeletExtraArgs"}
+	add("/spec/"+strings.Join(fields, "/"), (len(argsTo) > 0 || removesOnly(from, to, fields)) &&
+		ok && okTo && coversArgs(v, argsFrom, argsTo))
+	paths = append(paths, coveredComponents(v, from, to)...)
 	add("/spec/"+configuration+"/patches/directory", knownFolder && hasPatches(folder, filesTo))
 	add("/spec/clusterConfiguration/featureGates", coversGates(from, to))
 	add("/spec/clusterConfiguration", dropsLocalMode(from, to))
@@ -262,16 +273,17 @@ func (c coverage) isRepeatable(command string) bool {
 	return slices.Contains(c.repeatable, command) && !isTemplate(command)
 }
 
-// coversArgs reports whether all that differs between two lists of arguments can be done: arguments that are added, or have another value. One that is
-// removed cannot: a host cannot tell which arguments are kubeadm's own.
-func coversArgs(from, to []bootstrapv1.Arg) bool {
+// coversArgs reports whether all that differs between two lists of arguments can be done: arguments
+// that are added, or have another value. One that is removed can be only if the version lacks it: a
+// host cannot tell which other arguments are kubeadm's own.
+func coversArgs(v version.Version, from, to []bootstrapv1.Arg) bool {
 	before, ok := argsByName(from)
 	after, okTo := argsByName(to)
 	if !ok || !okTo {
 		return false
 	}
-	for name := range before {
-		if _, kept := after[name]; !kept {
+	for name, value := range before {
+		if _, kept := after[name]; !kept && !lacksArg(v, settings.Kubelet, name, value) {
 			return false
 		}
 	}

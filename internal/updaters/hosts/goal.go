@@ -60,6 +60,7 @@ func (u *Updater) computeGoal(
 	goal := linuxhost.Goal{
 		Distribution: u.coverage.distribution, Version: a.to, Folder: c.BinariesFolder, Digests: digests,
 		Source:   linuxhost.Source{URL: c.Binaries.URL, HostFolder: c.Binaries.HostFolder, Bundle: c.Binaries.Bundle != ""},
+		Accepted: c.AcceptedSettings,
 		Snapshot: c.EtcdSnapshot == v1alpha1.EtcdSnapshotRequired, ReadyWithin: time.Duration(c.NodeReadySeconds) * time.Second,
 	}
 	if goal.Distribution != linuxhost.Kubeadm {
@@ -123,6 +124,10 @@ func (c coverage) withConfig(
 		if arg.Value != nil && isArg(arg.Name, *arg.Value) {
 			goal.KubeletArgs = append(goal.KubeletArgs, linuxhost.Arg{Name: arg.Name, Value: *arg.Value})
 		}
+	}
+	goal.DropRemoved = true
+	if err := c.refuseSettings(goal.Version, spec); err != nil {
+		return linuxhost.Goal{}, err
 	}
 	goal.IgnorePreflight, _ = decodeField[[]string](spec, configuration, "nodeRegistration", "ignorePreflightErrors")
 	goal.Prefixes = c.prefixes

@@ -111,7 +111,7 @@ func New(o Options) (*Updater, error) {
 	}
 	u := &Updater{options: o, coverage: coverage{
 		distribution: distribution, folder: cmp.Or(o.Config.BinariesFolder, distribution.Folder()), prefixes: o.Config.AllowedPathPrefixes,
-		repeatable: o.Config.RepeatableCommands,
+		repeatable: o.Config.RepeatableCommands, accepted: o.Config.AcceptedSettings,
 	}}
 	u.Coverer = u.patches
 	return u, nil

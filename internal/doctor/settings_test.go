@@ -1,0 +1,81 @@
+package doctor
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/windlass-dev/windlass/internal/settings"
+)
+
+// TestSettings: settings that the Cluster's version lacks are errors, those that the next minor lacks
+// warnings, and a version that nobody knows is no OK.
+func TestSettings(t *testing.T) {
+	t.Parallel()
+	const gate = "UserNamespacesPodSecurityStandards=true"
+	for name, test := range map[string]struct {
+		version, gates string
+		want           []string
+	}{
+		"the version lacks it": {
+			version: "v1.35.5", gates: gate,
+			want: []string{"Error KubeadmConfigTemplate t: it is removed in v1.35"},
+		},
+		"the next minor lacks it": {
+			version: "v1.34.8", gates: gate,
+			want: []string{"Warning KubeadmConfigTemplate t: the next upgrade would meet this"},
+		},
+		"in order": {version: "v1.34.8", gates: "NodeSwap=true", want: []string{"OK Cluster prod"}},
+		"a newer minor": {
+			version: "v1.99.1", gates: "NodeSwap=true", want: []string{"Warning Cluster prod"},
+		},
+		"a gate in the newest minor": {version: settings.Newest().String() + ".0", gates: "NodeSwap=true", want: []string{"OK Cluster prod"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := healthy()
+			f.Objects.Cluster.Spec.Topology.Version = test.version
+			place := settings.Place{Object: "KubeadmConfigTemplate t", Path: "spec"}
+			f.Settings = settings.FromArgs(place, settings.Kubelet,
+				[]settings.Arg{{Name: "feature-gates", Value: test.gates}})
+			found, _ := Examine(f)
+			var got []string
+			for _, finding := range found {
+				if finding.ID == CheckSettings {
+					got = append(got, string(finding.Severity)+" "+finding.Subject+": "+finding.Message)
+				}
+			}
+			if len(got) != len(test.want) {
+				t.Fatalf("findings %q, want %q", got, test.want)
+			}
+			for i, want := range test.want {
+				start, word, _ := strings.Cut(want, ": ")
+				word = strings.TrimPrefix(word, "it ")
+				if !strings.HasPrefix(got[i], start) || !strings.Contains(got[i], word) {
+					t.Errorf("finding %q, want %q", got[i], want)
+				}
+			}
+		})
+	}
+}
+
+// TestSettingsOfGroup: an error about the control plane object says that its machines cannot be
+// updated; a warning does not.
+func TestSettingsOfGroup(t *testing.T) {
+	t.Parallel()
+	f := healthy()
+	groups := listGroups(f)
+	at := settings.Place{Object: groups[0].Subject, Path: "spec"}
+	use := settings.FromArgs(at, settings.APIServer,
+		[]settings.Arg{{Name: "feature-gates", Value: "UserNamespacesPodSecurityStandards=true"}})
+	var got []Severity
+	for _, version := range []string{"v1.34.8", "v1.35.5"} {
+		f.Objects.Cluster.Spec.Topology.Version, f.Settings = version, use
+		found, _ := Examine(f)
+		got = append(got, found[0].Severity)
+	}
+	if diff := cmp.Diff([]Severity{OK, Error}, got); diff != "" {
+		t.Errorf("the group at v1.34.8 and v1.35.5 (-want +got):\n%s", diff)
+	}
+}

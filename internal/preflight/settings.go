@@ -1,0 +1,95 @@
+package preflight
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/windlass-dev/windlass/internal/clustercheck"
+	"github.com/windlass-dev/windlass/internal/settings"
+	"github.com/windlass-dev/windlass/internal/text"
+)
+
+// maxUnreadBytes bounds what is shown of sources that could not be read.
+const maxUnreadBytes = 1024
+
+// Settings are those of the components of a cluster.
+type Settings struct {
+	Uses []settings.Use
+	// Accepted are names of findings that are left out; see [settings.Finding.ID].
+	Accepted []string
+	// Unread says which sources of settings could not be read, and why.
+	Unread []string
+	// Unasked says which kubelets did not tell their feature gates; empty for none. What they are given
+	// is in the other sources, unless it is configured on the host alone.
+	Unasked string
+	// ControlPlaneWrites says that a KubeadmControlPlane replaces the configuration of kubeadm in the
+	// cluster by its own. Kept says that an UpdatePolicy keeps machines, so their own files stay.
+	ControlPlaneWrites, Kept bool
+}
+
+// CheckMachines finds what the target needs of the machines and Nodes report to lack: a version of
+// the container runtime, and of the kernel.
+func CheckMachines(u Upgrade, nodes []corev1.Node, accepted []string) []clustercheck.Finding {
+	type lack struct{ id, message, fix string }
+	on, warns := map[lack][]string{}, map[lack]bool{}
+	for i := range nodes {
+		info := nodes[i].Status.NodeInfo
+		machine := settings.Machine{Runtime: info.ContainerRuntimeVersion, Kernel: info.KernelVersion}
+		for _, want := range settings.CheckMachine(u.To.Minor(), machine) {
+			if !slices.Contains(accepted, want.ID) {
+				l := lack{want.ID, want.Message, want.Fix}
+				on[l], warns[l] = append(on[l], nodes[i].Name), want.Warning
+			}
+		}
+	}
+	r := report{id: MachineRequirements}
+	for l, names := range on {
+		outcome := clustercheck.Failed
+		if warns[l] {
+			outcome = clustercheck.Warned
+		}
+		slices.Sort(names)
+		subject := "Node " + text.JoinSome(names, maxNodes, ", ")
+		r.add(outcome, subject, l.fix+"; accept it by the name "+l.id, "%s", l.message)
+	}
+	return r.finish("the kernel and the container runtime of %s are enough for %s",
+		text.Count(len(nodes), "Node"), u.To.Minor())
+}
+
+// maxNodes is how many Nodes a subject names.
+const maxNodes = 5
+
+// CheckSettings finds settings that the versions of the upgrade lack.
+func CheckSettings(u Upgrade, s Settings) []clustercheck.Finding {
+	r := report{id: RemovedSettings}
+	upgrade := settings.Upgrade{From: u.From, To: u.To}
+	for _, f := range settings.Accepted(settings.Check(upgrade, s.Uses), s.Accepted) {
+		outcome := clustercheck.Failed
+		if f.Warning {
+			outcome = clustercheck.Warned
+		}
+		r.add(outcome, f.Subject(), f.Fix(), "%s", f.Message())
+	}
+	if minor, unknown := upgrade.Unknown(); unknown {
+		r.add(clustercheck.NotChecked, "", "compare the settings with the release notes, "+
+			"or use a release of Windlass that knows this version",
+			"the settings of %s are not known to this release, which knows %s to %s",
+			minor, settings.Oldest(), settings.Newest())
+	}
+	if minor, old := upgrade.TooOld(); old {
+		r.warn("", "compare the settings with the release notes of the minors before "+
+			settings.Oldest().String(), "the settings of %s are not known to this release, which knows %s to %s",
+			minor, settings.Oldest(), settings.Newest())
+	}
+	if s.Unasked != "" {
+		r.warn("", "see whether the hosts' own files have settings that the target lacks", "%s", s.Unasked)
+	}
+	if len(s.Unread) > 0 {
+		r.add(clustercheck.NotChecked, "", "look at the rights of the kubeconfig's user", "%s",
+			text.Bound(strings.Join(s.Unread, "; "), maxUnreadBytes))
+	}
+	return r.finish("%s checked: %s has all of them",
+		text.Count(len(s.Uses), "setting"), u.To.Minor())
+}

@@ -1,0 +1,103 @@
+package settings
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/windlass-dev/windlass/internal/text"
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+// Machine is what a kubelet needs beside its settings. The zero value meets everything.
+type Machine struct {
+	// CgroupV1 says that the machine has cgroups of version 1 only, and CgroupV1Allowed that the
+	// kubelet's configuration has failCgroupV1: false.
+	CgroupV1, CgroupV1Allowed bool
+	// Runtime is the container runtime as a Node reports it, such as containerd://1.7.24. Kernel is
+	// the kernel's release. Both may be empty.
+	Runtime, Kernel string
+}
+
+// Requirement is what a version needs and a machine lacks.
+type Requirement struct {
+	// ID is the name by which it is accepted.
+	ID, Message, Fix string
+	// Warning says that the kubelet starts all the same.
+	Warning bool
+}
+
+// The names of requirements.
+const (
+	CgroupV2   = "cgroup-v2"
+	Containerd = "containerd-2"
+	Kernel     = "kernel"
+)
+
+// The first minors that kubelets do not start with, by their released sources. Those with a containerd
+// of version 1 are announced for v1.38: the kubelet then has no fallback for a runtime without
+// RuntimeConfig. It was announced for v1.36, and deferred twice.
+var (
+	cgroupV2From    = version.Minor{Major: 1, Minor: 35}
+	containerdWarns = version.Minor{Major: 1, Minor: 36}
+	containerdFrom  = version.Minor{Major: 1, Minor: 38}
+)
+
+// CheckMachine returns what a minor needs and a machine lacks.
+func CheckMachine(to version.Minor, m Machine) []Requirement {
+	var wants []Requirement
+	if m.CgroupV1 && !m.CgroupV1Allowed && !to.Before(cgroupV2From) {
+		wants = append(wants, Requirement{
+			ID: CgroupV2,
+			Message: fmt.Sprintf("the machine has cgroups of version 1, with which kubelets of %s and "+
+				"later do not start", cgroupV2From),
+			Fix: "boot it with cgroups of version 2 (systemd.unified_cgroup_hierarchy=1), or set " +
+				"failCgroupV1: false in the kubelet's configuration and let kubeadm ignore " +
+				"SystemVerification",
+		})
+	}
+	if strings.HasPrefix(m.Runtime, "containerd://1.") && !to.Before(containerdWarns) {
+		wants = append(wants, Requirement{
+			ID: Containerd, Warning: to.Before(containerdFrom),
+			Message: fmt.Sprintf("the container runtime is %s; kubelets of %s are announced not to start "+
+				"without containerd 2", text.Bound(m.Runtime, maxNameBytes), containerdFrom),
+			Fix: "update containerd to version 2 in time",
+		})
+	}
+	if r, lacks := checkKernel(to, m.Kernel); lacks {
+		wants = append(wants, r)
+	}
+	return wants
+}
+
+// kernelRelease is the start of a kernel's release.
+var kernelRelease = regexp.MustCompile(`^(\d{1,4})\.(\d{1,4})`)
+
+// checkKernel compares a kernel with the oldest one that kubeadm's SystemVerification lists: 4.19 for
+// v1.32, and 5.4 for v1.34, from which on another one is only a warning. Of the kernels 5.x kubeadm
+// then lists 5.4, 5.10 and 5.15; distributions support others.
+func checkKernel(to version.Minor, release string) (r Requirement, lacks bool) {
+	match := kernelRelease.FindStringSubmatch(release)
+	if match == nil {
+		return r, false
+	}
+	major, _ := strconv.Atoi(match[1])
+	minor, _ := strconv.Atoi(match[2])
+	at := func(n uint32) bool { return !to.Before(version.Minor{Major: 1, Minor: n}) }
+	listed, warns := "", at(34)
+	switch {
+	case at(34) && !(major >= 6 || major == 5 && minor >= 4):
+		listed = "5.4 and later"
+	case at(32) && !at(34) && !(major >= 5 || major == 4 && minor >= 19):
+		listed = "4.19 and later"
+	default:
+		return r, false
+	}
+	return Requirement{
+		ID: Kernel, Warning: warns,
+		Message: fmt.Sprintf("the kernel is %s; kubeadm of %s supports %s",
+			text.Bound(release, maxNameBytes), to, listed),
+		Fix: "update the kernel",
+	}, true
+}

@@ -1,0 +1,57 @@
+package settings_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/windlass-dev/windlass/internal/settings"
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+// TestCheckMachine compares machines with what minors need.
+func TestCheckMachine(t *testing.T) {
+	t.Parallel()
+	v1, allowed := settings.Machine{CgroupV1: true}, settings.Machine{CgroupV1: true, CgroupV1Allowed: true}
+	runtime := func(name string) settings.Machine { return settings.Machine{Runtime: name} }
+	kernel := func(release string) settings.Machine { return settings.Machine{Kernel: release} }
+	for name, test := range map[string]struct {
+		to      string
+		machine settings.Machine
+		want    map[string]bool
+	}{
+		"nothing is known":               {to: "v1.36", machine: settings.Machine{}},
+		"cgroups v1, before":             {to: "v1.34", machine: v1},
+		"cgroups v1":                     {to: "v1.35", machine: v1, want: map[string]bool{settings.CgroupV2: false}},
+		"cgroups v1, allowed":            {to: "v1.36", machine: allowed},
+		"containerd 1.6, before":         {to: "v1.35", machine: runtime("containerd://1.6.28")},
+		"containerd 1.6":                 {to: "v1.36", machine: runtime("containerd://1.6.28"), want: map[string]bool{settings.Containerd: true}},
+		"containerd 1.7, when it counts": {to: "v1.38", machine: runtime("containerd://1.7.29"), want: map[string]bool{settings.Containerd: false}},
+		"containerd 2":                   {to: "v1.38", machine: runtime("containerd://2.1.5")},
+		"CRI-O":                          {to: "v1.38", machine: runtime("cri-o://1.33.1")},
+		"a kernel of RHEL 8, before":     {to: "v1.31", machine: kernel("4.18.0-553.el8.x86_64")},
+		"a kernel of RHEL 8":             {to: "v1.33", machine: kernel("4.18.0-553.el8.x86_64"), want: map[string]bool{settings.Kernel: false}},
+		"the same, as a warning":         {to: "v1.34", machine: kernel("4.18.0-553.el8.x86_64"), want: map[string]bool{settings.Kernel: true}},
+		"a kernel of RHEL 9":             {to: "v1.36", machine: kernel("5.14.0-570.el9.x86_64")},
+		"a kernel of Ubuntu 22.04":       {to: "v1.36", machine: kernel("5.15.0-139-generic")},
+		"a kernel of Ubuntu 24.04":       {to: "v1.36", machine: kernel("6.8.0-79-generic")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			to, err := version.ParseMinor(test.to)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got map[string]bool
+			for _, r := range settings.CheckMachine(to, test.machine) {
+				if got == nil {
+					got = map[string]bool{}
+				}
+				got[r.ID] = r.Warning
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("requirements (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,102 @@
+package settings
+
+import "slices"
+
+// Object is an object of the management cluster, decoded.
+type Object struct {
+	// Kind and Name name it in findings.
+	Kind, Name string
+	// Content has spec.
+	Content map[string]any
+}
+
+// FromObject returns the settings in an object that makes machines: a KubeadmControlPlane, a
+// KubeadmConfig, their templates, or a control plane, a config or a template of RKE2 or K3s. Other
+// kinds have none.
+func FromObject(o Object) []Use {
+	p, spec := Place{Object: o.Kind + " " + o.Name, Path: "spec"}, o.Content["spec"]
+	if inner := below(spec, "template", "spec"); inner != nil {
+		p, spec = p.at("template", "spec"), inner
+	}
+	config, _ := spec.(map[string]any)
+	switch o.Kind {
+	case "KubeadmControlPlane", "KubeadmControlPlaneTemplate":
+		inner, _ := config["kubeadmConfigSpec"].(map[string]any)
+		return FromKubeadm(p.at("kubeadmConfigSpec"), inner)
+	case "KubeadmConfig", "KubeadmConfigTemplate":
+		return FromKubeadm(p, config)
+	case "KThreesControlPlane", "KThreesControlPlaneTemplate":
+		inner, _ := config["kthreesConfigSpec"].(map[string]any)
+		return fromFields(p.at("kthreesConfigSpec"), inner, rancherFields)
+	case "RKE2ControlPlane", "RKE2ControlPlaneTemplate", "RKE2Config", "RKE2ConfigTemplate",
+		"KThreesConfig", "KThreesConfigTemplate":
+		return fromFields(p, config, rancherFields)
+	}
+	return nil
+}
+
+// argField is a field with a list of arguments, NAME=VALUE, for a component.
+type argField struct {
+	component Component
+	path      []string
+}
+
+// rancherFields are those of CAPRKE2, and of Cluster API's provider for K3s.
+var rancherFields = []argField{
+	{APIServer, []string{"serverConfig", "kubeAPIServer", "extraArgs"}},
+	{ControllerManager, []string{"serverConfig", "kubeControllerManager", "extraArgs"}},
+	{Scheduler, []string{"serverConfig", "kubeScheduler", "extraArgs"}},
+	{Kubelet, []string{"agentConfig", "kubelet", "extraArgs"}},
+	{Proxy, []string{"agentConfig", "kubeProxy", "extraArgs"}},
+	{APIServer, []string{"serverConfig", "kubeAPIServerArg"}},
+	{ControllerManager, []string{"serverConfig", "kubeControllerManagerArgs"}},
+	{Scheduler, []string{"serverConfig", "kubeSchedulerArgs"}},
+	{Kubelet, []string{"agentConfig", "kubeletArgs"}},
+	{Proxy, []string{"agentConfig", "kubeProxyArgs"}},
+}
+
+// fileFields are those of the configuration files of RKE2 and K3s. A name may end in "+", which adds
+// to the list of another file.
+var fileFields = []argField{
+	{APIServer, []string{"kube-apiserver-arg"}},
+	{ControllerManager, []string{"kube-controller-manager-arg"}},
+	{ControllerManager, []string{"kube-controller-arg"}},
+	{Scheduler, []string{"kube-scheduler-arg"}},
+	{Kubelet, []string{"kubelet-arg"}},
+	{Proxy, []string{"kube-proxy-arg"}},
+}
+
+// FromRancherFile returns the settings in a configuration file of RKE2 or K3s.
+func FromRancherFile(p Place, config map[string]any) []Use {
+	uses := fromFields(p, config, fileFields)
+	for _, of := range fileFields {
+		adds := argField{of.component, []string{of.path[0] + "+"}}
+		uses = append(uses, fromFields(p, config, []argField{adds})...)
+	}
+	return uses
+}
+
+func fromFields(p Place, config map[string]any, fields []argField) []Use {
+	var uses []Use
+	for _, of := range fields {
+		words := wordsOf(below(config, of.path...))
+		uses = append(uses, FromWords(p.at(of.path...), of.component, words)...)
+	}
+	return uses
+}
+
+// wordsOf returns the strings of a list, or a string alone. CAPRKE2 accepts a mapping with a list of
+// arguments as well.
+func wordsOf(value any) []string {
+	if one, ok := value.(string); ok {
+		return []string{one}
+	}
+	list, _ := value.([]any)
+	words := make([]string, 0, len(list))
+	for _, element := range list {
+		if word, ok := element.(string); ok {
+			words = append(words, word)
+		}
+	}
+	return slices.Clip(words)
+}

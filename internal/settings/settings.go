@@ -1,0 +1,307 @@
+package settings
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/windlass-dev/windlass/internal/text"
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+// Component is a program of Kubernetes.
+type Component string
+
+// The components.
+const (
+	APIServer         Component = "kube-apiserver"
+	ControllerManager Component = "kube-controller-manager"
+	Scheduler         Component = "kube-scheduler"
+	Kubelet           Component = "kubelet"
+	Proxy             Component = "kube-proxy"
+	// Kubeadm has gates of its own, in a ClusterConfiguration. It refuses an unknown one only when it
+	// makes the first machine of a cluster, so findings about them are warnings.
+	Kubeadm Component = "kubeadm"
+)
+
+// Components returns all components, in the order of reports.
+func Components() []Component {
+	return []Component{APIServer, ControllerManager, Scheduler, Kubelet, Proxy, Kubeadm}
+}
+
+// Kind is what a setting is.
+type Kind string
+
+// The kinds.
+const (
+	Flag Kind = "flag"
+	Gate Kind = "gate"
+	// Field is a field of a KubeletConfiguration.
+	Field Kind = "field"
+)
+
+// Use is a setting that a component is given.
+type Use struct {
+	// Object is what gives it, such as KubeadmControlPlane prod, and Path where in it.
+	Object, Path string
+	Component    Component
+	Kind         Kind
+	// Name is that of a flag, without dashes, or of a gate, or the path of a field.
+	Name string
+	// Value is that of a gate. It is empty for all others.
+	Value string
+	// Running says that a component of the version From runs with it.
+	Running bool
+	// Passing says that the upgrade may replace what gives the setting, so a finding is a warning.
+	Passing bool
+}
+
+// Upgrade is the versions that an upgrade goes through.
+type Upgrade struct {
+	// From is the version that runs; zero if it is unknown. To is the target.
+	From, To version.Version
+}
+
+// minors returns the minors that the components become, in order, or run if To is of the same minor.
+func (u Upgrade) minors() []version.Minor {
+	from, to := u.From.Minor(), u.To.Minor()
+	steps, known := from.Lag(to)
+	if u.From.IsZero() || !known || steps == 0 || steps > maxMinor {
+		return []version.Minor{to}
+	}
+	var all []version.Minor
+	for from != to {
+		from = from.Next()
+		all = append(all, from)
+	}
+	return all
+}
+
+// Unknown returns the first minor of the upgrade that is newer than the catalog, or of another major:
+// nobody knows which settings it has. ok is false if there is none.
+func (u Upgrade) Unknown() (m version.Minor, ok bool) {
+	for _, m := range u.minors() {
+		if Newest().Before(m) || m.Major != Major {
+			return m, true
+		}
+	}
+	return version.Minor{}, false
+}
+
+// TooOld returns the first minor of the upgrade that is older than the catalog. ok is false if there
+// is none.
+func (u Upgrade) TooOld() (m version.Minor, ok bool) {
+	first := u.minors()[0]
+	return first, first.Major == Major && first.Before(Oldest())
+}
+
+// Problem is what is wrong with a use.
+type Problem string
+
+// The problems.
+const (
+	// Removed: an older minor knows the setting, and the version does not.
+	Removed Problem = "Removed"
+	// TooNew: only a newer minor knows it.
+	TooNew Problem = "TooNew"
+	// Unrecognized: no minor of the catalog knows it.
+	Unrecognized Problem = "Unrecognized"
+	// Locked: the version accepts only the other value.
+	Locked Problem = "Locked"
+)
+
+// Finding is a use of a setting that a version lacks.
+type Finding struct {
+	Use
+	Problem Problem
+	// At is the first minor of the upgrade that lacks the setting, and Since the first one without it
+	// from which on it lacks it; zero for Unrecognized.
+	At, Since version.Minor
+	// Warning says that the upgrade may succeed all the same: the component ignores the setting, runs
+	// with it although the catalog does not have it, or may not get it.
+	Warning bool
+}
+
+// Check returns what is wrong with uses, sorted: errors first. Minors that the catalog does not
+// describe are left out; see [Upgrade.Unknown] and [Upgrade.TooOld].
+func Check(u Upgrade, uses []Use) []Finding { return catalog().Check(u, uses) }
+
+// Check is the function of the same name for this catalog.
+func (c Catalog) Check(u Upgrade, uses []Use) []Finding {
+	var found []Finding
+	for _, use := range uses {
+		for _, minor := range u.minors() {
+			f, ok := c.examine(use, minor)
+			if !ok {
+				continue
+			}
+			_, before := c.examine(use, u.From.Minor())
+			// The catalog does not describe the build that runs.
+			builtElsewhere := use.Running && before
+			f.Warning = f.Kind == Field || f.Component == Kubeadm || builtElsewhere || f.Passing
+			found = append(found, f)
+			break
+		}
+	}
+	slices.SortStableFunc(found, func(a, b Finding) int {
+		return cmp.Or(compareBool(a.Warning, b.Warning),
+			slices.Index(Components(), a.Component)-slices.Index(Components(), b.Component),
+			cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name),
+			cmp.Compare(a.Object, b.Object), cmp.Compare(a.Path, b.Path))
+	})
+	return slices.Compact(found)
+}
+
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	}
+	return 1
+}
+
+// examine returns what is wrong with a use in a minor; ok is false for nothing.
+func (c Catalog) examine(use Use, minor version.Minor) (f Finding, ok bool) {
+	if !c.describes(minor) {
+		return f, false
+	}
+	e := c.entries[key{use.Component, use.Kind, use.Name}]
+	f = Finding{Use: use, At: minor}
+	at := func(minor uint32) version.Minor { return version.Minor{Major: Major, Minor: minor} }
+	if e.known.has(minor.Minor) {
+		on, err := strconv.ParseBool(use.Value)
+		locks := e.lockedOff
+		if !on {
+			locks = e.lockedOn
+		}
+		if err != nil || !locks.has(minor.Minor) {
+			return f, false
+		}
+		f.Problem, f.Since = Locked, at(c.since(minor.Minor, locks.has))
+		return f, true
+	}
+	lacks := func(m uint32) bool { return !e.known.has(m) }
+	since := c.since(minor.Minor, lacks)
+	next, later := e.known.first(minor.Minor)
+	switch {
+	case since > c.oldest:
+		f.Problem, f.Since = Removed, at(since)
+	case later:
+		f.Problem, f.Since = TooNew, at(next)
+	default:
+		f.Problem = Unrecognized
+	}
+	return f, true
+}
+
+// since returns the first of the minors up to one for all of which is holds.
+func (c Catalog) since(minor uint32, is func(uint32) bool) uint32 {
+	for minor > c.oldest && is(minor-1) {
+		minor--
+	}
+	return minor
+}
+
+// Setting names what a use sets, for people: --cloud-provider, or the gate Foo=true.
+func (u Use) Setting() string {
+	name := text.Bound(u.Name, maxNameBytes)
+	switch u.Kind {
+	case Flag:
+		return "the flag --" + name
+	case Field:
+		return "the field " + name
+	case Gate:
+	}
+	if _, err := strconv.ParseBool(u.Value); err == nil {
+		name += "=" + u.Value
+	}
+	return "the feature gate " + name
+}
+
+// maxNameBytes bounds what is shown of the name of a setting.
+const maxNameBytes = 100
+
+// ID identifies a finding in lists of those that are accepted: the component and the setting, such
+// as kube-apiserver/--cloud-provider, kubelet/SomeGate or kubelet/.someField.
+func (f Finding) ID() string {
+	name := text.Bound(f.Name, maxNameBytes)
+	switch f.Kind {
+	case Flag:
+		name = "--" + name
+	case Field:
+		name = "." + name
+	case Gate:
+	}
+	return string(f.Component) + "/" + name
+}
+
+// Subject is where the setting is.
+func (f Finding) Subject() string {
+	return strings.TrimSuffix(f.Object+", "+f.Path, ", ")
+}
+
+// Message says what is wrong: component, setting, and since which version.
+func (f Finding) Message() string {
+	var problem string
+	switch f.Problem {
+	case Removed:
+		problem = fmt.Sprintf("is removed in %s", f.Since)
+	case TooNew:
+		problem = fmt.Sprintf("exists only from %s on, and the upgrade goes through %s", f.Since, f.At)
+	case Locked:
+		problem = fmt.Sprintf("is locked to the other value since %s", f.Since)
+	case Unrecognized:
+		problem = fmt.Sprintf("is unknown to %s", f.At)
+	}
+	what := fmt.Sprintf("%s of %s %s", f.Setting(), f.Component, problem)
+	switch {
+	case f.Kind == Field:
+		return what + "; the kubelet ignores the field"
+	case f.Component == Kubeadm:
+		return what + "; kubeadm init refuses it, and other commands of kubeadm print a warning"
+	case f.Passing:
+		return what + "; the component would not start with it, unless the upgrade replaces the setting"
+	case f.Warning:
+		return what + " as released, although the component runs with it today"
+	}
+	return what + "; the component would not start"
+}
+
+// Fix says what a person can do.
+func (f Finding) Fix() string {
+	fix := "remove it before the upgrade"
+	switch {
+	case f.Problem == Locked:
+		fix = "remove it, or set it to the other value, before the upgrade"
+	case f.Problem == TooNew:
+		fix = fmt.Sprintf("remove it, and set it again once %s runs", f.Since)
+	case f.Problem == Unrecognized && f.Kind != Field:
+		fix = "remove it, or correct its spelling, before the upgrade"
+	}
+	return fix + "; accept it by the name " + f.ID() + " if this build has it"
+}
+
+// Accepted returns findings without those that are accepted by name.
+func Accepted(found []Finding, names []string) []Finding {
+	return slices.DeleteFunc(slices.Clone(found), func(f Finding) bool {
+		return slices.Contains(names, f.ID())
+	})
+}
+
+// Errors returns the findings that are no warnings.
+func Errors(found []Finding) []Finding {
+	return slices.DeleteFunc(slices.Clone(found), func(f Finding) bool { return f.Warning })
+}
+
+// Describe says what is wrong, in one line for at most three findings, and what to do about the first.
+func Describe(found []Finding) string {
+	words := text.Some{Most: 3}
+	for _, f := range found {
+		words.Add(f.Subject() + ": " + f.Message())
+	}
+	return words.Join("; ") + ". Fix: " + found[0].Fix()
+}

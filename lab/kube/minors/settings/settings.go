@@ -1,0 +1,74 @@
+// Package settings prints the settings that a component of Kubernetes has: its flags and its feature
+// gates, and the fields of its configuration file. One program for each component, because a gate is
+// registered for all that is linked together.
+//
+// The packages build with the requirements of every minor since v1.33.
+package settings
+
+import (
+	"fmt"
+	"io"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apiserver/pkg/util/feature"
+)
+
+// Print writes a line for each setting of a component, sorted: "flag NAME", "gate NAME" or "gate NAME
+// VALUE", where the gate is locked to that value.
+func Print(w io.Writer, flags *pflag.FlagSet) error {
+	var lines []string
+	flags.VisitAll(func(f *pflag.Flag) { lines = append(lines, "flag "+f.Name) })
+	for name, spec := range feature.DefaultMutableFeatureGate.GetAll() {
+		line := "gate " + string(name)
+		if spec.LockToDefault {
+			line += fmt.Sprintf(" %t", spec.Default)
+		}
+		lines = append(lines, line)
+	}
+	return PrintLines(w, lines)
+}
+
+// PrintLines writes lines, sorted.
+func PrintLines(w io.Writer, lines []string) error {
+	slices.Sort(lines)
+	if _, err := fmt.Fprintln(w, strings.Join(lines, "\n")); err != nil {
+		return fmt.Errorf("printing settings: %w", err)
+	}
+	return nil
+}
+
+// Fields returns a line "field PATH" for each field of a configuration, by the names that it has in a
+// file. The fields of an element of a list or a map are below the list's or map's path and "*".
+func Fields(config any) []string {
+	var lines []string
+	walk(reflect.TypeOf(config), "", func(path string) { lines = append(lines, "field "+path) })
+	return lines
+}
+
+// walk calls yield with the path of each field below a type that is from an API package of
+// Kubernetes. Other structs, such as Duration, have a form of their own in a file.
+func walk(of reflect.Type, path string, yield func(string)) {
+	for of.Kind() == reflect.Pointer || of.Kind() == reflect.Slice || of.Kind() == reflect.Map {
+		if of.Kind() != reflect.Pointer {
+			path += "*."
+		}
+		of = of.Elem()
+	}
+	if of.Kind() != reflect.Struct || strings.HasSuffix(of.PkgPath(), "apimachinery/pkg/apis/meta/v1") ||
+		strings.HasSuffix(of.PkgPath(), "apimachinery/pkg/api/resource") {
+		return
+	}
+	for field := range of.Fields() {
+		name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
+		switch {
+		case field.Anonymous && strings.Contains(options, "inline"):
+			walk(field.Type, path, yield)
+		case name != "" && name != "-":
+			yield(path + name)
+			walk(field.Type, path+name+".", yield)
+		}
+	}
+}

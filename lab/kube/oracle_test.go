@@ -1,0 +1,124 @@
+package kube_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/windlass-dev/windlass/internal/settings"
+	"github.com/windlass-dev/windlass/lab/kube"
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+// samples is how many settings of each component are tried.
+const samples = 25
+
+// TestOracle starts the real components with settings, some of which they lack. A component ends with
+// an error about a setting if and only if the catalog says so.
+func TestOracle(t *testing.T) { //nolint:tparallel // The minors share most of what they compile.
+	t.Parallel()
+	if os.Getenv("WINDLASS_E2E") != "1" {
+		t.Skip("set WINDLASS_E2E=1 to compile Kubernetes")
+	}
+	minors := []version.Minor{settings.Newest()}
+	if os.Getenv("WINDLASS_LONG") == "1" {
+		minors = append(minors, version.Minor{Major: 1, Minor: 35}, version.Minor{Major: 1, Minor: 34})
+	}
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	for _, minor := range minors {
+		release, err := kube.BuildRelease(t.Context(), repository, minor)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range []settings.Component{
+			settings.APIServer, settings.ControllerManager, settings.Scheduler, settings.Kubelet,
+		} {
+			refused := 0
+			for _, arg := range sample(random, c, minor) {
+				if tryArg(t, release, c, arg) {
+					refused++
+				}
+			}
+			if refused < 2 || refused == samples {
+				t.Errorf("%s %s refuses %d of %d settings, so little was compared",
+					c, minor, refused, samples)
+			}
+		}
+	}
+}
+
+// sample returns arguments of a component: settings of any minor, and gates that nobody knows.
+func sample(random *rand.Rand, c settings.Component, minor version.Minor) []settings.Arg {
+	var lines []string
+	for m := settings.Oldest().Minor; m <= settings.Newest().Minor; m++ {
+		lines = append(lines, settings.BuiltIn().Lines(c, m)...)
+	}
+	slices.Sort(lines)
+	lines = slices.Compact(lines)
+	known := settings.BuiltIn().Lines(c, minor.Minor)
+	isGone := func(line string) bool { return !slices.Contains(known, line) }
+	args := []settings.Arg{
+		{Name: "feature-gates", Value: "NoSuchGate=true"}, {Name: "no-such-flag"},
+		{Name: "feature-gates", Value: "UserNamespacesPodSecurityStandards=true"},
+	}
+	for len(args) < samples {
+		line := lines[random.IntN(len(lines))]
+		fields := strings.Fields(line)
+		// Half of them are what the minor does not have.
+		if len(args)%2 == 0 && !isGone(line) || fields[0] == "field" {
+			continue
+		}
+		switch fields[0] {
+		case "flag":
+			args = append(args, settings.Arg{Name: fields[1]})
+		case "gate":
+			value := fmt.Sprintf("%s=%t", fields[1], random.IntN(2) == 0)
+			args = append(args, settings.Arg{Name: "feature-gates", Value: value})
+		}
+	}
+	return args
+}
+
+// tryArg starts a component with an argument, and reports whether it refuses it. The test fails if the
+// catalog says otherwise.
+func tryArg(t *testing.T, release kube.Release, c settings.Component, arg settings.Arg) bool {
+	t.Helper()
+	uses := settings.FromArgs(settings.Place{}, c, []settings.Arg{arg})
+	want := len(settings.Check(settings.Upgrade{To: release.Version}, uses)) > 0
+	word := "--" + arg.Name
+	if arg.Value != "" {
+		word += "=" + arg.Value
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, release.Hyperkube)
+	// --version ends a component that accepts its arguments. A flag comes last, so one that needs a
+	// value has none, and ends the component with another error.
+	cmd.Args = []string{string(c), "--version", word}
+	if c == settings.Kubelet {
+		// It checks its number of Pods after its gates.
+		cmd = exec.CommandContext(ctx, release.Kubelet, "--max-pods=-1", word)
+	}
+	out, err := cmd.CombinedOutput()
+	text := string(out)
+	got := strings.Contains(text, "unknown flag: "+word)
+	if arg.Name == "feature-gates" {
+		got = err != nil
+	}
+	if c == settings.Kubelet && arg.Name == "feature-gates" {
+		got = strings.Contains(text, "setting feature gates")
+	}
+	if got != want {
+		t.Errorf("%s %s with %s: refused is %t, the catalog says %t:\n%s",
+			c, release.Version, word, got, want, text)
+	}
+	return got
+}
