@@ -196,7 +196,7 @@ func TestPreflightUnread(t *testing.T) {
 			clustercheck.Nodes, preflight.VersionSkew, preflight.MachineRequirements, preflight.RoomForDrains,
 		},
 		"/api/v1/namespaces/kube-system/configmaps/kubelet-config": {preflight.RemovedSettings},
-		"/api/v1/pods": {preflight.EtcdHealthy, preflight.KnownRisks, preflight.BudgetsOverlap, preflight.RoomForDrains},
+		"/api/v1/pods":                         {preflight.EtcdHealthy, preflight.KnownRisks, preflight.BudgetsOverlap, preflight.RoomForDrains},
 		"/apis/policy/v1/poddisruptionbudgets": {preflight.BudgetsCanBeSatisfied, preflight.BudgetsOverlap},
 		"/apis/apiextensions.k8s.io/v1/customresourcedefinitions": {
 			preflight.StoredVersions, clustercheck.Certificates,
