@@ -89,7 +89,7 @@ func TestReported(t *testing.T) {
 				controllerManager: {extraArgs: [{name: cloud-provider, value: external}]}}}}}`,
 			// Controller managers have it up to the newest minor.
 			want: []brief{{
-				ID: "kube-apiserver/--cloud-provider", Problem: settings.Unrecognized,
+				ID: "kube-apiserver/--cloud-provider", Problem: settings.Removed, Since: "v1.33",
 			}},
 		},
 		"a gate of kubeadm": {

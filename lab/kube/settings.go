@@ -23,7 +23,14 @@ type Settings map[settings.Component][]string
 
 // cataloged are the versions of the minors whose settings are cataloged, and that have no file of
 // requirements in the folder minors. The last patch of a minor has all gates that the others have.
-var cataloged = []string{"v1.33.13"}
+var cataloged = []string{"v1.32.13", "v1.33.13"}
+
+// substitutes are patches of staged modules in the place of those that are not published. They have
+// types and helpers only, no flags and no gates.
+var substitutes = map[string]string{
+
+	"k8s.io/endpointslice v0.32.13": "v0.32.12",
+}
 
 // settingsPrograms print settings: a folder of the module minors, an argument for the program, and
 // the component.
@@ -131,7 +138,9 @@ func (m module) requireKubernetes(ctx context.Context, repository string) (strin
 	}
 	library := "v0." + strings.TrimPrefix(m.version.String(), "v1.")
 	for _, match := range staged.FindAllStringSubmatch(string(content), -1) {
-		lines = append(lines, fmt.Sprintf("replace %s => %s %s", match[1], match[1], library))
+		name := match[1]
+		patch := cmp.Or(substitutes[name+" "+library], library)
+		lines = append(lines, fmt.Sprintf("replace %s => %s %s", name, name, patch))
 	}
 	return strings.Join(lines, "\n") + "\n", nil
 }

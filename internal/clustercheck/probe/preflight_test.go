@@ -122,9 +122,7 @@ func TestPreflightPasses(t *testing.T) {
 	ids := make([]clustercheck.ID, 0, len(findings))
 	for _, f := range findings {
 		ids = append(ids, f.ID)
-		// The catalog of settings begins after v1.32.
-		older := f.ID == preflight.RemovedSettings && f.Outcome == clustercheck.Warned
-		if want := clustercheck.Passed; f.Outcome != want && f.ID != clustercheck.Certificates && !older {
+		if want := clustercheck.Passed; f.Outcome != want && f.ID != clustercheck.Certificates {
 			t.Errorf("%s is %s: %s", f.ID, f.Outcome, f.Message)
 		}
 	}

@@ -2,7 +2,7 @@
 // gates, and the fields of its configuration file. One program for each component, because a gate is
 // registered for all that is linked together.
 //
-// The packages build with the requirements of every minor since v1.33.
+// The packages build with the requirements of every minor since v1.32.
 package settings
 
 import (
