@@ -334,7 +334,7 @@ var rules = []rule{
 		embed
 	`},
 	{pkg: "internal/workload", kind: effects, imports: `
-		internal/gate internal/inplace internal/keyed internal/labelselector internal/peer
-		internal/port internal/shares internal/text internal/untrusted pkg/version
+		api/v1alpha1 internal/gate internal/inplace internal/keyed internal/labelselector
+		internal/peer internal/port internal/shares internal/text internal/untrusted pkg/version
 	`},
 }

@@ -39,6 +39,9 @@ const (
 	// continued after a hold. The deadline of the group counts from then on. It is removed when the
 	// rollout ends.
 	RolloutResumedAnnotation = "windlass.dev/rollout-resumed"
+	// ScaleDownDisabledAnnotation on a Node of a workload cluster says that Windlass put the cluster autoscaler's
+	// annotation scale-down-disabled there, and takes it away again.
+	ScaleDownDisabledAnnotation = "windlass.dev/scale-down-disabled"
 	// RemediationPausedAnnotation on a Machine says that Windlass put Cluster API's skip-remediation annotation there, and
 	// takes it away again when the update ends.
 	RemediationPausedAnnotation = "windlass.dev/remediation-paused"

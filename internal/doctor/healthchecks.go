@@ -21,8 +21,7 @@ func checkHealthChecks(f Facts, groups []group, into *findings) {
 	for _, g := range groups {
 		if why := onDelete(g); why != "" {
 			for _, h := range selecting(f, g) {
-				into.add(Warning, g.Subject, "delete unhealthy Machines by hand; or set onDelete InPlace in an UpdatePolicy, under windlass manager",
-					"MachineHealthCheck %s: %s", h.Name, why)
+				into.add(Warning, g.Subject, onDeleteFix, "MachineHealthCheck %s: %s", h.Name, why)
 			}
 		}
 	}
@@ -40,36 +39,43 @@ func checkHealthChecks(f Facts, groups []group, into *findings) {
 
 // selecting returns the MachineHealthChecks that select a group.
 func selecting(f Facts, g group) []*clusterv1.MachineHealthCheck {
-	return slices.DeleteFunc(slices.Clone(f.HealthChecks), func(h *clusterv1.MachineHealthCheck) bool {
-		return !selectsGroup(h, g)
-	})
+	others := func(h *clusterv1.MachineHealthCheck) bool { return !selectsGroup(h, g) }
+	return slices.DeleteFunc(slices.Clone(f.HealthChecks), others)
 }
 
-// describeHealthCheck says what remediation may do to a group that is updated in place, and what to change. An
-// update keeps the Node that its Machine refers to, so nodeStartupTimeoutSeconds does not run during it.
+const (
+	timeoutFix = "give it a longer timeout than an attempt, or lower attemptTimeoutSeconds; " +
+		"set soakSeconds, so that the machine is healthy again before the update ends"
+	onDeleteFix = "delete unhealthy Machines by hand; " +
+		"or set onDelete InPlace in an UpdatePolicy, under windlass manager"
+)
+
+// describeHealthCheck says what remediation may do to a group that is updated in place, and what to
+// change. An update keeps the Node that its Machine refers to, so nodeStartupTimeoutSeconds does
+// not run during it.
 func describeHealthCheck(
 	h *clusterv1.MachineHealthCheck, g group, usual time.Duration, measured int,
 ) (message, fix string) {
-	const harmless = "remediation replaces a machine that it finds unhealthy. That is allowed, and does not happen to a machine under update"
+	const harmless = "remediation replaces a machine that it finds unhealthy. That is allowed, " +
+		"and does not happen to a machine under update"
 	shortest, attempt := shortestTimeout(h), g.selected.AttemptTimeout
 	switch {
 	case shortest == 0:
 	case measured > 0 && shortest < usual:
-		return fmt.Sprintf("%s. Its shortest timeout (%s) is shorter than an update usually takes (%s, of %d measured)",
-			harmless, shortest, usual, measured), "give it a longer timeout"
+		return fmt.Sprintf("%s. Its shortest timeout (%s) is shorter than an update usually takes "+
+			"(%s, of %d measured)", harmless, shortest, usual, measured), "give it a longer timeout"
 	case shortest < attempt:
 		return fmt.Sprintf("%s. Its shortest timeout (%s) is shorter than an attempt may take "+
-				"(%s, attemptTimeoutSeconds of UpdatePolicy %q): a machine that it finds unhealthy meanwhile can be "+
-				"remediated when the update ends", harmless, shortest, attempt, g.selected.Name),
-			"give it a longer timeout than an attempt, or lower attemptTimeoutSeconds; set soakSeconds, " +
-				"so that the machine is healthy again before the update ends"
+			"(%s, attemptTimeoutSeconds of UpdatePolicy %q): a machine that it finds unhealthy "+
+			"meanwhile can be remediated when the update ends",
+			harmless, shortest, attempt, g.selected.Name), timeoutFix
 	}
 	return harmless, "leave it, unless a machine must not be replaced even then"
 }
 
-// onDelete says why remediation does not reach every machine of a group whose strategy is OnDelete; empty if it
-// does. Both Cluster API and windlass manager remediate no Machine of an old MachineSet, because a rollout removes
-// it; with OnDelete none does.
+// onDelete says why remediation does not reach every machine of a group whose strategy is OnDelete;
+// empty if it does. Both Cluster API and windlass manager remediate no Machine of an old
+// MachineSet, because a rollout removes it; with OnDelete none does.
 func onDelete(g group) string {
 	md := g.MachineDeployment
 	if md == nil || !pool.IsOnDelete(md) || g.selected.UpdateOnDelete {
@@ -81,20 +87,23 @@ func onDelete(g group) string {
 			unhealthy = append(unhealthy, m.Name)
 		}
 	}
-	why := "its rollout strategy is OnDelete: after a change of the template, unhealthy machines of the old one are not remediated"
+	why := "its rollout strategy is OnDelete: after a change of the template, " +
+		"unhealthy machines of the old one are not remediated"
 	if len(unhealthy) > 0 {
 		why += "; unhealthy now: " + shorten(unhealthy)
 	}
 	return why
 }
 
-// legacyFix keeps the machines, if the first change is one that no argument is part of: Cluster API then owns the
-// fields of their KubeadmConfigs.
-const legacyFix = "first let an update in place that changes no argument reach all of them, such as one of the version; or replace them once"
+// legacyFix keeps the machines, if the first change is one that no argument is part of: Cluster API
+// then owns the fields of their KubeadmConfigs.
+const legacyFix = "first let an update in place that changes no argument reach all of them, " +
+	"such as one of the version; or replace them once"
 
-// checkManagedFields looks for control plane Machines whose KubeadmConfigs Cluster API v1.11 or older has written.
-// Nobody owns the fields of their specs, and arguments are a list with the keys name and value. So the apply that
-// begins an update in place adds an argument with the new value, the old one stays, and the API server refuses both.
+// checkManagedFields looks for control plane Machines whose KubeadmConfigs Cluster API v1.11 or
+// older has written. Nobody owns the fields of their specs, and arguments are a list with the keys
+// name and value. So the apply that begins an update in place adds an argument with the new value,
+// the old one stays, and the API server refuses both.
 func checkManagedFields(f Facts, groups []group, into *findings) {
 	if !f.Live {
 		return
@@ -109,8 +118,9 @@ func checkManagedFields(f Facts, groups []group, into *findings) {
 			continue
 		}
 		into.add(Warning, g.Subject, legacyFix,
-			"the KubeadmConfigs of %s were written by Cluster API v1.11 or older: a changed or removed value in %s is refused there "+
-				"(\"extraArgs name must be unique\"), and the update in place never begins: %s",
+			"the KubeadmConfigs of %s were written by Cluster API v1.11 or older: a changed or "+
+				"removed value in %s is refused there (\"extraArgs name must be unique\"), "+
+				"and the update in place never begins: %s",
 			text.Count(len(f.Unowned), "Machine"), join(arguments), shorten(f.Unowned))
 	}
 }
@@ -123,7 +133,8 @@ func argumentLists(object *unstructured.Unstructured) []string {
 		fields, _ := value.(map[string]any)
 		for name, v := range fields {
 			at := strings.TrimPrefix(path+"."+name, ".")
-			if list, _ := v.([]any); len(list) > 0 && (name == "extraArgs" || name == "kubeletExtraArgs") {
+			isArguments := name == "extraArgs" || name == "kubeletExtraArgs"
+			if list, _ := v.([]any); len(list) > 0 && isArguments {
 				found = append(found, at)
 			}
 			walk(at, v)
@@ -135,7 +146,8 @@ func argumentLists(object *unstructured.Unstructured) []string {
 	return found
 }
 
-// selectsGroup goes by the machines that there are, and by the labels that they would have where there are none.
+// selectsGroup goes by the machines that there are, and by the labels that they would have where
+// there are none.
 func selectsGroup(h *clusterv1.MachineHealthCheck, g group) bool {
 	selector, err := metav1.LabelSelectorAsSelector(&h.Spec.Selector)
 	if err != nil {
@@ -144,10 +156,13 @@ func selectsGroup(h *clusterv1.MachineHealthCheck, g group) bool {
 	if len(g.machines) == 0 {
 		return selector.Matches(labels.Set(g.MachineLabels))
 	}
-	return slices.ContainsFunc(g.machines, func(m *clusterv1.Machine) bool { return selector.Matches(labels.Set(m.Labels)) })
+	return slices.ContainsFunc(g.machines, func(m *clusterv1.Machine) bool {
+		return selector.Matches(labels.Set(m.Labels))
+	})
 }
 
-// shortestTimeout is after how long a node's condition makes a machine unhealthy; 0 where none does.
+// shortestTimeout is after how long a node's condition makes a machine unhealthy; 0 where none
+// does.
 func shortestTimeout(h *clusterv1.MachineHealthCheck) time.Duration {
 	var shortest time.Duration
 	consider := func(seconds *int32) {

@@ -31,7 +31,8 @@ func expectFindings(t *testing.T, want, got []string) {
 	}
 }
 
-// TestHealthCheckTimeouts compares the timeouts of MachineHealthChecks with the attempts of the policy.
+// TestHealthCheckTimeouts compares the timeouts of MachineHealthChecks with the attempts of the
+// policy.
 func TestHealthCheckTimeouts(t *testing.T) {
 	t.Parallel()
 	const (

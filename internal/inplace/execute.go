@@ -35,6 +35,10 @@ type Effects interface {
 	Call(ctx context.Context, call Call) (Answer, error)
 	// Uncordon makes the node schedulable.
 	Uncordon(ctx context.Context) error
+	// DisableScaleDown keeps the cluster autoscaler from removing the node, unless somebody has decided about
+	// that. It is tried again at the next call. EnableScaleDown takes that back, and leaves alone what others did.
+	DisableScaleDown(ctx context.Context)
+	EnableScaleDown(ctx context.Context) error
 	// Finish and Abandon record the end of an update, and Complete that it had been recorded before.
 	Finish(ctx context.Context, before *Progress, end Finish) error
 	Abandon(ctx context.Context, end AbandonUpdate) error
@@ -97,12 +101,19 @@ type run struct {
 	saved *Progress
 	// called says that a request to an updater has taken its time in this call.
 	called bool
+	// protected says that this call has tried to disable the scale-down of the node.
+	protected bool
 }
 
 // carryOn carries out what was decided, and decides again, until there is something to answer.
 func (r *run) carryOn(ctx context.Context, v Verdict) (Reply, error) {
 	for range maxActions {
 		if finish, ok := v.Action.(Finish); ok {
+			if r.protected || r.facts.Node.ScaleDown == ScaleDownByUs {
+				if err := r.effects.EnableScaleDown(ctx); err != nil {
+					return Reply{}, err
+				}
+			}
 			// It records the end, and with it all that led there.
 			message := fmt.Sprintf("updated in place to %s", finish.Summary.To)
 			return Reply{Done: true, Message: message}, r.effects.Finish(ctx, r.saved, finish)
@@ -112,6 +123,7 @@ func (r *run) carryOn(ctx context.Context, v Verdict) (Reply, error) {
 				return Reply{}, err
 			}
 		}
+		r.disableScaleDown(ctx, v.Action)
 		next, reply, err := r.carryOut(ctx, v.Action)
 		switch {
 		case err != nil:

@@ -32,6 +32,8 @@ type effects struct {
 	drained     inplace.DrainState
 	answer      inplace.Answer
 	failAt      string
+	// autoscaler has what concerns it written down.
+	autoscaler bool
 }
 
 func (e *effects) did(what string) error {
@@ -77,6 +79,19 @@ func (e *effects) Call(_ context.Context, call inplace.Call) (inplace.Answer, er
 func (e *effects) Uncordon(context.Context) error {
 	e.node.Unschedulable = false
 	return e.did("uncordon")
+}
+
+func (e *effects) DisableScaleDown(context.Context) {
+	if e.autoscaler {
+		_ = e.did("disable scale-down")
+	}
+}
+
+func (e *effects) EnableScaleDown(context.Context) error {
+	if !e.autoscaler {
+		return nil
+	}
+	return e.did("enable scale-down")
 }
 
 func (e *effects) Finish(context.Context, *inplace.Progress, inplace.Finish) error {

@@ -53,7 +53,22 @@ type Node struct {
 	Kubelet version.Version
 	// Unschedulable says that the node is cordoned.
 	Unschedulable bool
+	// ScaleDown is who keeps the cluster autoscaler from removing the node.
+	ScaleDown ScaleDown
 }
+
+// ScaleDown is who keeps the cluster autoscaler from removing a node.
+type ScaleDown int
+
+// Who does.
+const (
+	// ScaleDownAllowed: nobody.
+	ScaleDownAllowed ScaleDown = iota
+	// ScaleDownByUs: a marker on the node says that an update in place does.
+	ScaleDownByUs
+	// ScaleDownByOthers: somebody has decided about it, whether for or against.
+	ScaleDownByOthers
+)
 
 // Answer is what an updater said to a request to update a machine.
 type Answer struct {

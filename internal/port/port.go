@@ -86,6 +86,10 @@ type Nodes interface {
 	Drain(ctx context.Context, cluster, machine types.NamespacedName, node string) (DrainStatus, error)
 	// Uncordon makes a node schedulable again. A node that does not exist is no error.
 	Uncordon(ctx context.Context, cluster types.NamespacedName, node string) error
+	// DisableScaleDown keeps the cluster autoscaler from removing a node, unless the node says already whether it
+	// may. EnableScaleDown takes back what DisableScaleDown did. A node that does not exist is no error.
+	DisableScaleDown(ctx context.Context, cluster types.NamespacedName, node string) error
+	EnableScaleDown(ctx context.Context, cluster types.NamespacedName, node string) error
 	// Get reads a whole node.
 	Get(ctx context.Context, cluster types.NamespacedName, node string) (*corev1.Node, error)
 }

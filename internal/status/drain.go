@@ -10,27 +10,28 @@ import (
 
 // The ways out of a drain that PodDisruptionBudgets hold.
 const (
-	heldByBudget = "Fix: let the budget allow a disruption: start more of its Pods, or lower its minAvailable; " +
-		"or delete the Pod, which asks no budget"
-	heldByBudgets = "Fix: keep one PodDisruptionBudget for the Pod: the API server evicts no Pod with more than one"
-	// heldUnreachable: evictions of Pods that are not ready are allowed only while their budget is met,
-	// unless it says AlwaysAllow. No kubelet makes them ready again.
+	heldByBudget = "Fix: let the budget allow a disruption: start more of its Pods, " +
+		"or lower its minAvailable; or delete the Pod, which asks no budget"
+	heldByBudgets = "Fix: keep one PodDisruptionBudget for the Pod: " +
+		"the API server evicts no Pod with more than one"
+	// heldUnreachable: evictions of Pods that are not ready are allowed only while their budget is
+	// met, unless it says AlwaysAllow. No kubelet makes them ready again.
 	heldUnreachable = "The node is unreachable, so its Pods do not become healthy again, " +
 		"and the drain waits for a person. " +
 		"Fix: start the node; or set unhealthyPodEvictionPolicy AlwaysAllow in the budget; " +
 		"or delete the Pod with --force, which asks no budget"
-	endDrain = "; or end the drain: annotate the Machine with " + clusterv1.ExcludeNodeDrainingAnnotation +
-		", or set nodeDrainTimeoutSeconds of its group"
+	endDrain = "; or end the drain: annotate the Machine with " +
+		clusterv1.ExcludeNodeDrainingAnnotation + ", or set nodeDrainTimeoutSeconds of its group"
 )
 
-// drainFix says what a person can do about the drain of a Machine's node, by Cluster API's message about
-// it; empty if the message names no PodDisruptionBudget.
+// drainFix says what a person can do about the drain of a Machine's node, by Cluster API's message
+// about it; empty if the message names no PodDisruptionBudget.
 func drainFix(m *clusterv1.Machine, message string) string {
-	const several = "more than one PodDisruptionBudget"
+	named := strings.Contains(message, "disruption budget")
 	switch {
-	case strings.Contains(message, several):
+	case strings.Contains(message, "more than one PodDisruptionBudget"):
 		return heldByBudgets + endDrain
-	case !strings.Contains(message, "disruption budget") && !strings.Contains(message, "PodDisruptionBudget"):
+	case !named && !strings.Contains(message, "PodDisruptionBudget"):
 		return ""
 	case isUnreachable(m):
 		return heldUnreachable + endDrain
@@ -38,11 +39,12 @@ func drainFix(m *clusterv1.Machine, message string) string {
 	return heldByBudget + endDrain
 }
 
-// isUnreachable reports whether the Machine's node has stopped reporting. A management cluster that cannot
-// reach the workload cluster does not know.
+// isUnreachable reports whether the Machine's node has stopped reporting. A management cluster that
+// cannot reach the workload cluster does not know.
 func isUnreachable(m *clusterv1.Machine) bool {
 	c := meta.FindStatusCondition(m.Status.Conditions, clusterv1.MachineNodeReadyCondition)
-	return c != nil && c.Status == metav1.ConditionUnknown && c.Reason == clusterv1.MachineNodeReadyUnknownReason
+	return c != nil && c.Status == metav1.ConditionUnknown &&
+		c.Reason == clusterv1.MachineNodeReadyUnknownReason
 }
 
 // withFix appends to a message what a person can do.

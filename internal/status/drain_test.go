@@ -11,8 +11,8 @@ import (
 	"github.com/windlass-dev/windlass/internal/inplace"
 )
 
-// TestHeldDrains checks that Pod, budget and the way out are shown during a drain: of a deletion, of an
-// update by the hooks, and of one that an annotation asks for.
+// TestHeldDrains checks that Pod, budget and the way out are shown during a drain: of a deletion,
+// of an update by the hooks, and of one that an annotation asks for.
 func TestHeldDrains(t *testing.T) {
 	const (
 		pod     = "Drain not completed yet:\n* Pod default/web: "

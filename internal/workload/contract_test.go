@@ -1,6 +1,7 @@
 package workload_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 
@@ -80,6 +81,7 @@ func testNodes(t *testing.T, newWorld func(t *testing.T) nodesWorld) {
 		"drain of a pod":                  testDrainPod,
 		"drain that a budget blocks":      testDrainBlocked,
 		"uncordon":                        testUncordon,
+		"scale-down":                      testScaleDown,
 		"get shows what node says":        testGet,
 		"drain and uncordon are repeated": testRepeats,
 	} {
@@ -210,6 +212,45 @@ func testUncordon(t *testing.T, w nodesWorld) {
 	}
 	facts.Unschedulable = false
 	looksLike(t, w.Nodes.Node(t.Context(), w.Cluster, "a"), facts)
+}
+
+func testScaleDown(t *testing.T, w nodesWorld) {
+	t.Helper()
+	for _, change := range []func(context.Context, types.NamespacedName, string) error{
+		w.Nodes.DisableScaleDown, w.Nodes.EnableScaleDown,
+	} {
+		if err := change(t.Context(), w.Cluster, "none"); err != nil {
+			t.Errorf("a node that does not exist: %v", err)
+		}
+		if err := change(t.Context(), w.Unreachable, "any"); err == nil {
+			t.Error("a change in a cluster that is not reached succeeded")
+		}
+	}
+	for before, disabled := range map[inplace.ScaleDown]inplace.ScaleDown{
+		inplace.ScaleDownAllowed:  inplace.ScaleDownByUs,
+		inplace.ScaleDownByUs:     inplace.ScaleDownByUs,
+		inplace.ScaleDownByOthers: inplace.ScaleDownByOthers,
+	} {
+		facts := porttest.ReadyNode("v1.33.4", start)
+		facts.ScaleDown = before
+		w.PutNode("a", facts)
+		facts.ScaleDown = disabled
+		for range 2 {
+			if err := w.Nodes.DisableScaleDown(t.Context(), w.Cluster, "a"); err != nil {
+				t.Fatalf("DisableScaleDown: %v", err)
+			}
+			looksLike(t, w.Nodes.Node(t.Context(), w.Cluster, "a"), facts)
+		}
+		if disabled == inplace.ScaleDownByUs {
+			facts.ScaleDown = inplace.ScaleDownAllowed
+		}
+		for range 2 {
+			if err := w.Nodes.EnableScaleDown(t.Context(), w.Cluster, "a"); err != nil {
+				t.Fatalf("EnableScaleDown: %v", err)
+			}
+			looksLike(t, w.Nodes.Node(t.Context(), w.Cluster, "a"), facts)
+		}
+	}
 }
 
 func testGet(t *testing.T, w nodesWorld) {

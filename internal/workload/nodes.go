@@ -167,7 +167,10 @@ func (n *Nodes) patch(ctx context.Context, remote client.Client, cluster types.N
 
 // computeFacts reduces a node to what decides about updates.
 func computeFacts(node *corev1.Node) inplace.Node {
-	facts := inplace.Node{Exists: true, Unschedulable: node.Spec.Unschedulable, NotReady: "the node has no Ready condition"}
+	facts := inplace.Node{
+		Exists: true, Unschedulable: node.Spec.Unschedulable, NotReady: "the node has no Ready condition",
+		ScaleDown: scaleDownOf(node),
+	}
 	for _, condition := range node.Status.Conditions {
 		if condition.Type != corev1.NodeReady {
 			continue

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/inplace"
 	"github.com/windlass-dev/windlass/internal/port/porttest"
 	"github.com/windlass-dev/windlass/internal/workload"
@@ -30,6 +31,9 @@ var (
 	machine = types.NamespacedName{Namespace: "default", Name: "m"}
 	start   = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 )
+
+// autoscalerAnnotation is as the cluster autoscaler's documentation has it.
+const autoscalerAnnotation = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 
 // world is a management cluster with one workload cluster, and a clock.
 type world struct {
@@ -79,6 +83,14 @@ func (w *world) putNode(name string, facts inplace.Node) {
 			NodeInfo:   corev1.NodeSystemInfo{KubeletVersion: facts.Kubelet.String()},
 			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(facts.ReadySince)}},
 		},
+	}
+	node.ResourceVersion = "1"
+	switch facts.ScaleDown {
+	case inplace.ScaleDownByUs:
+		node.Annotations = map[string]string{autoscalerAnnotation: "true", v1alpha1.ScaleDownDisabledAnnotation: ""}
+	case inplace.ScaleDownByOthers:
+		node.Annotations = map[string]string{autoscalerAnnotation: "true"}
+	case inplace.ScaleDownAllowed:
 	}
 	if !facts.Ready {
 		reason, message, _ := strings.Cut(facts.NotReady, ": ")

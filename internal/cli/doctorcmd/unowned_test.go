@@ -6,7 +6,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestIsUnowned has the field managers of KubeadmConfigs as Cluster API v1.11, v1.12 after it, and v1.12 alone leave them.
+// TestIsUnowned has the field managers of KubeadmConfigs as Cluster API v1.11, v1.12 after it, and
+// v1.12 alone leave them.
 func TestIsUnowned(t *testing.T) {
 	t.Parallel()
 	entry := func(manager string, operation metav1.ManagedFieldsOperationType, fields string) metav1.ManagedFieldsEntry {

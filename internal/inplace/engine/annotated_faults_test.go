@@ -68,6 +68,14 @@ func (n *deadlyNodes) Uncordon(ctx context.Context, cluster types.NamespacedName
 	return n.faults.around("uncordon", func() error { return n.Nodes.Uncordon(ctx, cluster, node) })
 }
 
+func (n *deadlyNodes) DisableScaleDown(ctx context.Context, cluster types.NamespacedName, node string) error {
+	return n.faults.around("disable scale-down", func() error { return n.Nodes.DisableScaleDown(ctx, cluster, node) })
+}
+
+func (n *deadlyNodes) EnableScaleDown(ctx context.Context, cluster types.NamespacedName, node string) error {
+	return n.faults.around("enable scale-down", func() error { return n.Nodes.EnableScaleDown(ctx, cluster, node) })
+}
+
 // installer is an updater that works: it takes some polls for an operation, and does each once.
 type installer struct {
 	w *upgradeWorld

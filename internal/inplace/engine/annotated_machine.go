@@ -157,6 +157,8 @@ func (r *machineRun) act(ctx context.Context, v request.MachineVerdict) (Result,
 		return r.act(ctx, request.Followed(r.facts, answer))
 	case request.Uncordon:
 		return Result{Now: true}, r.Uncordon(ctx)
+	case request.EnableScaleDown:
+		return Result{Now: true}, r.EnableScaleDown(ctx)
 	case request.ReleaseLock:
 		// What a machine waits for may have been waiting for the lock.
 		return Result{Now: v.State != request.State{}}, r.locks.Release(ctx, r.cluster, r.facts.Name)
@@ -198,7 +200,7 @@ func (r *machineRun) settle(ctx context.Context, v request.MachineVerdict) error
 	switch v.Action.(type) {
 	case request.Rest, request.Wait, request.ReleaseLock:
 		return r.showNow(ctx, v.State)
-	case request.Ask, request.TakeLock, request.Run, request.Follow, request.Uncordon:
+	case request.Ask, request.TakeLock, request.Run, request.Follow, request.Uncordon, request.EnableScaleDown:
 		// What is done at once need not be shown: each change of a condition is a write.
 	}
 	return nil

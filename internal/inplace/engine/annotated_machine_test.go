@@ -43,6 +43,9 @@ func TestMachine(t *testing.T) {
 			if c := conditionOf(w.machine("a").Status.Conditions); c == nil || c.Status != metav1.ConditionTrue || c.Reason != string(inplace.ReasonDraining) {
 				t.Errorf("the condition is %+v while the node is drained", c)
 			}
+			if n := w.nodes.Node(t.Context(), inCluster, "a"); n.ScaleDown != inplace.ScaleDownByUs {
+				t.Error("the cluster autoscaler may remove a drained node")
+			}
 			w.untilDone("a", tt.option)
 			m := w.machine("a")
 			if c := conditionOf(m.Status.Conditions); c != nil {
@@ -55,7 +58,7 @@ func TestMachine(t *testing.T) {
 				t.Errorf("Events (-want +got):\n%s", diff)
 			}
 			node := w.nodes.Node(t.Context(), inCluster, "a")
-			if node.Kubelet.String() != tt.kubelet || node.Unschedulable {
+			if node.Kubelet.String() != tt.kubelet || node.Unschedulable || node.ScaleDown != inplace.ScaleDownAllowed {
 				t.Errorf("the node is %+v", node)
 			}
 			u := w.updaters[tt.updater]

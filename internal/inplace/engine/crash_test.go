@@ -86,6 +86,14 @@ func (n *faultyNodes) Uncordon(ctx context.Context, cluster types.NamespacedName
 	return n.faults.around("uncordon", func() error { return n.Nodes.Uncordon(ctx, cluster, node) })
 }
 
+func (n *faultyNodes) DisableScaleDown(ctx context.Context, cluster types.NamespacedName, node string) error {
+	return n.faults.around("disable scale-down", func() error { return n.Nodes.DisableScaleDown(ctx, cluster, node) })
+}
+
+func (n *faultyNodes) EnableScaleDown(ctx context.Context, cluster types.NamespacedName, node string) error {
+	return n.faults.around("enable scale-down", func() error { return n.Nodes.EnableScaleDown(ctx, cluster, node) })
+}
+
 // worker is an updater that works: it takes two polls for an operation, and does each once.
 type worker struct {
 	w       *world
@@ -95,6 +103,8 @@ type worker struct {
 	polls   map[string]int
 	// completed counts finished work by operation.
 	completed map[string]int
+	// protected counts answers while the cluster autoscaler was kept from the node.
+	protected int
 }
 
 func (w *world) worker(name string, kubelet bool) *worker {
@@ -110,6 +120,9 @@ func (k *worker) answer(operation string) (a inplace.Answer) {
 		if k.polls[operation]++; k.polls[operation] < 2 {
 			a = inplace.Answer{Outcome: inplace.InProgress, Message: "working", RetryAfter: time.Second}
 			return nil
+		}
+		if n := k.w.nodes.Node(context.Background(), inCluster, "a"); n.ScaleDown == inplace.ScaleDownByUs {
+			k.protected++
 		}
 		if k.completed[operation] == 0 {
 			k.completed[operation]++
@@ -226,6 +239,9 @@ func (w *world) checkHalves(t *testing.T, workers ...*worker) {
 		if done != 1 {
 			t.Errorf("updater %s did its work %d times: %v", k.name, done, k.completed)
 		}
+		if k.protected == 0 {
+			t.Errorf("the cluster autoscaler could remove the node while updater %s was at work", k.name)
+		}
 	}
 	m := w.machine("a")
 	for _, key := range []string{
@@ -242,5 +258,7 @@ func (w *world) checkHalves(t *testing.T, workers ...*worker) {
 	}
 	if n := w.nodes.Node(t.Context(), inCluster, "a"); n.Unschedulable {
 		t.Error("the node is left cordoned")
+	} else if n.ScaleDown != inplace.ScaleDownAllowed {
+		t.Error("the node is left protected from the cluster autoscaler")
 	}
 }

@@ -146,7 +146,7 @@ func TestUpgradeForms(t *testing.T) {
 	t.Parallel()
 	machine := upgradeForm("in-place-upgrade-machine", request.Upgrade{
 		Option: "version=v1.36.3", Progress: formProgress(), Reason: request.ReasonSkew,
-		Message: "too far", At: formTime, Cordoned: true, Cancelled: true,
+		Message: "too far", At: formTime, Cordoned: true, Protected: true, Cancelled: true,
 	})
 	machine.Enums = append(machine.Enums, "phase")
 	machine.Test(t, formVersion)

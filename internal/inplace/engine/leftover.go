@@ -88,6 +88,13 @@ func (e *Engine) clearLeftover(ctx context.Context, key types.NamespacedName) er
 	if progress == nil {
 		return m.Record(ctx, changeMove(machine.Annotations, nil))
 	}
+	if machine.Status.NodeRef.IsDefined() {
+		// A cluster that cannot be reached must not keep the record.
+		if err := m.EnableScaleDown(ctx); err != nil {
+			logFor(ctx).Info("A node keeps the annotation "+v1alpha1.ScaleDownDisabledAnnotation,
+				"machine", key.String(), "reason", err.Error())
+		}
+	}
 	if err := m.recordAbandon(ctx, *inplace.OwedBy(progress, before)); err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/inplace"
 )
 
@@ -90,6 +91,32 @@ func (m *Machine) Uncordon(ctx context.Context) error {
 	defer cancel()
 	if err := m.Nodes.Uncordon(ctx, m.cluster(), m.Object.Status.NodeRef.Name); err != nil {
 		return fmt.Errorf("uncordoning the node of Machine %s: %w", m.key(), err)
+	}
+	return nil
+}
+
+// DisableScaleDown keeps the cluster autoscaler from removing the node. It removes no node of a control plane.
+func (m *Machine) DisableScaleDown(ctx context.Context) {
+	if capi.IsControlPlane(m.Object) || m.confirm(ctx) != nil {
+		return
+	}
+	ctx, cancel := m.confirmed.Bound(ctx)
+	defer cancel()
+	if err := m.Nodes.DisableScaleDown(ctx, m.cluster(), m.Object.Status.NodeRef.Name); err != nil {
+		logFor(ctx).Info("The cluster autoscaler may remove the node of a Machine that is being updated",
+			"machine", m.name(), "reason", err.Error())
+	}
+}
+
+// EnableScaleDown lets the cluster autoscaler remove the node, if this engine has kept it from that.
+func (m *Machine) EnableScaleDown(ctx context.Context) error {
+	if err := m.confirm(ctx); err != nil {
+		return err
+	}
+	ctx, cancel := m.confirmed.Bound(ctx)
+	defer cancel()
+	if err := m.Nodes.EnableScaleDown(ctx, m.cluster(), m.Object.Status.NodeRef.Name); err != nil {
+		return fmt.Errorf("letting the autoscaler remove the node of Machine %s: %w", m.key(), err)
 	}
 	return nil
 }

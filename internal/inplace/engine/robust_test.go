@@ -134,6 +134,9 @@ func TestLeftovers(t *testing.T) {
 	if err := w.engine.SweepMachines(t.Context()); err != nil || !w.has("a", v1alpha1.UpdateProgressAnnotation) {
 		t.Fatalf("a running update is taken for a leftover: %v", err)
 	}
+	if n := w.nodes.Node(t.Context(), inCluster, "a"); n.ScaleDown != inplace.ScaleDownByUs {
+		t.Error("the cluster autoscaler may remove a node under update")
+	}
 	w.annotate("a", clusterv1.UpdateInProgressAnnotation, nil)
 	w.restart()
 	if reply, err := w.update("b"); err != nil || strings.Contains(reply.Message, "not started") {
@@ -150,6 +153,9 @@ func TestLeftovers(t *testing.T) {
 	}
 	if w.has("a", v1alpha1.UpdateProgressAnnotation) || w.has("a", clusterv1.MachineSkipRemediationAnnotation) {
 		t.Errorf("annotations %v", w.machine("a").Annotations)
+	}
+	if n := w.nodes.Node(t.Context(), inCluster, "a"); n.ScaleDown != inplace.ScaleDownAllowed {
+		t.Error("the node is left protected from the cluster autoscaler")
 	}
 	owed, err := readAnnotation[inplace.Owed](w.machine("a"), v1alpha1.UpdateOwedAnnotation)
 	if err != nil {

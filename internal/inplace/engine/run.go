@@ -276,6 +276,12 @@ func (r *run) Abandon(ctx context.Context, a inplace.AbandonUpdate) error {
 			a.Message += fmt.Sprintf("; its node stays cordoned: %v", err)
 		}
 	}
+	node := r.facts.Node
+	if r.facts.Progress != nil && (node.Unknown != "" || node.ScaleDown == inplace.ScaleDownByUs) {
+		if err := r.EnableScaleDown(ctx); err != nil {
+			a.Message += fmt.Sprintf("; its node may keep %s: %v", v1alpha1.ScaleDownDisabledAnnotation, err)
+		}
+	}
 	if err := r.recordAbandon(ctx, a.Owed); err != nil {
 		return err
 	}

@@ -113,7 +113,7 @@ func start(f Machine, t target, steps []inplace.Step) MachineVerdict {
 			before = &inplace.Progress{Cordoned: true}
 		}
 	}
-	adopted := adopts(f)
+	replaced, adopted := f, adopts(f)
 	steps = selectSteps(f, t, steps, before)
 	f.Marks.LastFailed = ""
 	if adopted {
@@ -127,6 +127,9 @@ func start(f Machine, t target, steps []inplace.Step) MachineVerdict {
 	begun := inplace.Start(facts, steps, t.within, before)
 	f.Upgrade = &Upgrade{Option: f.Marks.To, Progress: &inplace.Progress{}}
 	if _, there := begun.Action.(inplace.Finish); there {
+		if v, ok := takeBack(replaced); ok {
+			return v
+		}
 		return Finished(f)
 	}
 	v := Carried(f, begun.Progress)

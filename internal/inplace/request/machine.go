@@ -66,12 +66,12 @@ func decideFinal(f Machine) MachineVerdict {
 		return forget(f)
 	case f.Marks.To != u.Option, f.Retry:
 		return begin(f)
-	case u.Cordoned && f.Node.Unknown != "":
+	case (u.Cordoned || u.Protected) && f.Node.Unknown != "":
 		v := f.rest(f.finalState())
 		v.Action = Wait{After: poll}
 		return v
-	case u.Cordoned:
-		return uncordonRefused(f)
+	case u.Cordoned || u.Protected:
+		return takeBackRefused(f)
 	}
 	// One that was refused has done nothing, so it has no need of the lock.
 	return f.standBy(f.rest(f.finalState()))
@@ -133,7 +133,8 @@ func giveUp(f Machine) MachineVerdict {
 		return begin(f)
 	}
 	v := forget(f)
-	if _, uncordons := v.Action.(Uncordon); uncordons {
+	switch v.Action.(type) {
+	case Uncordon, EnableScaleDown:
 		return v
 	}
 	v.After.Marks.ChangeID = ""
@@ -145,12 +146,13 @@ func giveUp(f Machine) MachineVerdict {
 
 // forget ends an upgrade that nobody wants any longer, and that has nothing to follow. That it has cordoned a node which cannot be asked stays on record.
 func forget(f Machine) MachineVerdict {
-	if v, ok := uncordon(f); ok {
+	if v, ok := takeBack(f); ok {
 		return v
 	}
 	v := f.rest(State{})
 	v.After.Retry, v.After.Marks.Status, v.After.Marks.LastFailed = false, "", ""
-	if !f.Upgrade.hasCordoned() || f.Node.Unknown == "" {
+	cordoned, protected := f.Upgrade.hasCordoned(), f.Upgrade.hasProtected()
+	if !cordoned && !protected || f.Node.Unknown == "" {
 		v.After.Record = nil
 		if f.Holder == f.Name {
 			v.Action = ReleaseLock{}
@@ -158,10 +160,18 @@ func forget(f Machine) MachineVerdict {
 		return v
 	}
 	if f.Upgrade.Progress != nil {
-		v.After.Record = &Upgrade{Option: f.Upgrade.Option, Reason: ReasonCancelled, Message: "it was given up", At: f.Now, Cordoned: true}
+		v.After.Record = &Upgrade{
+			Option: f.Upgrade.Option, Reason: ReasonCancelled, Message: "it was given up", At: f.Now,
+			Cordoned: cordoned, Protected: protected,
+		}
 		return v
 	}
-	return f.standBy(f.wait(ReasonCancelled, "given up; the node stays cordoned until the workload cluster answers: %s", f.Node.Unknown))
+	stays := "cordoned"
+	if !cordoned {
+		stays = "protected from the cluster autoscaler"
+	}
+	return f.standBy(f.wait(ReasonCancelled, "given up; the node stays %s until the workload cluster answers: %s",
+		stays, f.Node.Unknown))
 }
 
 // follow asks how a change goes on that nobody wants any longer and that was not seen to end.
@@ -192,23 +202,32 @@ func Followed(f Machine, a inplace.Answer) MachineVerdict {
 	return DecideMachine(f)
 }
 
-// uncordon makes a node schedulable that an upgrade has cordoned, before nobody knows that any longer.
-func uncordon(f Machine) (MachineVerdict, bool) {
-	if !f.Upgrade.hasCordoned() || f.Node.Unknown != "" || !f.Node.Exists || !f.Node.Unschedulable {
+// takeBack undoes what an upgrade has done to a node, before nobody knows that any longer: it makes the node
+// schedulable, and lets the cluster autoscaler remove it.
+func takeBack(f Machine) (MachineVerdict, bool) {
+	if f.Node.Unknown != "" || !f.Node.Exists {
 		return MachineVerdict{}, false
 	}
 	v := f.rest(State{Going: true, Reason: ReasonCancelled, Message: "making the node schedulable again"})
-	v.Action = Uncordon{}
+	switch {
+	case f.Upgrade.hasCordoned() && f.Node.Unschedulable:
+		v.Action = Uncordon{}
+	case f.Upgrade.hasProtected() && f.Node.ScaleDown == inplace.ScaleDownByUs:
+		v.State.Message = "letting the cluster autoscaler remove the node again"
+		v.Action = EnableScaleDown{}
+	default:
+		return MachineVerdict{}, false
+	}
 	return v, true
 }
 
-// uncordonRefused makes a node schedulable that could not be asked when an upgrade was refused.
-func uncordonRefused(f Machine) MachineVerdict {
-	if v, ok := uncordon(f); ok {
+// takeBackRefused is takeBack for a node that could not be asked when an upgrade was refused.
+func takeBackRefused(f Machine) MachineVerdict {
+	if v, ok := takeBack(f); ok {
 		return v
 	}
 	u := *f.Upgrade
-	u.Cordoned = false
+	u.Cordoned, u.Protected = false, false
 	v := f.rest(f.finalState())
 	v.After.Record = &u
 	return v
@@ -296,18 +315,19 @@ func Refused(f Machine, why string) MachineVerdict {
 
 // refuse records that an option is refused before anything is done for it. What is installed stays on record.
 func (f Machine) refuse(reason Reason, message string) MachineVerdict {
-	cordoned := false
+	cordoned, protected := false, false
 	if f.Upgrade != nil {
 		if f.Upgrade.isUnended() {
 			return follow(f)
 		}
-		if v, ok := uncordon(f); ok {
+		if v, ok := takeBack(f); ok {
 			return v
 		}
 		cordoned = f.Upgrade.hasCordoned() && f.Node.Unknown != ""
+		protected = f.Upgrade.hasProtected() && f.Node.Unknown != ""
 	}
 	v := f.rest(State{Reason: reason, Message: message})
-	v.After.Record = &Upgrade{Option: f.Marks.To, Reason: reason, Message: message, At: f.Now, Cordoned: cordoned}
+	v.After.Record = &Upgrade{Option: f.Marks.To, Reason: reason, Message: message, At: f.Now, Cordoned: cordoned, Protected: protected}
 	v.After.Retry = false
 	v.After.Marks.Status, v.After.Marks.LastFailed, v.After.Marks.ChangeID = Failed, stamp(f.Now), ""
 	v.Event = Event{Kind: FailedFinally, Message: fmt.Sprintf("%s is refused: %s", f.Marks.To, message)}

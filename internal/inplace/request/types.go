@@ -88,6 +88,8 @@ type Upgrade struct {
 	At      time.Time `json:"at,omitzero"`
 	// Cordoned says that an upgrade which this one took the place of has cordoned the node, which could not be asked when this one was refused.
 	Cordoned bool `json:"cordoned,omitempty"`
+	// Protected is Cordoned for the cluster autoscaler's annotation on the node, which every update sets.
+	Protected bool `json:"protected,omitempty"`
 	// Cancelled says that the annotation was removed and an Event has said so.
 	Cancelled bool `json:"cancelled,omitempty"`
 }
@@ -138,7 +140,13 @@ func (u *Upgrade) isUnended() bool {
 }
 
 // hasCordoned reports whether the upgrade, or one before it, has cordoned the node.
-func (u *Upgrade) hasCordoned() bool { return u.Cordoned || u.Progress != nil && u.Progress.Cordoned }
+func (u *Upgrade) hasCordoned() bool {
+	return u != nil && (u.Cordoned || u.Progress != nil && u.Progress.Cordoned)
+}
+
+// hasProtected reports whether the upgrade, or one before it, may have kept the cluster autoscaler from removing
+// the node. The node has a marker if it has.
+func (u *Upgrade) hasProtected() bool { return u != nil && (u.Protected || u.Progress != nil) }
 
 // endedAt is since when a final upgrade has been final, and of another one since when it is in its phase.
 func (u *Upgrade) endedAt() time.Time {
@@ -302,13 +310,16 @@ type (
 	}
 	// Uncordon makes the node schedulable again, and decides again.
 	Uncordon struct{}
+	// EnableScaleDown lets the cluster autoscaler remove the node again. DecideMachine is next.
+	EnableScaleDown struct{}
 )
 
-func (Rest) action()        {}
-func (Wait) action()        {}
-func (Ask) action()         {}
-func (TakeLock) action()    {}
-func (ReleaseLock) action() {}
-func (Run) action()         {}
-func (Follow) action()      {}
-func (Uncordon) action()    {}
+func (Rest) action()            {}
+func (Wait) action()            {}
+func (Ask) action()             {}
+func (TakeLock) action()        {}
+func (ReleaseLock) action()     {}
+func (Run) action()             {}
+func (Follow) action()          {}
+func (Uncordon) action()        {}
+func (EnableScaleDown) action() {}

@@ -37,6 +37,9 @@ const (
 	DrainMethod    NodesMethod = "Drain"
 	UncordonMethod NodesMethod = "Uncordon"
 	GetMethod      NodesMethod = "Get"
+
+	DisableScaleDownMethod NodesMethod = "DisableScaleDown"
+	EnableScaleDownMethod  NodesMethod = "EnableScaleDown"
 )
 
 type nodeKey struct {
@@ -177,6 +180,34 @@ func (n *Nodes) Uncordon(_ context.Context, cluster types.NamespacedName, name s
 		return fmt.Errorf("uncordoning Node %s: %w", name, err)
 	}
 	node.facts.Unschedulable = false
+	return nil
+}
+
+// DisableScaleDown implements port.Nodes.
+func (n *Nodes) DisableScaleDown(_ context.Context, cluster types.NamespacedName, name string) error {
+	return n.changeScaleDown(DisableScaleDownMethod, cluster, name, inplace.ScaleDownAllowed, inplace.ScaleDownByUs)
+}
+
+// EnableScaleDown implements port.Nodes.
+func (n *Nodes) EnableScaleDown(_ context.Context, cluster types.NamespacedName, name string) error {
+	return n.changeScaleDown(EnableScaleDownMethod, cluster, name, inplace.ScaleDownByUs, inplace.ScaleDownAllowed)
+}
+
+func (n *Nodes) changeScaleDown(
+	method NodesMethod, cluster types.NamespacedName, name string, expected, after inplace.ScaleDown,
+) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	node, err := n.call(method, cluster, name)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("changing Node %s: %w", name, err)
+	}
+	if node.facts.ScaleDown == expected {
+		node.facts.ScaleDown = after
+	}
 	return nil
 }
 

@@ -212,6 +212,12 @@ func (e *machineEffects) Uncordon(context.Context) error {
 	return nil
 }
 
+// DisableScaleDown does nothing: no autoscaler is simulated.
+func (e *machineEffects) DisableScaleDown(context.Context) {}
+
+// EnableScaleDown does nothing.
+func (e *machineEffects) EnableScaleDown(context.Context) error { return nil }
+
 // Finish records the end of an update.
 func (e *machineEffects) Finish(_ context.Context, _ *inplace.Progress, end inplace.Finish) error {
 	err := e.write(func() {
