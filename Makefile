@@ -8,7 +8,7 @@ MAKEFLAGS += --no-builtin-rules
 
 # The modules of this repository. tools holds no code of ours.
 MODULES := . lab lab/parts tools/house tools/release test/differential test/kubeadmpatches test/prometheus \
-	test/upstream lab/kube/minors lab/kube/etcd lab/kube/coredns lab/kube/crictl
+	test/upstream lab/neighbours lab/kube/minors lab/kube/etcd lab/kube/coredns lab/kube/crictl
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -X main.buildVersion=$(VERSION)

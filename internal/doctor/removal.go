@@ -19,7 +19,7 @@ const (
 	CheckInProgress ID = "InProgress"
 	// CheckPlans looks for ClusterClasses that leave plans to the extension.
 	CheckPlans ID = "Plans"
-	// CheckRegistrations looks for ExtensionConfigs and the guard, and for the Services that they name.
+	// CheckRegistrations looks for ExtensionConfigs and the guard, and for the Services they name.
 	CheckRegistrations ID = "Registrations"
 	// CheckLeftovers looks for other objects of the whole cluster.
 	CheckLeftovers ID = "Leftovers"
@@ -67,8 +67,8 @@ type Called struct {
 	Missing bool
 }
 
-// ExamineRemoval returns what is left of Windlass, sorted, and a verdict of one sentence. An Error is
-// something that would fail, or fails already, without the extension.
+// ExamineRemoval returns what is left of Windlass, sorted, and a verdict of one sentence. An Error
+// is something that would fail, or fails already, without the extension.
 func ExamineRemoval(r Removal) ([]Finding, string) {
 	var all []Finding
 	for _, check := range []struct {
@@ -101,8 +101,8 @@ func removalVerdict(all []Finding) string {
 		return fmt.Sprintf("Something would fail without Windlass, or fails already: %s.",
 			text.Count(count[Error], "object"))
 	case count[Warning] > 0:
-		return fmt.Sprintf("Nothing fails without Windlass once the registrations are removed first. "+
-			"%s left.", text.CountAre(count[Warning], "object"))
+		return fmt.Sprintf("Nothing fails without Windlass once the registrations are removed "+
+			"first. %s left.", text.CountAre(count[Warning], "object"))
 	}
 	return "Nothing is left of Windlass."
 }
@@ -136,9 +136,16 @@ func marks(prefix string) []mark {
 		{v1alpha1.UpdateProgressAnnotation, update, wait},
 		{v1alpha1.UpdatePlanAnnotation, update, wait},
 		{v1alpha1.MovedFromAnnotation, update, wait},
-		{v1alpha1.HandedOverAnnotation, "an updater updates its Machines, and nobody would end it", wait},
-		{v1alpha1.UpdateOwedAnnotation, "an abandoned update left a part undone, which only the next " +
-			"update in place would do", "update it again, or replace the machine"},
+		{
+			v1alpha1.HandedOverAnnotation,
+			"an updater updates its Machines, and nobody would end this",
+			wait,
+		},
+		{
+			v1alpha1.UpdateOwedAnnotation,
+			"an abandoned update left a part undone, which only the next update in place would do",
+			"update it again, or replace the machine",
+		},
 		{
 			v1alpha1.RemediationPausedAnnotation, "health checks would never remediate it",
 			"wait until its update has ended",
@@ -154,14 +161,15 @@ func removalPlans(r Removal, into *findings) {
 		_, name, _ := strings.Cut(handler, ".")
 		ours, registered := r.Extensions[name]
 		subject := "ClusterClass " + class.String()
-		const fix = "remove spec.upgrade.external.generateUpgradePlanExtension, or name another extension"
+		const fix = "remove spec.upgrade.external.generateUpgradePlanExtension, or name another " +
+			"extension"
 		switch {
 		case !registered:
-			into.add(Error, subject, fix, "Cluster API cannot upgrade its Clusters: it leaves plans to "+
-				"%s, and there is no ExtensionConfig %q", handler, name)
+			into.add(Error, subject, fix, "Cluster API cannot upgrade its Clusters: it leaves "+
+				"plans to %s, and there is no ExtensionConfig %q", handler, name)
 		case ours != nil:
-			into.add(Error, subject, fix, "Cluster API cannot upgrade its Clusters without Windlass: it "+
-				"leaves plans to %s", handler)
+			into.add(Error, subject, fix, "Cluster API cannot upgrade its Clusters without "+
+				"Windlass: it leaves plans to %s", handler)
 		}
 	}
 }
@@ -169,8 +177,8 @@ func removalPlans(r Removal, into *findings) {
 func removalRegistrations(r Removal, into *findings) {
 	for name, called := range r.Extensions {
 		if called != nil {
-			addRegistration(into, "ExtensionConfig "+name, "kubectl delete extensionconfig "+name, called,
-				"Cluster API calls its hooks, and each Cluster waits")
+			addRegistration(into, "ExtensionConfig "+name, "kubectl delete extensionconfig "+name,
+				called, "Cluster API calls its hooks, and each Cluster waits")
 		}
 	}
 	if r.Guard != nil {
@@ -192,7 +200,8 @@ func addRegistration(into *findings, subject, fix string, called *Called, effect
 
 func removalLeftovers(r Removal, into *findings) {
 	for _, o := range r.Leftovers {
-		into.add(Warning, o.String(), "delete it after the extension", "it has no use without the extension")
+		into.add(Warning, o.String(), "delete it after the extension",
+			"it has no use without the extension")
 	}
 }
 

@@ -20,12 +20,14 @@ func owned(kind, name string, annotations ...string) doctor.Owned {
 	return doctor.Owned{Kind: kind, Object: meta}
 }
 
-// TestExamineRemoval: what is in progress, and what calls a Service that is gone, is an Error; what is
-// merely left is a Warning.
+// TestExamineRemoval: what is in progress, and what calls a Service that is gone, is an Error; what
+// is merely left is a Warning.
 func TestExamineRemoval(t *testing.T) {
 	t.Parallel()
 	service := types.NamespacedName{Namespace: "windlass-system", Name: "windlass-extension"}
 	class := types.NamespacedName{Namespace: "team-a", Name: "class"}
+	plans := map[types.NamespacedName]string{class: "generate-upgrade-plan.windlass"}
+	gone := &doctor.Called{Service: service, Missing: true}
 	const prefix = v1alpha1.DefaultInPlaceUpgradePrefix
 	for name, tt := range map[string]struct {
 		removal doctor.Removal
@@ -34,7 +36,8 @@ func TestExamineRemoval(t *testing.T) {
 		"nothing": {},
 		"healthy machines, and those of others": {removal: doctor.Removal{
 			Objects: []doctor.Owned{
-				owned("Machine", "m", v1alpha1.LastUpdateAnnotation, prefix+v1alpha1.InPlaceUpgradeRelease),
+				owned("Machine", "m", v1alpha1.LastUpdateAnnotation,
+					prefix+v1alpha1.InPlaceUpgradeRelease),
 				owned("Cluster", "c", v1alpha1.LastUpgradeAnnotation),
 			},
 			Extensions: map[string]*doctor.Called{"other": nil},
@@ -42,7 +45,8 @@ func TestExamineRemoval(t *testing.T) {
 		}},
 		"in progress": {
 			removal: doctor.Removal{Objects: []doctor.Owned{
-				owned("Machine", "b", v1alpha1.UpdatePlanAnnotation, v1alpha1.UpdateProgressAnnotation),
+				owned("Machine", "b", v1alpha1.UpdatePlanAnnotation,
+					v1alpha1.UpdateProgressAnnotation),
 				owned("Machine", "a", prefix+v1alpha1.InPlaceUpgradeTo),
 				owned("MachineSet", "s", v1alpha1.HandedOverAnnotation),
 				owned("Cluster", "c", v1alpha1.ChainProgressAnnotation),
@@ -60,7 +64,7 @@ func TestExamineRemoval(t *testing.T) {
 			removal: doctor.Removal{
 				Extensions: map[string]*doctor.Called{"windlass": {Service: service}},
 				Guard:      &doctor.Called{Service: service},
-				Plans:      map[types.NamespacedName]string{class: "generate-upgrade-plan.windlass"},
+				Plans:      plans,
 				Leftovers:  []doctor.Owned{owned("ClusterRole", "windlass-extension")},
 				Stored:     []doctor.Owned{owned("UpdatePolicy", "p")},
 			},
@@ -74,8 +78,8 @@ func TestExamineRemoval(t *testing.T) {
 		},
 		"the Service is gone": {
 			removal: doctor.Removal{
-				Extensions: map[string]*doctor.Called{"windlass": {Service: service, Missing: true}},
-				Guard:      &doctor.Called{Service: service, Missing: true},
+				Extensions: map[string]*doctor.Called{"windlass": gone},
+				Guard:      gone,
 			},
 			want: []string{
 				"Error Registrations ExtensionConfig windlass",
@@ -84,7 +88,7 @@ func TestExamineRemoval(t *testing.T) {
 		},
 		"the ExtensionConfig is gone": {
 			removal: doctor.Removal{
-				Plans: map[types.NamespacedName]string{class: "generate-upgrade-plan.windlass"},
+				Plans: plans,
 			},
 			want: []string{"Error Plans ClusterClass team-a/class"},
 		},

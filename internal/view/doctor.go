@@ -28,8 +28,8 @@ func WriteExamination(w io.Writer, f Format, s Screen, e Examination) error {
 	return show(w, f, e, texts{table: func() string { return examinationTable(s, e) }})
 }
 
-// Removal is what is left of Windlass, and the stable interface of `windlass uninstall --check -o json`
-// and `-o yaml`.
+// Removal is what is left of Windlass, and the stable interface of `windlass uninstall --check
+// -o json` and `-o yaml`.
 type Removal struct {
 	Verdict  string                    `json:"verdict"`
 	Worst    doctor.Severity           `json:"worst"`
@@ -39,7 +39,8 @@ type Removal struct {
 // WriteRemoval shows what is left.
 func WriteRemoval(w io.Writer, f Format, s Screen, r Removal) error {
 	return show(w, f, r, texts{table: func() string {
-		return examinationTable(s, Examination{Verdict: r.Verdict, Worst: r.Worst, Findings: r.Findings})
+		e := Examination{Verdict: r.Verdict, Worst: r.Worst, Findings: r.Findings}
+		return examinationTable(s, e)
 	}})
 }
 

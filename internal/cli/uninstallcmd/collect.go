@@ -100,7 +100,8 @@ func readExtensions(ctx context.Context, m management.Cluster, r *doctor.Removal
 		e := &all[i]
 		r.Extensions[e.Name] = nil
 		service := types.NamespacedName{
-			Namespace: e.Spec.ClientConfig.Service.Namespace, Name: e.Spec.ClientConfig.Service.Name,
+			Namespace: e.Spec.ClientConfig.Service.Namespace,
+			Name:      e.Spec.ClientConfig.Service.Name,
 		}
 		if !servesOurHooks(e) && service.Name != namePrefix+"extension" {
 			continue

@@ -11,21 +11,25 @@ import (
 	"github.com/windlass-dev/windlass/internal/view"
 )
 
-const long = `Uninstall --check lists what is left of Windlass in the management cluster. Use it before you remove Windlass, and
-afterwards. It changes nothing: docs/how-to/uninstall.md has the order of the removal.
+const long = `Uninstall --check lists what is left of Windlass in the management cluster. Use it
+before you remove Windlass, and afterwards. It changes nothing: docs/how-to/uninstall.md has the
+order of the removal.
 
 Exit codes: 0 no errors were found; 1 an error was found, or a usage or input error.
 
-An Error is something that would fail without the extension, or that fails already. A Warning is something that is left.
+An Error is something that would fail without the extension, or that fails already. A Warning is
+something that is left.
 
-  InProgress     updates in place and upgrades that nobody would end, and locks of control planes
+  InProgress     updates in place and upgrades that nobody would end, locks of control planes
   Plans          ClusterClasses that leave upgrade plans to Windlass
-  Registrations  ExtensionConfigs and the guard; an Error if the Service that they name is gone
-  Leftovers      admission policies, ClusterRoles, and the bindings of both, by names that begin with "windlass-"
-  Objects        UpdatePolicies, UpgradeGates, Updaters and UpgradeGraphs, which are lost with the CRDs
+  Registrations  ExtensionConfigs and the guard; an Error if their Service is gone
+  Leftovers      admission policies, ClusterRoles, and the bindings of both, by names that begin
+                 with "windlass-"
+  Objects        UpdatePolicies, UpgradeGates, Updaters and UpgradeGraphs, lost with the CRDs
 
-With -o json or -o yaml standard output holds one document, {verdict, worst, findings: [{id, severity, subject, message,
-fix, unknown}]}; when something cannot be read it is {error: {rule, item, version, message}}.`
+With -o json or -o yaml standard output holds one document, {verdict, worst, findings: [{id,
+severity, subject, message, fix, unknown}]}; when something cannot be read it is {error: {rule,
+item, version, message}}.`
 
 const example = `  # May Windlass be removed?
   windlass uninstall --check
@@ -64,7 +68,8 @@ func New() *cobra.Command {
 			return cli.Report(cmd, format, err)
 		},
 	}
-	cmd.Flags().BoolVar(&o.check, "check", false, "list what is left; without it, the command refuses to run")
+	cmd.Flags().BoolVar(&o.check, "check", false,
+		"list what is left; without it, the command refuses to run")
 	cli.AddPrefixFlag(cmd, &o.prefix)
 	cli.AddFormatFlag(cmd, &o.output, "the findings", view.ReportFormats())
 	cli.AddKubeFlags(cmd, o.kube)
@@ -78,8 +83,9 @@ func (o *options) validate() (view.Format, error) {
 	case err != nil:
 		return view.Table, cli.WrapInput("--output", err)
 	case !o.check:
-		return format, cli.InputErrorf("--check", "it is missing, and Windlass does not remove itself. "+
-			"Fix: set it, or see docs/how-to/uninstall.md for the order of the removal")
+		return format, cli.InputErrorf("--check",
+			"it is missing, and Windlass does not remove itself. "+
+				"Fix: set it, or see docs/how-to/uninstall.md for the order of the removal")
 	}
 	return format, cli.CheckPrefix(o.prefix)
 }
