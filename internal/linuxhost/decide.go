@@ -155,6 +155,11 @@ func decide(g Goal, steps []Step, s Seen) Progress {
 	if short := lacks(g, steps, s); short != nil {
 		return fails(short)
 	}
+	return decideFirstLeft(g, steps, s)
+}
+
+// decideFirstLeft decides what comes next in the first step that is not done.
+func decideFirstLeft(g Goal, steps []Step, s Seen) Progress {
 	for i, step := range steps {
 		if IsDone(g, steps, i, s) {
 			continue

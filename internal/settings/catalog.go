@@ -79,7 +79,7 @@ func ParseCatalog(text string) (Catalog, error) {
 		if len(fields) == 0 || strings.HasPrefix(line, "#") {
 			continue
 		}
-		if err := c.add(fields); err != nil {
+		if err := addLine(&c, fields); err != nil {
 			return Catalog{}, fmt.Errorf("the line %q of the catalog: %w", strings.TrimSpace(line), err)
 		}
 	}
@@ -89,7 +89,8 @@ func ParseCatalog(text string) (Catalog, error) {
 	return c, nil
 }
 
-func (c *Catalog) add(fields []string) (err error) {
+// addLine adds the settings, or the range of minors, of one line to a catalog.
+func addLine(c *Catalog, fields []string) (err error) {
 	if fields[0] == "minors" && len(fields) == 2 {
 		c.oldest, c.newest, err = parseRange(fields[1])
 		return err

@@ -22,16 +22,7 @@ func (c *chainComputation) machineHolds() []Hold {
 	if c.state.Deleting {
 		return nil
 	}
-	var holds []Hold
-	if cp := c.state.ControlPlane; cp.Exists && (cp.Upgrading || !cp.Provisioned) {
-		if message, since := blockedMessage(capi.Conditions(c.facts.ControlPlane)); message != "" {
-			holds = append(holds, Hold{Kind: HeldByMachines, By: ControlPlaneGroup, Message: message, Since: since.UTC(), AtEarliest: true})
-		}
-		_, selected := selectPolicy(policy.CompileAll(c.facts.Policies), snapshot.ControlPlaneGroup(c.facts.Cluster, c.facts.ControlPlane))
-		if message := stuckControlPlane(c.facts, selected); message != "" {
-			holds = append(holds, Hold{Kind: HeldByMachines, By: ControlPlaneGroup, Message: message})
-		}
-	}
+	holds := c.controlPlaneHolds()
 	short := 0
 	for _, g := range c.state.Groups {
 		hold, lacks := c.groupHold(g)
@@ -44,6 +35,28 @@ func (c *chainComputation) machineHolds() []Hold {
 	}
 	if more := short - shownGroups; more > 0 {
 		holds = append(holds, Hold{Kind: HeldByMachines, By: fmt.Sprintf("%d more groups", more), Message: "they lack machines too"})
+	}
+	return holds
+}
+
+// controlPlaneHolds are for the machines of a control plane that is on its way.
+func (c *chainComputation) controlPlaneHolds() []Hold {
+	cp := c.state.ControlPlane
+	if !cp.Exists || cp.Provisioned && !cp.Upgrading {
+		return nil
+	}
+	var holds []Hold
+	object := c.facts.ControlPlane
+	if message, since := blockedMessage(capi.Conditions(object)); message != "" {
+		holds = append(holds, Hold{
+			Kind: HeldByMachines, By: ControlPlaneGroup, Message: message,
+			Since: since.UTC(), AtEarliest: true,
+		})
+	}
+	group := snapshot.ControlPlaneGroup(c.facts.Cluster, object)
+	_, selected := selectPolicy(policy.CompileAll(c.facts.Policies), group)
+	if message := stuckControlPlane(c.facts, selected); message != "" {
+		holds = append(holds, Hold{Kind: HeldByMachines, By: ControlPlaneGroup, Message: message})
 	}
 	return holds
 }

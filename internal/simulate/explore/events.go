@@ -64,16 +64,7 @@ const (
 // progress is what machines do by themselves.
 func (h *happenings) progress() {
 	w := h.w
-	cp := w.cp
-	if cp.exists && !cp.initialized {
-		h.edits("the control plane is initialized", func(w *world) { w.cp.initialized = true })
-	}
-	if cp.exists && cp.status != cp.spec && w.noticed() && !h.broken(cp.spec) && !h.unjoined(cp) {
-		h.add(h.name("the control plane is at ", cp.spec), func(w *world) { w.cp.arrive() })
-	}
-	if h.unjoined(cp) && !h.broken(cp.spec) {
-		h.add(h.name("a machine has joined at ", cp.spec), func(w *world) { w.cp.joined = true })
-	}
+	h.controlPlaneMachines()
 	if w.intent.to != 0 && !w.intent.aged {
 		h.add(ages, func(w *world) { w.intent.aged, w.ledger.next = true, 0 })
 	}
@@ -81,6 +72,21 @@ func (h *happenings) progress() {
 		h.add(passes, func(w *world) { w.answer = answer{} })
 	}
 	h.machines()
+}
+
+// controlPlaneMachines come to where they are going.
+func (h *happenings) controlPlaneMachines() {
+	w := h.w
+	cp := w.cp
+	if cp.exists && !cp.initialized {
+		h.edits("the control plane is initialized", func(w *world) { w.cp.initialized = true })
+	}
+	if cp.exists && cp.status != cp.spec && w.noticed() && !h.broken(cp.spec) && !h.unjoined(cp) {
+		h.add(h.name("the control plane is at ", cp.spec), func(w *world) { w.cp = w.cp.arrived() })
+	}
+	if h.unjoined(cp) && !h.broken(cp.spec) {
+		h.add(h.name("a machine has joined at ", cp.spec), func(w *world) { w.cp.joined = true })
+	}
 }
 
 // machines of groups come to where they are going.
@@ -382,14 +388,17 @@ func (w *world) tolerated(i int) bool {
 	return !w.ledger.followed.has(i) && (!w.pending.has(afterCluster) || w.proven())
 }
 
-// arrive ends the control plane's step.
-func (c *controlPlane) arrive() { c.status, c.prior, c.joined, c.lags = c.spec, 0, false, false }
+// arrived is c at the end of its step.
+func (c controlPlane) arrived() controlPlane {
+	c.status, c.prior, c.joined, c.lags = c.spec, 0, false, false
+	return c
+}
 
 // settle lets all machines come to where they are going.
 func (m *model) settle(w *world) {
 	if w.cp.exists && w.noticed() && !m.broken(w.cp.spec) {
 		w.cp.initialized = true
-		w.cp.arrive()
+		w.cp = w.cp.arrived()
 	}
 	for i := range w.groups {
 		switch g := &w.groups[i]; {

@@ -164,16 +164,21 @@ func (c coverage) coveredConfig(
 		commandsTo, okTo := decodeField[[]string](to, list)
 		add("/spec/"+list, ok && okTo && c.coversCommands(commandsFrom, commandsTo))
 	}
-	argsFrom, ok := decodeField[[]bootstrapv1.Arg](from, configuration, "nodeRegistration", "kubeletExtraArgs")
-	argsTo, okTo := decodeField[[]bootstrapv1.Arg](to, configuration, "nodeRegistration", "kubeletExtraArgs")
-	fields := []string{configuration, "nodeRegistration", "kubeletExtraArgs"}
-	add("/spec/"+strings.Join(fields, "/"), (len(argsTo) > 0 || removesOnly(from, to, fields)) &&
-		ok && okTo && coversArgs(v, argsFrom, argsTo))
+	args := []string{configuration, "nodeRegistration", "kubeletExtraArgs"}
+	add("/spec/"+strings.Join(args, "/"), coversKubeletArgs(v, from, to, args))
 	paths = append(paths, coveredComponents(v, from, to)...)
 	add("/spec/"+configuration+"/patches/directory", knownFolder && hasPatches(folder, filesTo))
 	add("/spec/clusterConfiguration/featureGates", coversGates(from, to))
 	add("/spec/clusterConfiguration", dropsLocalMode(from, to))
 	return paths, notes
+}
+
+// coversKubeletArgs reports whether the arguments of the kubelet, which are at fields, are covered.
+func coversKubeletArgs(v version.Version, from, to configSpec, fields []string) bool {
+	argsFrom, ok := decodeField[[]bootstrapv1.Arg](from, fields...)
+	argsTo, okTo := decodeField[[]bootstrapv1.Arg](to, fields...)
+	return (len(argsTo) > 0 || removesOnly(from, to, fields)) &&
+		ok && okTo && coversArgs(v, argsFrom, argsTo)
 }
 
 // coversGates reports whether the feature gates of kubeadm differ in nothing but the local mode of kubelets, which an upgrade of a control plane host

@@ -247,16 +247,15 @@ func (u *Updater) carry(ctx context.Context, a attempt, upgrade linuxhost.Upgrad
 
 // advance does one thing after another, until its time or the request's is over, or something has
 // to be waited for that was not begun just now.
-func (u *Updater) advance(ctx context.Context, a attempt, upgrade linuxhost.Upgrade) (linuxhost.Progress, error) {
+func (u *Updater) advance(
+	ctx context.Context, a attempt, upgrade linuxhost.Upgrade,
+) (linuxhost.Progress, error) {
 	began := u.options.Now()
 	worked := false
 	for {
-		p, err := linuxhost.Advance(ctx, upgrade)
+		p, err := u.advanceOnce(ctx, a, upgrade)
 		if err != nil {
 			return p, err
-		}
-		if !upgrade.Prepare || !p.Done {
-			p = u.note(ctx, a, p)
 		}
 		over := ctx.Err() != nil || u.options.Now().Sub(began) >= stepsFor
 		switch {
@@ -270,6 +269,17 @@ func (u *Updater) advance(ctx context.Context, a attempt, upgrade linuxhost.Upgr
 			u.options.Pause(ctx, lookAgain)
 		}
 	}
+}
+
+// advanceOnce does one thing, and notes how far the host is; not, however, that preparing is done.
+func (u *Updater) advanceOnce(
+	ctx context.Context, a attempt, upgrade linuxhost.Upgrade,
+) (linuxhost.Progress, error) {
+	p, err := linuxhost.Advance(ctx, upgrade)
+	if err != nil || upgrade.Prepare && p.Done {
+		return p, err
+	}
+	return u.note(ctx, a, p), nil
 }
 
 // answer says how an upgrade goes on.
