@@ -59,7 +59,7 @@ func readBounded(name string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading known risks: %w", err)
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }() // It was only read.
 	content, err := io.ReadAll(io.LimitReader(file, risks.MaxBytes+1))
 	if err != nil {
 		return nil, fmt.Errorf("reading known risks from %s: %w", name, err)

@@ -161,32 +161,6 @@ func bad(all []Finding) []string {
 	return list
 }
 
-// TestHealthy: each check says that all is well, and so does the summary.
-func TestHealthy(t *testing.T) {
-	all, _ := Examine(healthy())
-	if got := bad(all); len(got) > 0 {
-		t.Errorf("findings of a healthy cluster:\n%s", strings.Join(got, "\n"))
-	}
-	if Worst(all) != OK {
-		t.Errorf("the worst is %s", Worst(all))
-	}
-	said := make(map[ID]bool)
-	for _, f := range all {
-		said[f.ID] = true
-		if f.Message == "" || f.Subject == "" {
-			t.Errorf("%+v says nothing", f)
-		}
-	}
-	for _, c := range checks {
-		if !said[c.id] && c.id != CheckUnread {
-			t.Errorf("%s says nothing", c.id)
-		}
-	}
-	if all[0].ID != CheckMachinesKept || all[0].Subject != controlPlane || all[1].Subject != workers {
-		t.Errorf("the findings begin with %+v", all[:2])
-	}
-}
-
 // TestExamine breaks one thing at a time, and wants exactly the findings that follow.
 func TestExamine(t *testing.T) {
 	md := func(f *Facts) *clusterv1.MachineDeployment { return f.Objects.MachineDeployments[0] }
@@ -499,18 +473,4 @@ func healthCheck(selector map[string]string, seconds int32) *clusterv1.MachineHe
 		{Type: corev1.NodeReady, Status: corev1.ConditionFalse, TimeoutSeconds: new(seconds + 60)},
 	}
 	return h
-}
-
-// TestGroupsOfMachines: the Machines of a MachinePool are in no MachineDeployment, also not in one that
-// does not exist yet.
-func TestGroupsOfMachines(t *testing.T) {
-	t.Parallel()
-	f := healthy()
-	f.Objects.MachineDeployments = nil
-	f.Objects.Machines = []*clusterv1.Machine{machine("pool-0", map[string]string{clusterv1.MachinePoolNameLabel: "mp"})}
-	for _, g := range listGroups(f) {
-		if len(g.machines) > 0 {
-			t.Errorf("%s has Machine %s", g.Subject, g.machines[0].Name)
-		}
-	}
 }

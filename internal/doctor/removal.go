@@ -92,17 +92,21 @@ func ExamineRemoval(r Removal) ([]Finding, string) {
 }
 
 func removalVerdict(all []Finding) string {
-	count := map[Severity]int{}
-	for _, f := range all {
-		count[f.Severity]++
+	count := func(of Severity) (n int) {
+		for _, f := range all {
+			if f.Severity == of {
+				n++
+			}
+		}
+		return n
 	}
-	switch {
-	case count[Error] > 0:
+	if n := count(Error); n > 0 {
 		return fmt.Sprintf("Something would fail without Windlass, or fails already: %s.",
-			text.Count(count[Error], "object"))
-	case count[Warning] > 0:
+			text.Count(n, "object"))
+	}
+	if n := count(Warning); n > 0 {
 		return fmt.Sprintf("Nothing fails without Windlass once the registrations are removed "+
-			"first. %s left.", text.CountAre(count[Warning], "object"))
+			"first. %s left.", text.CountAre(n, "object"))
 	}
 	return "Nothing is left of Windlass."
 }

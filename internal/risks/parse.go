@@ -27,7 +27,7 @@ const (
 var (
 	fileLimits = untrusted.Limits{Bytes: MaxBytes, Depth: 12, Nodes: 20_000}
 	idForm     = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
-	sourceForm = regexp.MustCompile(`^https://[!-~]+$`)
+	sourceForm = regexp.MustCompile(`^https://[[:graph:]]+$`)
 	family     = strings.SplitAfter(APIVersion, "/")[0]
 )
 

@@ -69,7 +69,7 @@ func TestParse(t *testing.T) {
 		"a source without TLS":    {replace("https://", "http://"), "https URL"},
 		"a long text":             {replace("It burns.", long), "summary and fix must have"},
 		"an id with blanks":       {replace("id: ours", "id: o u"), "id must be"},
-		"an id twice":             {minimal + strings.TrimPrefix(minimal[strings.Index(minimal, "- id"):], ""), "occurs before"},
+		"an id twice":             {minimal + "- id" + strings.SplitN(minimal, "- id", 2)[1], "occurs before"},
 		"many risks":              {many.String(), "it has 257 risks"},
 		"a long file":             {minimal + strings.Repeat("#", risks.MaxBytes), "more than 262144 bytes"},
 		"a long unknown field":    {replace("  fix: wait", "  fix: wait\n  "+strings.Repeat("y", 1000)+": 1"), "unknown field"},

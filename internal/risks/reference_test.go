@@ -100,7 +100,7 @@ func TestReference(t *testing.T) {
 	}
 	want := tables(risks.BuiltIn())
 	if os.Getenv("WINDLASS_UPDATE") != "" {
-		if err := os.WriteFile(referencePage, []byte(prose+tablesBegin+want), 0o644); err != nil { //nolint:gosec // A page.
+		if err := os.WriteFile(referencePage, []byte(prose+tablesBegin+want), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		return

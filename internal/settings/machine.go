@@ -85,11 +85,13 @@ func checkKernel(to version.Minor, release string) (r Requirement, lacks bool) {
 	major, _ := strconv.Atoi(match[1])
 	minor, _ := strconv.Atoi(match[2])
 	at := func(n uint32) bool { return !to.Before(version.Minor{Major: 1, Minor: n}) }
-	listed, warns := "", at(34)
+	isBefore := func(a, b int) bool { return major < a || major == a && minor < b }
+	var listed string
+	warns := at(34)
 	switch {
-	case at(34) && !(major >= 6 || major == 5 && minor >= 4):
+	case warns && isBefore(5, 4):
 		listed = "5.4 and later"
-	case at(32) && !at(34) && !(major >= 5 || major == 4 && minor >= 19):
+	case at(32) && !warns && isBefore(4, 19):
 		listed = "4.19 and later"
 	default:
 		return r, false

@@ -45,8 +45,12 @@ func TestHeldDrains(t *testing.T) {
 			draining := progress(func(p *inplace.Progress) { p.Phase = inplace.Draining })
 			deletion := condition(clusterv1.MachineDeletingCondition, "True",
 				clusterv1.MachineDeletingDrainingNodeReason, test.message)
-			hook := condition("Updating", "True", "InPlaceUpdating", inplace.StillDraining(
-				inplace.Facts{Progress: &draining}, test.message).Action.(inplace.Wait).Message)
+			wait, ok := inplace.StillDraining(
+				inplace.Facts{Progress: &draining}, test.message).Action.(inplace.Wait)
+			if !ok {
+				t.Fatal("a drain that goes on does not wait")
+			}
+			hook := condition("Updating", "True", "InPlaceUpdating", wait.Message)
 			r := Compute(facts(
 				machine("deleted", test.node, deleting, deletion),
 				machine("updated", test.node, handed, hook, withAnnotation(t, v1alpha1.UpdateProgressAnnotation, draining)),

@@ -75,7 +75,7 @@ func (v Version) RunBy(reported Version) bool {
 		return true
 	}
 	distribution := unnumbered.FindStringSubmatch(reported.words())
-	return distribution != nil && build[0] == distribution[1]+distribution[2]
+	return len(distribution) > 2 && build[0] == distribution[1]+distribution[2]
 }
 
 // IsReachedBy reports whether a control plane that was asked for v, and reports a version, is no longer on

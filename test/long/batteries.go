@@ -18,7 +18,8 @@ type battery struct {
 var mutated = strings.Fields(`
 	internal/capi internal/chain internal/gate internal/guard internal/inplace internal/inplace/cover
 	internal/inplace/request internal/kubeadmpatch internal/labelselector internal/policy
-	internal/pool internal/record internal/risks internal/untrusted internal/updatepolicy internal/upgradegraph
+	internal/pool internal/record internal/risks internal/settings internal/untrusted
+	internal/updatepolicy internal/upgradegraph
 	pkg/plan pkg/version
 `)
 

@@ -34,7 +34,10 @@ func newRKE2(t *testing.T) (*world, *scripted) {
 	t.Helper()
 	cp := controlPlane()
 	cp.SetKind("RKE2ControlPlane")
-	spec := cp.Object["spec"].(map[string]any)
+	spec, ok := cp.Object["spec"].(map[string]any)
+	if !ok {
+		t.Fatal("the control plane has no spec")
+	}
 	delete(spec, "kubeadmConfigSpec")
 	// The false is one that Go types omit.
 	spec["agentConfig"] = map[string]any{"nodeLabels": []any{"a=c"}, "airGapped": false}

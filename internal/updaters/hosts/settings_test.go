@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/windlass-dev/windlass/internal/inplace/cover"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 // TestLackingSettings: a config with a setting that the desired version lacks is not covered, and the
@@ -16,14 +17,15 @@ func TestLackingSettings(t *testing.T) {
 		other = "NodeSwap=true"
 	)
 	server := func(pairs ...string) fields {
-		inner := withArgs(pairs...)["joinConfiguration"].(fields)["nodeRegistration"].(fields)
-		return fields{"clusterConfiguration": fields{"apiServer": fields{
-			"extraArgs": inner["kubeletExtraArgs"],
-		}}}
+		args, _, _ := unstructured.NestedFieldNoCopy(withArgs(pairs...),
+			"joinConfiguration", "nodeRegistration", "kubeletExtraArgs")
+		return fields{"clusterConfiguration": fields{"apiServer": fields{"extraArgs": args}}}
 	}
 	empty := fields{"joinConfiguration": fields{"nodeRegistration": fields{"name": "n"}}}
 	named := func(spec fields) fields {
-		spec["joinConfiguration"].(fields)["nodeRegistration"].(fields)["name"] = "n"
+		if err := unstructured.SetNestedField(spec, "n", "joinConfiguration", "nodeRegistration", "name"); err != nil {
+			t.Fatal(err)
+		}
 		return spec
 	}
 	for name, test := range map[string]struct {
