@@ -16,6 +16,7 @@ func mustDisableScaleDown(a Action, n Node) bool {
 	switch a.(type) {
 	case CanBegin, Drain, Call, Wait:
 		return true
+	case AbandonUpdate, Complete, Finish, Refuse, Uncordon:
 	}
 	return false
 }

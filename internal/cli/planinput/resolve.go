@@ -269,17 +269,25 @@ func resolveState(objects snapshot.Objects, in Input, where Origins) (Request, s
 	if onPaper {
 		r.Notes = append(r.Notes, onPaperNote)
 	}
+	r.Notes = append(r.Notes, stateNotes(objects, state)...)
+	return r, state, nil
+}
+
+// stateNotes says what people should know of a Cluster's state besides its plan.
+func stateNotes(objects snapshot.Objects, state snapshot.State) []string {
+	var notes []string
 	if !state.Moving.IsZero() {
-		r.Notes = append(r.Notes, fmt.Sprintf("the control plane is still on its way from %s to %s; the plan begins when it is there",
-			state.Moving, state.Inventory.ControlPlane))
+		notes = append(notes, fmt.Sprintf("the control plane is still on its way from %s to %s; "+
+			"the plan begins when it is there", state.Moving, state.Inventory.ControlPlane))
 	}
 	if note := holdNote(objects.Cluster); note != "" {
-		r.Notes = append(r.Notes, note)
+		notes = append(notes, note)
 	}
 	if len(state.Unmanaged) > 0 {
-		r.Notes = append(r.Notes, fmt.Sprintf("not part of the topology, so that no plan moves them: %s", strings.Join(state.Unmanaged, ", ")))
+		notes = append(notes, "not part of the topology, so that no plan moves them: "+
+			strings.Join(state.Unmanaged, ", "))
 	}
-	return r, state, nil
+	return notes
 }
 
 // onPaperNote says who carries out the plan of a Cluster without a topology.

@@ -161,13 +161,8 @@ func (d *runDriver) look(ctx context.Context) (linuxhost.Report, error) {
 func (d *runDriver) follow(ctx context.Context) error {
 	for {
 		progress, err := linuxhost.Advance(ctx, d.upgrade)
-		switch {
-		case err != nil && ctx.Err() != nil:
-			return d.unfinished(ctx)
-		case lasts(err):
-			return err
-		case err != nil:
-			if err := d.prepareRetry(ctx, err); err != nil {
+		if err != nil {
+			if err := d.outlast(ctx, err); err != nil {
 				return err
 			}
 			continue
@@ -187,6 +182,17 @@ func (d *runDriver) follow(ctx context.Context) error {
 			return d.unfinished(ctx)
 		}
 	}
+}
+
+// outlast waits until a step that met an error can be tried again. It returns why it cannot.
+func (d *runDriver) outlast(ctx context.Context, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return d.unfinished(ctx)
+	case lasts(err):
+		return err
+	}
+	return d.prepareRetry(ctx, err)
 }
 
 // isSending reports whether a part of a file was sent, after which the next one can be sent at once.
@@ -311,7 +317,7 @@ func isForPeople(r linuxhost.Reason) bool {
 	case linuxhost.NotThisDistribution, linuxhost.VersionRefused, linuxhost.NoDigest, linuxhost.WrongDigest, linuxhost.WrongVersion, linuxhost.DownloadFailed, linuxhost.DiskFull,
 		linuxhost.FolderReadOnly, linuxhost.ToolMissing, linuxhost.FileRefused, linuxhost.WrongHost,
 		linuxhost.EtcdUnhealthy, linuxhost.EtcdUnknown, linuxhost.ServiceNotStarted,
-		linuxhost.ConfigUnreadable, linuxhost.ConfigUnsupported:
+		linuxhost.ConfigUnreadable, linuxhost.ConfigUnsupported, linuxhost.RemovedSetting:
 		return true
 	case linuxhost.SnapshotFailed, linuxhost.StepFailed, linuxhost.StepTimedOut, linuxhost.StepHadNoEffect,
 		linuxhost.ControlPlaneNotReady, linuxhost.NodeNotReady:

@@ -35,11 +35,17 @@ func (c *Coverage) withLocalMode() tree {
 	desired := lookup(c.desired[bootstrapIndex], machineBase)
 	spec := lookup(config, machineBase)
 	has, wants := lookup(spec, localModePath), lookup(desired, localModePath)
-	before, after := SetsLocalMode(c.from.Minor()), SetsLocalMode(c.to.Minor())
-	added := !before && after && isAbsent(has) && wants == tree(true)
-	dropped := before && !after && has == tree(true) && isAbsent(wants)
-	if !added && !dropped {
+	if !changesLocalMode(c.from.Minor(), c.to.Minor(), has, wants) {
 		return config
 	}
 	return put(config, tokens(machineBase), carry(spec, desired, localModeFields))
+}
+
+// changesLocalMode reports whether KubeadmControlPlane adds or drops LocalModeGate by itself
+// between two minors, and the gate's values before and after are those of that change.
+func changesLocalMode(from, to version.Minor, has, wants tree) bool {
+	before, after := SetsLocalMode(from), SetsLocalMode(to)
+	added := !before && after && isAbsent(has) && wants == tree(true)
+	dropped := before && !after && has == tree(true) && isAbsent(wants)
+	return added || dropped
 }

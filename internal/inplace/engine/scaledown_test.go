@@ -72,6 +72,7 @@ func TestScaleDownAbandoned(t *testing.T) {
 	t.Parallel()
 	for before, after := range map[inplace.ScaleDown]inplace.ScaleDown{
 		inplace.ScaleDownAllowed:  inplace.ScaleDownAllowed,
+		inplace.ScaleDownByUs:     inplace.ScaleDownAllowed,
 		inplace.ScaleDownByOthers: inplace.ScaleDownByOthers,
 	} {
 		w, s := moving(t, external(func(p *v1alpha1.UpdatePolicySpec) { p.MaxAttempts = 1 }))

@@ -43,7 +43,8 @@ func (d *driver) machineOnce(i int, answer string) (request.State, bool) {
 			asked = true
 			said := d.call(i, wish{Operation: a.Operation, Option: d.machines[i].upgrade.Option, Follow: true}, answer)
 			v = request.Followed(d.facts(i), said)
-		case request.TakeLock, request.Uncordon, request.ReleaseLock, request.Rest, request.Wait:
+		case request.TakeLock, request.Uncordon, request.EnableScaleDown, request.ReleaseLock,
+			request.Rest, request.Wait:
 			if !d.carryOut(i, a) {
 				return v.State, asked
 			}

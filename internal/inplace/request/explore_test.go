@@ -124,7 +124,8 @@ func settle(s state, i int, v request.MachineVerdict, label string, depth int) [
 			crash(way.copy(), "after calling")
 			again(way.state, request.Followed(way.facts(i), way.said), label+", "+way.label)
 		}
-	case request.TakeLock, request.ReleaseLock, request.Uncordon, request.Rest, request.Wait:
+	case request.TakeLock, request.ReleaseLock, request.Uncordon, request.EnableScaleDown,
+		request.Rest, request.Wait:
 		if s.carryOut(i, a) {
 			f := s.facts(i)
 			again(s, request.DecideMachine(f), label+fmt.Sprintf(", %T", a))

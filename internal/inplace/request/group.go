@@ -238,7 +238,7 @@ func (f Group) resume() GroupVerdict {
 func (f Group) decideNext(members []Member) GroupVerdict {
 	flying := countFlying(members)
 	left := slices.ContainsFunc(members, f.isLeft)
-	rolled := slices.IndexFunc(members, func(m Member) bool { return !m.Spec.IsZero() && !f.Spec.IsZero() && m.Spec != f.Spec })
+	rolled := slices.IndexFunc(members, f.isRolled)
 	switch {
 	case isUnknown(f.Record.Option):
 		return f.wait(ReasonUnknownRecord, unknownRecord, fmt.Sprintf("option %q", f.Record.Option))
@@ -282,6 +282,11 @@ func (f Group) holdsBack(members []Member, option string, underway int) bool {
 	return f.Canary > 0 && underway >= f.Canary && !slices.ContainsFunc(members, func(m Member) bool {
 		return m.Marks.Release == option && !m.Unchanged && !inFlight(m)
 	})
+}
+
+// isRolled reports whether Cluster API has yet to replace a machine by one of the group's version.
+func (f Group) isRolled(m Member) bool {
+	return !m.Spec.IsZero() && !f.Spec.IsZero() && m.Spec != f.Spec
 }
 
 // isLeft reports whether a machine does not have the release yet.

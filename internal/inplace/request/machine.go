@@ -136,6 +136,7 @@ func giveUp(f Machine) MachineVerdict {
 	switch v.Action.(type) {
 	case Uncordon, EnableScaleDown:
 		return v
+	case Ask, Follow, ReleaseLock, Rest, Run, TakeLock, Wait:
 	}
 	v.After.Marks.ChangeID = ""
 	if !f.Upgrade.Cancelled {

@@ -349,6 +349,9 @@ func (w *world) carryOut(i int, a request.Action) (again bool) {
 	case request.Uncordon:
 		m.node.Unschedulable, m.cordoned = false, false
 		return true
+	case request.EnableScaleDown:
+		m.node.ScaleDown = inplace.ScaleDownAllowed
+		return true
 	case request.Ask, request.Run, request.Follow, request.Rest, request.Wait:
 	}
 	return false
