@@ -266,16 +266,16 @@ func resolveState(objects snapshot.Objects, in Input, where Origins) (Request, s
 	} else {
 		delete(r.items, plan.ItemTarget)
 	}
-	if onPaper {
-		r.Notes = append(r.Notes, onPaperNote)
-	}
-	r.Notes = append(r.Notes, stateNotes(objects, state)...)
+	r.Notes = stateNotes(objects, state, onPaper)
 	return r, state, nil
 }
 
 // stateNotes says what people should know of a Cluster's state besides its plan.
-func stateNotes(objects snapshot.Objects, state snapshot.State) []string {
+func stateNotes(objects snapshot.Objects, state snapshot.State, onPaper bool) []string {
 	var notes []string
+	if onPaper {
+		notes = append(notes, onPaperNote)
+	}
 	if !state.Moving.IsZero() {
 		notes = append(notes, fmt.Sprintf("the control plane is still on its way from %s to %s; "+
 			"the plan begins when it is there", state.Moving, state.Inventory.ControlPlane))
