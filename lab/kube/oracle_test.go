@@ -21,7 +21,7 @@ const samples = 25
 
 // TestOracle starts the real components with settings, some of which they lack. A component ends with
 // an error about a setting if and only if the catalog says so.
-func TestOracle(t *testing.T) { //nolint:tparallel // The minors share most of what they compile.
+func TestOracle(t *testing.T) {
 	t.Parallel()
 	if os.Getenv("WINDLASS_E2E") != "1" {
 		t.Skip("set WINDLASS_E2E=1 to compile Kubernetes")

@@ -55,7 +55,7 @@ func ReadSettings(
 	if err != nil {
 		return nil, err
 	}
-	read := Settings{}
+	read := make(Settings, len(settingsPrograms))
 	for _, p := range settingsPrograms {
 		program := filepath.Join(scratch, minor.String()+"-"+p.folder)
 		// As other programs of the minor are built, to share Go's cache with them.

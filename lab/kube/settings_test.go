@@ -67,7 +67,7 @@ func TestEncodeCatalog(t *testing.T) {
 func cataloged() map[uint32]kube.Settings {
 	byMinor := map[uint32]kube.Settings{}
 	for m := settings.Oldest().Minor; m <= settings.Newest().Minor; m++ {
-		byMinor[m] = kube.Settings{}
+		byMinor[m] = make(kube.Settings)
 		for _, c := range settings.Components() {
 			byMinor[m][c] = settings.BuiltIn().Lines(c, m)
 		}

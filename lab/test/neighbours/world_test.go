@@ -98,8 +98,7 @@ func (w *world) command(t *testing.T, dir, name string, args ...string) string {
 	cmd.Dir = dir
 	out, err := cmd.Output()
 	if err != nil {
-		var failed *exec.ExitError
-		if errors.As(err, &failed) {
+		if failed, ok := errors.AsType[*exec.ExitError](err); ok {
 			t.Fatalf("%s %q: %v\n%s%s", name, args, err, out, failed.Stderr)
 		}
 		t.Fatal(err)
@@ -193,16 +192,19 @@ func (w *world) await(
 // poll waits for a state of all objects, which no watch reports.
 func (w *world) poll(t *testing.T, look func() (string, bool)) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
+	late := time.After(patience)
+	looks := time.NewTicker(100 * time.Millisecond)
+	defer looks.Stop()
 	for {
 		state, ok := look()
 		if ok {
 			return
 		}
-		if time.Now().After(deadline) {
+		select {
+		case <-late:
 			t.Fatalf("this did not happen in %s: %s", patience, state)
+		case <-looks.C:
 		}
-		time.Sleep(100 * time.Millisecond)
 	}
 }
 

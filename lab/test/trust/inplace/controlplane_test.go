@@ -55,7 +55,9 @@ func newControlPlane(t *testing.T, plane *wire.Plane, version string) *controlPl
 		MachineTemplate: controlplanev1.KubeadmControlPlaneMachineTemplate{Spec: controlplanev1.KubeadmControlPlaneMachineTemplateSpec{
 			InfrastructureRef: devMachines("DevMachineTemplate", "cp"),
 		}},
-	}, Status: controlplanev1.KubeadmControlPlaneStatus{Version: version}}
+	}, Status: controlplanev1.KubeadmControlPlaneStatus{
+		Version: version, //nolint:staticcheck // Cluster API reports the version here until a later API version.
+	}}
 	backend := map[string]any{"backend": map[string]any{"inMemory": map[string]any{}}}
 	template := c.devMachine("DevMachineTemplate", "cp", map[string]any{"template": map[string]any{"spec": backend}})
 	c.infrastructure = c.devMachine("DevMachine", "cp-0", backend)
