@@ -50,6 +50,7 @@ var limitless = map[string]string{
 	"OperationIDAnnotation": "sent to updaters", "DeadlineAnnotation": "sent to updaters",
 	"CancelAnnotation": "sent to updaters", "InPlaceUpgradeOptionAnnotation": "sent to updaters",
 	"InPlaceUpgradeFollowAnnotation": "sent to updaters",
+	"ScaleDownDisabledAnnotation":    "a mark on a Node: its value is empty",
 	"UpdatedAnnotation":              "written by implementers", "UpdateFailedAnnotation": "written by implementers",
 	"UpdateMessageAnnotation": "written by implementers",
 }

@@ -44,6 +44,7 @@ var forms = map[string][]string{
 // formless says what the other constants are.
 var formless = map[string]string{
 	"RemediationPausedAnnotation": "a mark: its value is empty",
+	"ScaleDownDisabledAnnotation": "a mark on a Node: its value is empty",
 	"MovedFromAnnotation":         "internal/pool.TestMovedFrom has the form",
 	"ReturnMachinesAnnotation":    "names",
 	"NoUpdateAnnotation":          "a pool.Reason",
