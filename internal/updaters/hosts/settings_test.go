@@ -4,8 +4,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/windlass-dev/windlass/internal/inplace/cover"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/windlass-dev/windlass/internal/inplace/cover"
 )
 
 // TestLackingSettings: a config with a setting that the desired version lacks is not covered, and the
