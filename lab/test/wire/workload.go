@@ -79,7 +79,7 @@ func (w *Workload) SetNode(name, kubelet string) {
 	defer w.mu.Unlock()
 	ready := metav1.NewTime(time.Now().Add(-time.Hour))
 	w.nodes[name] = &corev1.Node{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}, ObjectMeta: metav1.ObjectMeta{Name: name},
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}, ObjectMeta: metav1.ObjectMeta{Name: name, ResourceVersion: "1"},
 		Spec: corev1.NodeSpec{ProviderID: "dev:////" + name}, // As in the Machine of a Pool.
 		Status: corev1.NodeStatus{
 			NodeInfo:   corev1.NodeSystemInfo{KubeletVersion: kubelet},
