@@ -90,10 +90,14 @@ const (
 )
 
 // Report says what went wrong, in the format that was asked for, and chooses the exit code. A
-// structured format also has the explanation, if there is one.
+// structured format also has the explanation, if there is one. Nil, and what was shown already, is
+// returned as it is.
 func Report(
 	cmd *cobra.Command, format view.Format, cause error, explanation ...plan.ExplanationLine,
 ) error {
+	if shown, ok := errors.AsType[*ExitError](cause); cause == nil || ok && shown.Silent {
+		return cause
+	}
 	err := &ExitError{Code: exitCodeOf(cause), Err: cause}
 	if !format.Structured() {
 		return err

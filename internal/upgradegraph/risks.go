@@ -55,6 +55,19 @@ func Hazard(
 	}
 }
 
+// WithHazard returns a source without the steps that its UpgradeGraph blocks for their known risks: as
+// it is if graph is nil, or if it is no graph.
+func WithHazard(
+	source plan.Source, graph *v1alpha1.UpgradeGraph, set *risks.Set, facts risks.Facts,
+) plan.Source {
+	parsed, ok := source.(plan.Graph)
+	if !ok || graph == nil {
+		return source
+	}
+	parsed.Hazard = Hazard(graph.Spec.KnownRisks, set, facts)
+	return parsed
+}
+
 func (p *parser) knownRisks(path *field.Path, k v1alpha1.KnownRisks) {
 	actions := []v1alpha1.KnownRisksAction{v1alpha1.KnownRisksWarn, v1alpha1.KnownRisksBlock}
 	if k.Action != "" && !slices.Contains(actions, k.Action) {

@@ -89,9 +89,6 @@ func newCluster() *cobra.Command {
 			if err == nil {
 				err = o.run(cmd, format, args[0])
 			}
-			if err == nil || errors.Is(err, errBroken) {
-				return err
-			}
 			return cli.Report(cmd, format, err)
 		},
 	}

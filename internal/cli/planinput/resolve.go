@@ -192,14 +192,11 @@ func (r Request) withSource(
 
 // blocked returns the request with a source that has no steps with known risks that an upgrade graph blocks.
 func (r Request) blocked(source plan.Source, ref snapshot.Ref, in Input) Request {
-	r.Request.Source = source
-	graph, isGraph := source.(plan.Graph)
-	object, isObject := ref.Object.(*v1alpha1.UpgradeGraph)
-	if isGraph && isObject {
-		r.KnownRisks = object.Spec.KnownRisks
-		graph.Hazard = upgradegraph.Hazard(r.KnownRisks, in.knownRisks(), r.Facts)
-		r.Request.Source = graph
+	graph, _ := ref.Object.(*v1alpha1.UpgradeGraph)
+	if graph != nil {
+		r.KnownRisks = graph.Spec.KnownRisks
 	}
+	r.Request.Source = upgradegraph.WithHazard(source, graph, in.knownRisks(), r.Facts)
 	return r
 }
 

@@ -105,9 +105,6 @@ func New() *cobra.Command {
 			if err == nil {
 				err = o.run(cmd, format, to, args[0])
 			}
-			if err == nil || errors.Is(err, errFound) {
-				return err
-			}
 			return cli.Report(cmd, format, err)
 		},
 	}

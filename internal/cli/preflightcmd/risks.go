@@ -55,11 +55,10 @@ func route(
 	if err != nil {
 		return nil, nil, err
 	}
-	request := plan.Request{Inventory: state.Inventory, Target: u.To, Source: source}
 	served, _ := ref.Object.(*v1alpha1.UpgradeGraph)
-	if graph, ok := source.(plan.Graph); ok && served != nil {
-		graph.Hazard = upgradegraph.Hazard(served.Spec.KnownRisks, r.Known, r.Facts)
-		request.Source = graph
+	request := plan.Request{
+		Inventory: state.Inventory, Target: u.To,
+		Source: upgradegraph.WithHazard(source, served, r.Known, r.Facts),
 	}
 	p, err := plan.Compute(request)
 	if fault, ok := errors.AsType[*plan.Error](err); ok && fault.Rule == plan.RuleKnownRisk {

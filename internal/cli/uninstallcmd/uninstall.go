@@ -62,9 +62,6 @@ func New() *cobra.Command {
 			if err == nil {
 				err = o.run(cmd, format)
 			}
-			if err == nil || errors.Is(err, errLeft) {
-				return err
-			}
 			return cli.Report(cmd, format, err)
 		},
 	}
