@@ -39,19 +39,6 @@ func IsKubeadm(f Facts) bool {
 	}
 }
 
-// controlPlaneReplicas are the desired ones; nil where they are not known.
-func controlPlaneReplicas(f Facts) *int64 {
-	if f.Objects.ControlPlane != nil {
-		if n, found, err := unstructured.NestedInt64(f.Objects.ControlPlane.Object, "spec", "replicas"); err == nil && found {
-			return &n
-		}
-	}
-	if n := f.Objects.Cluster.Spec.Topology.ControlPlane.Replicas; n != nil {
-		return new(int64(*n))
-	}
-	return nil
-}
-
 // Obstacle is why Cluster API replaces machines of a group that is to be updated in place without asking.
 type Obstacle struct {
 	Message string
@@ -95,7 +82,7 @@ func checkReplicas(f Facts, groups []group, into *findings) {
 		if !g.ControlPlane {
 			continue
 		}
-		replicas := controlPlaneReplicas(f)
+		replicas := snapshot.ControlPlaneReplicas(f.Objects)
 		switch {
 		case !IsKubeadm(f) && !hasAsked(g):
 			into.unknown(g.Subject, askProvider,
@@ -133,7 +120,7 @@ func checkControlPlaneSurge(f Facts, g group, into *findings) {
 		checkProviderSurge(f, g, into)
 		return
 	}
-	if n := controlPlaneReplicas(f); n != nil && *n < minSurgelessReplicas {
+	if n := snapshot.ControlPlaneReplicas(f.Objects); n != nil && *n < minSurgelessReplicas {
 		// CheckReplicas has said that no setting helps.
 		return
 	}

@@ -17,9 +17,7 @@ func checkSettings(f Facts, _ []group, into *findings) {
 	}
 	if minor, unknown := upgrade.Unknown(); unknown {
 		into.unknown(cluster, "compare the settings with the release notes, or "+
-			"use a release of Windlass that knows this version",
-			"the settings of %s are not known to this release, which knows %s to %s",
-			minor, settings.Oldest(), settings.Newest())
+			"use a release of Windlass that knows this version", "%s", settings.NotKnown(minor))
 		return
 	}
 	found := settings.Check(upgrade, f.Settings)

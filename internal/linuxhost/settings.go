@@ -111,7 +111,7 @@ func hostUses(g Goal, f Facts) []settings.Use {
 	defaults, units := flagsIn(f.Config.Defaults), flagsIn(f.Config.Units)
 	kubelet("/etc/default/kubelet", defaults, false)
 	kubelet("the unit of the kubelet", units, false)
-	// What else the kubelet runs with comes from a file that is not known here.
+	// No file that is read here gives the kubelet its other arguments.
 	known := slices.Concat(before, defaults, units)
 	command := slices.DeleteFunc(strings.Split(f.Config.Command, "\n"), func(word string) bool {
 		return slices.Contains(known, word)
@@ -145,11 +145,7 @@ func flagWords(content string) []string {
 	if err != nil {
 		return nil
 	}
-	words := make([]string, 0, len(file.words))
-	for _, w := range file.words {
-		words = append(words, w.text)
-	}
-	return words
+	return textsOf(file.words)
 }
 
 // flagInText finds flags in units and in files of variables.
@@ -190,9 +186,7 @@ func setKubeletFlags(g Goal, f Facts) (string, error) {
 func lackingFlags(v version.Version, words []flagWord) map[string]bool {
 	lacking := map[string]bool{}
 	for _, arg := range settings.ArgsOf(textsOf(words)) {
-		uses := settings.FromArgs(settings.Place{}, settings.Kubelet, []settings.Arg{arg})
-		found := settings.Errors(settings.Check(settings.Upgrade{To: v}, uses))
-		if len(uses) > 0 && len(found) == len(uses) {
+		if settings.LacksArg(v, settings.Kubelet, arg) {
 			lacking[strings.TrimLeft(arg.Name, "-")] = true
 		}
 	}

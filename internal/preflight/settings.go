@@ -74,14 +74,11 @@ func CheckSettings(u Upgrade, s Settings) []clustercheck.Finding {
 	}
 	if minor, unknown := upgrade.Unknown(); unknown {
 		r.add(clustercheck.NotChecked, "", "compare the settings with the release notes, "+
-			"or use a release of Windlass that knows this version",
-			"the settings of %s are not known to this release, which knows %s to %s",
-			minor, settings.Oldest(), settings.Newest())
+			"or use a release of Windlass that knows this version", "%s", settings.NotKnown(minor))
 	}
 	if minor, old := upgrade.TooOld(); old {
 		r.warn("", "compare the settings with the release notes of the minors before "+
-			settings.Oldest().String(), "the settings of %s are not known to this release, which knows %s to %s",
-			minor, settings.Oldest(), settings.Newest())
+			settings.Oldest().String(), "%s", settings.NotKnown(minor))
 	}
 	if s.Unasked != "" {
 		r.warn("", "see whether the hosts' own files have settings that the target lacks", "%s", s.Unasked)

@@ -92,8 +92,8 @@ func (a Applied) String() string {
 	return named
 }
 
-// Of returns the risks of a step, in the order of the list. A step that goes nowhere or back has
-// none.
+// Of returns the risks of a step, in the order of the list. A step to the same version or to an older
+// one has none.
 func (s *Set) Of(f Facts, step Step) []Applied {
 	order := version.Compare(step.From, step.To)
 	if order == version.Equal || order == version.Greater {

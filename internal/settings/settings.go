@@ -297,6 +297,14 @@ func Errors(found []Finding) []Finding {
 	return slices.DeleteFunc(slices.Clone(found), func(f Finding) bool { return f.Warning })
 }
 
+// LacksArg reports whether a version accepts nothing of an argument of a component. One that it
+// would ignore, or may not get, does not count.
+func LacksArg(v version.Version, c Component, arg Arg) bool {
+	uses := FromArgs(Place{}, c, []Arg{arg})
+	found := Errors(Check(Upgrade{To: v}, uses))
+	return len(uses) > 0 && len(found) == len(uses)
+}
+
 // Describe says what is wrong, in one line for at most three findings, and what to do about the first.
 func Describe(found []Finding) string {
 	words := text.Some{Most: 3}

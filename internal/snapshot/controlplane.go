@@ -78,3 +78,18 @@ func controlPlaneVersion(object *unstructured.Unstructured, in string) (Ref, str
 	}
 	return ref, value, nil
 }
+
+// ControlPlaneReplicas returns how many machines the control plane is to have: by its object, else by the
+// topology; nil where neither says it.
+func ControlPlaneReplicas(o Objects) *int64 {
+	if o.ControlPlane != nil {
+		n, found, err := unstructured.NestedInt64(o.ControlPlane.Object, "spec", "replicas")
+		if err == nil && found {
+			return &n
+		}
+	}
+	if n := o.Cluster.Spec.Topology.ControlPlane.Replicas; n != nil {
+		return new(int64(*n))
+	}
+	return nil
+}

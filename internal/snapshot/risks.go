@@ -13,7 +13,7 @@ var etcdPath = []string{"spec", "kubeadmConfigSpec", "clusterConfiguration", "et
 // It leaves out which etcd runs.
 func RiskFacts(o Objects) risks.Facts {
 	f := risks.Facts{Distribution: risks.DistributionOfKind(o.Cluster.Spec.ControlPlaneRef.Kind)}
-	if n := o.Cluster.Spec.Topology.ControlPlane.Replicas; n != nil {
+	if n := ControlPlaneReplicas(o); n != nil {
 		f.Machines = int(*n)
 	}
 	if o.ControlPlane == nil {
@@ -21,9 +21,6 @@ func RiskFacts(o Objects) risks.Facts {
 	}
 	fields := o.ControlPlane.Object
 	f.Distribution = risks.DistributionOfKind(o.ControlPlane.GetKind())
-	if n, found, err := unstructured.NestedInt64(fields, "spec", "replicas"); found && err == nil {
-		f.Machines = int(n)
-	}
 	if f.Distribution != risks.Kubeadm {
 		return f
 	}

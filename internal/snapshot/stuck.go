@@ -19,7 +19,7 @@ func Stuck(o Objects, selected policy.Policy, to version.Version) (c guard.Contr
 	if o.ControlPlane == nil || o.ControlPlane.GetKind() != "KubeadmControlPlane" || !selected.Guarded {
 		return guard.ControlPlane{}, false
 	}
-	c = guard.ControlPlane{Name: o.ControlPlane.GetName(), Policy: selected.Name, Replicas: controlPlaneReplicas(o), MaxSurge: maxSurge(o.ControlPlane)}
+	c = guard.ControlPlane{Name: o.ControlPlane.GetName(), Policy: selected.Name, Replicas: aimedReplicas(o), MaxSurge: maxSurge(o.ControlPlane)}
 	behind := false
 	for _, m := range o.Machines {
 		if !capi.IsControlPlane(m) || !m.DeletionTimestamp.IsZero() {
@@ -35,12 +35,13 @@ func Stuck(o Objects, selected policy.Policy, to version.Version) (c guard.Contr
 	return c, behind && c.IsStuck()
 }
 
-// controlPlaneReplicas are those of the topology, which sets them on the object; Cluster API's default is 1.
-func controlPlaneReplicas(o Objects) int {
+// aimedReplicas are those of the topology, which the object may not have yet; Cluster API's default is 1.
+func aimedReplicas(o Objects) int {
 	if o.Cluster != nil && o.Cluster.Spec.Topology.ControlPlane.Replicas != nil {
 		return int(*o.Cluster.Spec.Topology.ControlPlane.Replicas)
 	}
-	if n, found, err := unstructured.NestedInt64(o.ControlPlane.Object, "spec", "replicas"); err == nil && found {
+	n, found, err := unstructured.NestedInt64(o.ControlPlane.Object, "spec", "replicas")
+	if err == nil && found {
 		return int(n)
 	}
 	return 1

@@ -288,7 +288,8 @@ func coversArgs(v version.Version, from, to []bootstrapv1.Arg) bool {
 		return false
 	}
 	for name, value := range before {
-		if _, kept := after[name]; !kept && !lacksArg(v, settings.Kubelet, name, value) {
+		arg := settings.Arg{Name: name, Value: value}
+		if _, kept := after[name]; !kept && !settings.LacksArg(v, settings.Kubelet, arg) {
 			return false
 		}
 	}

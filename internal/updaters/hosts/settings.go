@@ -53,13 +53,6 @@ func (c coverage) refuseSettings(v version.Version, spec configSpec) error {
 	return &setupError{string(linuxhost.RemovedSetting), errors.New(settings.Describe(found))}
 }
 
-// lacksArg reports whether a version accepts nothing of an argument.
-func lacksArg(v version.Version, c settings.Component, name, value string) bool {
-	uses := settings.FromArgs(settings.Place{}, c, []settings.Arg{{Name: name, Value: value}})
-	found := settings.Errors(settings.Check(settings.Upgrade{To: v}, uses))
-	return len(uses) > 0 && len(found) == len(uses)
-}
-
 // coveredComponents returns the paths of the arguments of a control plane's components from which
 // nothing is removed but what the version lacks. kubeadm writes the manifests of another minor by
 // the configuration in the cluster, which KubeadmControlPlane has changed before.
@@ -97,7 +90,7 @@ func removesLacking(v version.Version, c settings.Component, from, to []bootstra
 		}
 	}
 	for name, value := range before {
-		if _, kept := after[name]; !kept && !lacksArg(v, c, name, value) {
+		if _, kept := after[name]; !kept && !settings.LacksArg(v, c, settings.Arg{Name: name, Value: value}) {
 			return false
 		}
 	}
@@ -116,7 +109,7 @@ func dropsGates(v version.Version, c settings.Component, name, before, after str
 		switch {
 		case at >= 0:
 			left = slices.Delete(left, at, at+1)
-		case !lacksArg(v, c, name, gate.Name+"="+gate.Value):
+		case !settings.LacksArg(v, c, settings.Arg{Name: name, Value: gate.Name + "=" + gate.Value}):
 			return false
 		}
 	}
