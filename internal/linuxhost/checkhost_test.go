@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/windlass-dev/windlass/internal/port"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
@@ -218,6 +219,29 @@ func (h *folderHost) readFacts(t *testing.T) Facts {
 		t.Fatalf("exit code %d, %v:\n%s", exit, err, printed)
 	}
 	return facts
+}
+
+// TestFactsOfLargeFiles: however large the files of a host are, its facts are whole within the bytes
+// that are kept of what a script prints.
+func TestFactsOfLargeFiles(t *testing.T) {
+	t.Parallel()
+	large := strings.Repeat("# a comment\n", 20_000)
+	h := newFolderHost(t, map[string]string{
+		"/var/lib/kubelet/config.yaml": large, "/etc/default/kubelet": large,
+		"/etc/sysconfig/kubelet":                        large,
+		"/etc/kubernetes/manifests/kube-apiserver.yaml": "spec: {}\n",
+	}, map[string]string{
+		"systemctl": "[ \"$1\" != cat ] && echo $RUNNING || cat \"${0%/*}/large\"\n",
+		"kubelet":   "echo Kubernetes v1.35.4\n", "kubectl": "cat \"${0%/*}/large\"\n",
+	})
+	h.write(t, "/bin/large", large, 0o600)
+	printed, exit := h.run(t, FactsScript(h.goal))
+	if exit != 0 || len(printed) > port.DefaultOutputLimit {
+		t.Errorf("exit code %d, %d bytes, %d are kept", exit, len(printed), port.DefaultOutputLimit)
+	}
+	if f, err := ParseFacts(printed); err != nil || f.Config.Defaults == "" || f.Config.Cluster == "" {
+		t.Errorf("%v: %d bytes of defaults", err, len(f.Config.Defaults))
+	}
 }
 
 // TestFactsOfTheCluster: a host that cannot read the version of its cluster tells why.

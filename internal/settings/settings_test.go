@@ -1,6 +1,7 @@
 package settings_test
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 
@@ -294,4 +295,25 @@ func TestKnownEverywhere(t *testing.T) {
 				kind, use.Name, use.Value, component, to, found, want)
 		}
 	})
+}
+
+// TestLongNames: what a finding says is bounded, however long the names are that a tenant gives.
+func TestLongNames(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 100_000)
+	var uses []settings.Use
+	for i := range 100 {
+		uses = append(uses, settings.FromArgs(settings.Place{Object: "Machine m"}, settings.Kubelet, []settings.Arg{
+			{Name: long + strconv.Itoa(i), Value: long}, {Name: "feature-gates", Value: long + "=" + long},
+		})...)
+	}
+	found := settings.Check(settings.Upgrade{To: version.MustParse("v1.36.0")}, uses)
+	if said := settings.Describe(found); len(found) < 100 || len(said) > 2000 {
+		t.Errorf("%d findings are described with %d bytes", len(found), len(said))
+	}
+	for _, f := range found {
+		if n := len(f.Subject() + f.Message() + f.Fix() + f.ID()); n > 1000 {
+			t.Fatalf("a finding has %d bytes", n)
+		}
+	}
 }

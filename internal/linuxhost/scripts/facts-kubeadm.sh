@@ -22,14 +22,15 @@ if [ "${pid:-0}" -gt 0 ] && [ ! "/proc/$pid/exe" -ef "$BIN/kubelet" ]; then
   replaced=yes
   fact running "$("/proc/$pid/exe" --version 2>/dev/null)"
 fi
-# What the components are given counts until kubeadm begins.
+# What the components are given counts until kubeadm begins. All facts together must fit into what is
+# kept of the output.
 if ! has_begun; then
   [ "${pid:-0}" -gt 0 ] &&
-    fact kubelet-command "$(tr '\0' '\n' <"/proc/$pid/cmdline" 2>/dev/null | head -c 65536)"
-  fact kubelet-units "$(systemctl cat kubelet 2>/dev/null | head -c 65536)"
+    fact kubelet-command "$(tr '\0' '\n' <"/proc/$pid/cmdline" 2>/dev/null | head -c 24576)"
+  fact kubelet-units "$(systemctl cat kubelet 2>/dev/null | head -c 24576)"
   fact kubelet-defaults "$(cat /etc/default/kubelet /etc/sysconfig/kubelet 2>/dev/null |
-    head -c 65536)"
-  fact kubelet-config "$(head -c 65537 /var/lib/kubelet/config.yaml 2>/dev/null)"
+    head -c 24576)"
+  fact kubelet-config "$(head -c 24577 /var/lib/kubelet/config.yaml 2>/dev/null)"
   [ "$(stat -fc %T /sys/fs/cgroup 2>/dev/null)" = tmpfs ] && fact cgroup-v1 yes
 fi
 fact need-kb "$(sizes "$BIN/kubeadm" "$BIN/kubelet" "$BIN/kubectl")"
@@ -52,7 +53,7 @@ if [ -f $apiserver ] || [ -f $kubernetes/pki/apiserver.crt ]; then
     told=$(kube admin --namespace kube-system get configmap kubeadm-config \
       --output 'jsonpath={.data.ClusterConfiguration}' 2>&1) ||
       fact cluster-problem "$(tail -n 1 <<<"$told")"
-    fact cluster-configuration "$(head -c 65537 <<<"$told")"
+    fact cluster-configuration "$(head -c 24577 <<<"$told")"
     dir=$(sed -n 's/^certificatesDir: *//p' <<<"$told" | tr -d "\"'")
     [ -n "$dir" ] && ! [ "$dir" -ef $kubernetes/pki ] && fact certificates-dir "$dir"
     fact cluster "$(sed -n 's/^kubernetesVersion: *//p' <<<"$told")"
