@@ -186,7 +186,7 @@ require (
 	k8s.io/kube-proxy v0.35.4 // indirect
 	k8s.io/kube-scheduler v0.35.4 // indirect
 	k8s.io/kubectl v0.35.4
-	k8s.io/kubelet v0.35.4 // indirect
+	k8s.io/kubelet v0.35.4
 	k8s.io/metrics v0.35.4 // indirect
 	k8s.io/mount-utils v0.35.4
 	k8s.io/pod-security-admission v0.35.4 // indirect
