@@ -72,7 +72,7 @@ var rules = []rule{
 	`},
 	{pkg: "internal/cli/preflightcmd", kind: effects, imports: `
 		api/v1alpha1 internal/capi internal/cli internal/cli/management internal/clustercheck
-		internal/clustercheck/probe internal/gate internal/guard internal/manifest
+		internal/clustercheck/probe internal/doctor internal/gate internal/guard internal/manifest
 		internal/policy internal/pool internal/preflight internal/risks internal/snapshot
 		internal/untrusted internal/upgradegraph internal/view internal/workload pkg/plan
 		pkg/version
@@ -225,8 +225,8 @@ var rules = []rule{
 		api/v1alpha1 internal/inplace internal/port pkg/version
 	`},
 	{pkg: "internal/preflight", kind: pure, imports: `
-		internal/clustercheck internal/gate internal/guard internal/risks internal/settings internal/text
-		pkg/version
+		internal/clustercheck internal/doctor internal/gate internal/guard internal/risks internal/settings
+		internal/text pkg/version
 		github.com/go-logr/logr
 	`},
 	{pkg: "internal/record", kind: pure, imports: `

@@ -20,6 +20,8 @@ const (
 	VersionSkew clustercheck.ID = "VersionSkew"
 	// ControlPlaneCanMove: Cluster API can bring the control plane to the target under its UpdatePolicy.
 	ControlPlaneCanMove clustercheck.ID = "ControlPlaneCanMove"
+	// UpdateExtensions: Cluster API finds at most one extension for each hook of updates in place.
+	UpdateExtensions clustercheck.ID = "UpdateExtensions"
 	// RemovedAPIsRequested: the API server has seen no request for an API that the upgrade removes.
 	RemovedAPIsRequested clustercheck.ID = "RemovedAPIsRequested"
 	// RemovedAPIsManaged: no manager wrote an object last through an API that the upgrade removes.
@@ -52,7 +54,8 @@ const (
 func IDs() []clustercheck.ID {
 	return []clustercheck.ID{
 		clustercheck.APIDiscovery, APIServerReady, EtcdHealthy, clustercheck.Nodes, VersionSkew, KnownRisks,
-		ControlPlaneCanMove, RemovedAPIsRequested, RemovedAPIsManaged, RemovedAPIsInManifests,
+		ControlPlaneCanMove, UpdateExtensions,
+		RemovedAPIsRequested, RemovedAPIsManaged, RemovedAPIsInManifests,
 		RemovedSettings, MachineRequirements, StoredVersions,
 		WebhookBackends, WebhookScope, BudgetsCanBeSatisfied, BudgetsOverlap,
 		clustercheck.Certificates, RoomForDrains,

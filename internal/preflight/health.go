@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/windlass-dev/windlass/internal/clustercheck"
+	"github.com/windlass-dev/windlass/internal/doctor"
 	"github.com/windlass-dev/windlass/internal/guard"
 	"github.com/windlass-dev/windlass/internal/text"
 	"github.com/windlass-dev/windlass/pkg/version"
@@ -69,6 +70,26 @@ func CheckControlPlane(standing *guard.ControlPlane) []clustercheck.Finding {
 		r.fail(named("KubeadmControlPlane", "", standing.Name), standing.Fix(), "it would be stuck: %s", standing.Why())
 	}
 	return r.finish("no UpdatePolicy keeps Cluster API from moving the control plane")
+}
+
+// Extensions are the registrations of the hooks of updates in place.
+type Extensions struct {
+	// Conflicts are the hooks for which Cluster API finds several extensions.
+	Conflicts []doctor.Conflict
+	// Unread is why they are not known; empty if they are.
+	Unread string
+}
+
+// CheckExtensions judges whether Cluster API can ask the hooks of updates in place.
+func CheckExtensions(e Extensions) []clustercheck.Finding {
+	r := report{id: UpdateExtensions}
+	for _, c := range e.Conflicts {
+		r.fail(c.Subject, c.Fix, "%s", c.Message)
+	}
+	if e.Unread != "" {
+		r.add(clustercheck.NotChecked, "", "look at your rights in the management cluster", "%s", e.Unread)
+	}
+	return r.finish("no hook of updates in place has two extensions")
 }
 
 // Etcd is what is known of etcd.

@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
@@ -85,8 +84,7 @@ func (c *collector) readManagers(ctx context.Context) (err error) {
 }
 
 func (c *collector) readExtensions(ctx context.Context) (err error) {
-	c.facts.Extensions, err = management.ListKnown[runtimev1.ExtensionConfig, runtimev1.ExtensionConfigList](
-		ctx, c.Cluster, "ExtensionConfigs", management.Scope{})
+	c.facts.Extensions, err = c.ExtensionConfigs(ctx)
 	return err
 }
 

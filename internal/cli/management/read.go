@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/snapshot"
@@ -102,6 +103,12 @@ func (m Cluster) UpgradeGates(
 // Updaters returns all Updaters; none where the server does not know the kind.
 func (m Cluster) Updaters(ctx context.Context) ([]v1alpha1.Updater, error) {
 	return ListKnown[v1alpha1.Updater, v1alpha1.UpdaterList](ctx, m, "Updaters", Scope{})
+}
+
+// ExtensionConfigs returns all of them; none where the server does not know the kind.
+func (m Cluster) ExtensionConfigs(ctx context.Context) ([]runtimev1.ExtensionConfig, error) {
+	return ListKnown[runtimev1.ExtensionConfig, runtimev1.ExtensionConfigList](
+		ctx, m, "ExtensionConfigs", Scope{})
 }
 
 // NamespaceLabels returns the labels of a namespace.

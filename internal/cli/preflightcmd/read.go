@@ -20,6 +20,7 @@ import (
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/cli/management"
+	"github.com/windlass-dev/windlass/internal/doctor"
 	"github.com/windlass-dev/windlass/internal/gate"
 	"github.com/windlass-dev/windlass/internal/guard"
 	"github.com/windlass-dev/windlass/internal/manifest"
@@ -78,6 +79,21 @@ func stuckControlPlane(
 		return &standing
 	}
 	return nil
+}
+
+// extensionsOf returns the hooks for which Cluster API finds several extensions in a namespace.
+func extensionsOf(
+	ctx context.Context, m management.Cluster, namespace string,
+) preflight.Extensions {
+	facts := doctor.Facts{Live: true}
+	var err error
+	if facts.Extensions, err = m.ExtensionConfigs(ctx); err == nil && len(facts.Extensions) > 1 {
+		facts.NamespaceLabels, err = m.NamespaceLabels(ctx, namespace)
+	}
+	if err != nil {
+		return preflight.Extensions{Unread: err.Error()}
+	}
+	return preflight.Extensions{Conflicts: facts.Conflicts()}
 }
 
 // startOf returns the version that the upgrade starts from. timeout bounds the request for it:

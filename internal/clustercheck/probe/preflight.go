@@ -37,6 +37,8 @@ type PreflightOptions struct {
 	Pools []preflight.Pool
 	// Standing is the control plane if Cluster API cannot bring it to the target; nil if it can.
 	Standing *guard.ControlPlane
+	// Extensions are the registrations of the hooks of updates in place.
+	Extensions preflight.Extensions
 	// EtcdProblem is what the control plane object reports of etcd; empty if that is nothing.
 	EtcdProblem string
 	// Stored are certificates of the management cluster, and StoredUnread why some could not be read.
@@ -71,13 +73,17 @@ func Preflight(ctx context.Context, o PreflightOptions) ([]clustercheck.Finding,
 	}}, o}
 	nodes, unread := s.readNodes(ctx)
 	if unread != nil && !isAnswer(unread) {
-		// Manifests are judged without the API server, and so is a control plane that cannot move.
+		// Manifests are judged without the API server, and so is what the management cluster shows to be wrong.
+		wrong := slices.DeleteFunc(s.management(), func(f clustercheck.Finding) bool {
+			return f.Outcome == clustercheck.Passed
+		})
 		others := slices.DeleteFunc(preflight.IDs()[1:], func(id clustercheck.ID) bool {
-			return id == preflight.RemovedAPIsInManifests || id == preflight.ControlPlaneCanMove && o.Standing != nil
+			return id == preflight.RemovedAPIsInManifests ||
+				slices.ContainsFunc(wrong, func(f clustercheck.Finding) bool { return f.ID == id })
 		})
 		s.findings = clustercheck.Unreachable(fmt.Sprint(unread), others...)
-		if o.Standing != nil {
-			s.judge(preflight.ControlPlaneCanMove, nil, s.controlPlane)
+		for _, f := range wrong {
+			s.add(f)
 		}
 		s.manifests()
 		return s.findings, context.Cause(ctx)
@@ -96,7 +102,9 @@ func Preflight(ctx context.Context, o PreflightOptions) ([]clustercheck.Finding,
 		return preflight.CheckSkew(o.Upgrade, nodes)
 	})
 	s.risks(pods.etcd, unlisted)
-	s.judge(preflight.ControlPlaneCanMove, nil, s.controlPlane)
+	for _, f := range s.management() {
+		s.add(f)
+	}
 	s.removedAPIs(ctx)
 	s.settings(ctx, nodes)
 	s.judge(preflight.MachineRequirements, unread, func() []clustercheck.Finding {
@@ -111,8 +119,9 @@ func Preflight(ctx context.Context, o PreflightOptions) ([]clustercheck.Finding,
 	return s.findings, context.Cause(ctx)
 }
 
-func (s scout) controlPlane() []clustercheck.Finding {
-	return preflight.CheckControlPlane(s.o.Standing)
+// management judges what the management cluster alone shows.
+func (s scout) management() []clustercheck.Finding {
+	return append(preflight.CheckControlPlane(s.o.Standing), preflight.CheckExtensions(s.o.Extensions)...)
 }
 
 func firstOf(errs ...error) error {

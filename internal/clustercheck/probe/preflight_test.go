@@ -18,6 +18,7 @@ import (
 
 	"github.com/windlass-dev/windlass/internal/clustercheck"
 	"github.com/windlass-dev/windlass/internal/clustercheck/probe"
+	"github.com/windlass-dev/windlass/internal/doctor"
 	"github.com/windlass-dev/windlass/internal/gate"
 	"github.com/windlass-dev/windlass/internal/preflight"
 	"github.com/windlass-dev/windlass/internal/risks"
@@ -384,7 +385,7 @@ func TestSilentPreflight(t *testing.T) {
 	for _, f := range run(t, o) {
 		fromNodes := []clustercheck.ID{
 			clustercheck.Nodes, preflight.VersionSkew, preflight.ControlPlaneCanMove,
-			preflight.MachineRequirements,
+			preflight.UpdateExtensions, preflight.MachineRequirements,
 		}
 		if f.Outcome == clustercheck.Passed && !slices.Contains(fromNodes, f.ID) {
 			t.Errorf("%s passed without an answer: %s", f.ID, f.Message)
@@ -392,30 +393,36 @@ func TestSilentPreflight(t *testing.T) {
 	}
 }
 
-// TestUnreachablePreflight holds that only manifests are judged where the API server is not reached,
-// and each check is reported once.
+// TestUnreachablePreflight holds that only manifests, and what the management cluster shows to be wrong, are
+// judged where the API server is not reached, and each check is reported once.
 func TestUnreachablePreflight(t *testing.T) {
 	t.Parallel()
 	o := look(t, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
 	manifests := func(id clustercheck.ID) bool { return id == preflight.RemovedAPIsInManifests }
 	without := slices.DeleteFunc(preflight.IDs(), manifests)
+	conflict := func(id clustercheck.ID) bool { return id == preflight.UpdateExtensions }
 	for name, tt := range map[string]struct {
 		manifests []preflight.Manifest
+		conflicts []doctor.Conflict
 		want      []clustercheck.ID
 	}{
-		"without manifests": {nil, without},
-		"with manifests":    {[]preflight.Manifest{}, append(slices.Clone(without), preflight.RemovedAPIsInManifests)},
+		"without manifests": {want: without},
+		"with manifests":    {manifests: []preflight.Manifest{}, want: append(slices.Clone(without), preflight.RemovedAPIsInManifests)},
+		"two extensions": {
+			conflicts: []doctor.Conflict{{Subject: "hook UpdateMachine", Message: "two"}},
+			want:      append(slices.DeleteFunc(slices.Clone(without), conflict), preflight.UpdateExtensions),
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			o := o
-			o.Manifests = tt.manifests
+			o.Manifests, o.Extensions.Conflicts = tt.manifests, tt.conflicts
 			var ids []clustercheck.ID
 			for i, f := range run(t, o) {
 				ids = append(ids, f.ID)
 				want := clustercheck.NotChecked
 				switch {
-				case i == 0:
+				case i == 0, conflict(f.ID) && tt.conflicts != nil:
 					want = clustercheck.Failed
 				case manifests(f.ID):
 					want = clustercheck.Passed

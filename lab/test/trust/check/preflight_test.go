@@ -20,9 +20,11 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 	"sigs.k8s.io/yaml"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/hookserver"
 	"github.com/windlass-dev/windlass/test/loopback"
 )
 
@@ -116,6 +118,24 @@ func (w *world) faults(t *testing.T) {
 	})
 	w.storeTwice(t)
 	w.managed(t)
+	w.extend(t, "one")
+	w.extend(t, "two")
+}
+
+// extend registers an extension for the machines of the world's namespace.
+func (w *world) extend(t *testing.T, name string) {
+	t.Helper()
+	own := &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: w.namespace}}
+	e := hookserver.ExtensionConfig(w.namespace+"-"+name, "https://127.0.0.1:1", nil, nil)
+	e.Spec.NamespaceSelector = own
+	w.plane.CreateForTest(t, e)
+	e.Status.Handlers = []runtimev1.ExtensionHandler{{
+		Name: "can-update." + e.Name, FailurePolicy: runtimev1.FailurePolicyFail, TimeoutSeconds: 10,
+		RequestHook: runtimev1.GroupVersionHook{APIVersion: "hooks.runtime.cluster.x-k8s.io/v1alpha1", Hook: "CanUpdateMachine"},
+	}}
+	if err := w.plane.Client.Status().Update(t.Context(), e); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // managed makes the objects of the management cluster report what is wrong.
@@ -180,7 +200,7 @@ func TestPreflightFindsFaults(t *testing.T) {
 	got, printed, code := w.preflight(t, flags...)
 	want := map[string]string{
 		"APIDiscovery": "Passed", "APIServerReady": "Passed", "EtcdHealthy": "Failed", "Nodes": "Failed", "VersionSkew": "Failed",
-		"KnownRisks": "Passed", "ControlPlaneCanMove": "Failed",
+		"KnownRisks": "Passed", "ControlPlaneCanMove": "Failed", "UpdateExtensions": "Failed",
 		"RemovedAPIsManaged": "Passed", "RemovedAPIsInManifests": "Failed",
 		"RemovedSettings": "NotChecked", "MachineRequirements": "Passed", "StoredVersions": "Warned", "WebhookBackends": "Failed",
 		"WebhookScope": "Warned", "BudgetsCanBeSatisfied": "Failed", "BudgetsOverlap": "Failed", "Certificates": "Failed", "RoomForDrains": "Warned",
@@ -189,7 +209,7 @@ func TestPreflightFindsFaults(t *testing.T) {
 		t.Errorf("exit code %d, outcomes (-want +got):\n%s\n%+v", code, diff, got)
 	}
 	for _, object := range []string{
-		"Node " + w.namespace, "the control plane object", "Secret my-cluster-etcd", "KubeadmControlPlane cp", "CronJob ops/nightly", "olds." + w.namespace + ".example.com", "ValidatingWebhookConfiguration " + w.namespace + ", webhook pods.example.com",
+		"Node " + w.namespace, "the control plane object", "Secret my-cluster-etcd", "KubeadmControlPlane cp", "hook CanUpdateMachine", "CronJob ops/nightly", "olds." + w.namespace + ".example.com", "ValidatingWebhookConfiguration " + w.namespace + ", webhook pods.example.com",
 		"PodDisruptionBudget " + w.namespace + "/never", "PodDisruptionBudgets " + w.namespace + "/never, too", "Node " + w.namespace + "-worker",
 	} {
 		if !strings.Contains(printed, object) {
@@ -222,8 +242,8 @@ func TestPreflightPasses(t *testing.T) {
 			t.Errorf("%s: %s: %s", f.ID, f.Outcome, f.Message)
 		}
 	}
-	if len(got.Findings) != 17 || code != 0 {
-		t.Errorf("%d findings and exit code %d, want 17 and 0", len(got.Findings), code)
+	if len(got.Findings) != 18 || code != 0 {
+		t.Errorf("%d findings and exit code %d, want 18 and 0", len(got.Findings), code)
 	}
 	got, _, code = w.preflight(t, "--to", w.version, "--certificate-days", "0")
 	switch outcome := got.outcomes()[young]; {
