@@ -51,6 +51,8 @@ type Facts struct {
 	KubeletFlags string
 	// Config is what the host gives to the components of Kubernetes.
 	Config Configuration
+	// Rancher is what RKE2 or K3s gives to them.
+	Rancher RancherConfig
 	// Service is the unit that runs the node.
 	Service string
 	// Writable says that files can be made in the folder of binaries; Why what keeps them from being made.
@@ -191,6 +193,7 @@ func ParseFacts(output string) (Facts, error) {
 		Defaults: values["kubelet-defaults"], Kubelet: values["kubelet-config"],
 		Cluster: values["cluster-configuration"], CgroupV1: r.yes("cgroup-v1"),
 	}
+	f.Rancher = parseRancherConfig(values)
 	f.Job = r.job()
 	f.Cut = r.yes("cut") && f.Job.State != JobRunning
 	return f, r.err

@@ -7,6 +7,9 @@ func rancherSteps(g Goal, f Facts) ([]Step, *Failure) {
 	if missing != nil {
 		return nil, missing
 	}
+	if refused := refuseSettings(g, f); refused != nil {
+		return nil, refused
+	}
 	steps := prepareSteps(g, f, binaries)
 	steps = append(steps, installSteps(g, binaries, name)...)
 	// The service of a server is up only when etcd and the images of the new version are.

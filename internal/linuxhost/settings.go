@@ -41,6 +41,9 @@ func refuseSettings(g Goal, f Facts) *Failure {
 	uses := goalUses(g)
 	var wants []settings.Requirement
 	if begins(g, f) {
+		if refused := refuseUnread(f); refused != nil {
+			return refused
+		}
 		upgrade.From = f.Installed
 		uses = append(uses, hostUses(g, f)...)
 		wants = requirements(g, f)
@@ -58,17 +61,20 @@ func refuseSettings(g Goal, f Facts) *Failure {
 
 // begins reports whether the host is to get another minor, and nothing has begun.
 func begins(g Goal, f Facts) bool {
-	return g.Distribution == Kubeadm && !f.Begun && f.Installed.Minor() != g.Version.Minor()
+	return !f.Begun && f.Installed.Minor() != g.Version.Minor()
 }
 
 // requirements are those of the target that the host does not meet, and that are no warnings.
 func requirements(g Goal, f Facts) []settings.Requirement {
 	machine := settings.Machine{CgroupV1: f.Config.CgroupV1}
-	var config struct {
-		FailCgroupV1 *bool `json:"failCgroupV1"`
-	}
-	if untrusted.Object.UnmarshalYAML([]byte(f.Config.Kubelet), &config) == nil {
-		machine.CgroupV1Allowed = config.FailCgroupV1 != nil && !*config.FailCgroupV1
+	for _, file := range append(slices.Clip(f.Rancher.Kubelet), HostFile{Content: f.Config.Kubelet}) {
+		var config struct {
+			FailCgroupV1 *bool `json:"failCgroupV1"`
+		}
+		err := untrusted.Object.UnmarshalYAML([]byte(file.Content), &config)
+		if err == nil && config.FailCgroupV1 != nil {
+			machine.CgroupV1Allowed = !*config.FailCgroupV1
+		}
 	}
 	accepted := g.Accepted
 	if slices.Contains(g.IgnorePreflight, systemVerification) {
@@ -93,6 +99,9 @@ func goalUses(g Goal) []settings.Use {
 
 // hostUses are the settings that the host gives to the components.
 func hostUses(g Goal, f Facts) []settings.Use {
+	if g.Distribution != Kubeadm {
+		return rancherUses(f)
+	}
 	var uses []settings.Use
 	kubelet := func(object string, words []string, running bool) {
 		place := settings.Place{Object: object, Running: running}

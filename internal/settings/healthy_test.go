@@ -59,7 +59,8 @@ func usesOf(t *testing.T, document []byte) []settings.Use {
 	case "KubeletConfiguration":
 		return settings.FromKubelet(place, content)
 	case "File":
-		return settings.FromRancherFile(place, content)
+		file := settings.RancherFile{Path: "it", Content: content}
+		return settings.MergeRancher([]settings.RancherFile{file}).Uses(true)
 	case "Command":
 		var command struct {
 			Component settings.Component `json:"component"`

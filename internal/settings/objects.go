@@ -55,27 +55,6 @@ var rancherFields = []argField{
 	{Proxy, []string{"agentConfig", "kubeProxyArgs"}},
 }
 
-// fileFields are those of the configuration files of RKE2 and K3s. A name may end in "+", which adds
-// to the list of another file.
-var fileFields = []argField{
-	{APIServer, []string{"kube-apiserver-arg"}},
-	{ControllerManager, []string{"kube-controller-manager-arg"}},
-	{ControllerManager, []string{"kube-controller-arg"}},
-	{Scheduler, []string{"kube-scheduler-arg"}},
-	{Kubelet, []string{"kubelet-arg"}},
-	{Proxy, []string{"kube-proxy-arg"}},
-}
-
-// FromRancherFile returns the settings in a configuration file of RKE2 or K3s.
-func FromRancherFile(p Place, config map[string]any) []Use {
-	uses := fromFields(p, config, fileFields)
-	for _, of := range fileFields {
-		adds := argField{of.component, []string{of.path[0] + "+"}}
-		uses = append(uses, fromFields(p, config, []argField{adds})...)
-	}
-	return uses
-}
-
 func fromFields(p Place, config map[string]any, fields []argField) []Use {
 	var uses []Use
 	for _, of := range fields {

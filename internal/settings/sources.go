@@ -93,15 +93,20 @@ func ArgsOf(words []string) []Arg {
 	return args
 }
 
-// FromWords is FromArgs for NAME=VALUE or --NAME=VALUE, as K3s and RKE2 take the arguments of
-// components.
+// FromWords is FromArgs for words as K3s and RKE2 take the arguments of components; see [ArgOf].
 func FromWords(p Place, c Component, words []string) []Use {
 	args := make([]Arg, 0, len(words))
 	for _, word := range words {
-		name, value, _ := strings.Cut(word, "=")
-		args = append(args, Arg{Name: name, Value: value})
+		args = append(args, ArgOf(word))
 	}
 	return FromArgs(p, c, args)
+}
+
+// ArgOf returns the argument in NAME=VALUE or --NAME=VALUE, without dashes. K3s and RKE2 remove a +
+// and a - at the end of the name, which say where the value goes among those of their own.
+func ArgOf(word string) Arg {
+	name, value, _ := strings.Cut(strings.TrimPrefix(word, "--"), "=")
+	return Arg{Name: strings.TrimRight(name, "+-"), Value: value}
 }
 
 // FromKubelet returns the settings in a KubeletConfiguration.

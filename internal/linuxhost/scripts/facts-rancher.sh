@@ -2,7 +2,7 @@
 # its own, whose address is in the kubeconfig of its kubelet. The port 6444 of RKE2 is another one:
 # the supervisor's.
 source lib-facts.sh
-source lib-rancher.sh
+source lib-components.sh
 fact installed "$("$BIN/$DISTRIBUTION" --version 2>/dev/null | head -n 1)"
 fact need-kb "$(sizes "$BIN/$DISTRIBUTION")"
 same_disk "$BIN" "$STATE" || fact keep-kb "$(sizes "$BIN/$DISTRIBUTION")"
@@ -18,4 +18,6 @@ elif [ ! -d "$OP" ] && [ -n "$unit" ] && [ -n "$server" ] && command -v curl >/d
     --cert "$data/agent/client-kubelet.crt" --key "$data/agent/client-kubelet.key" \
     "$server/version" | sed -n 's/^ *"gitVersion": *//p')"
 fi
+[ "$(stat -fc %T /sys/fs/cgroup 2>/dev/null)" = tmpfs ] && fact cgroup-v1 yes
+component_facts "$data"
 fact end yes

@@ -43,12 +43,18 @@ variable() {
     END { print value }' | tr -d "\"'"
 }
 
-# config_files prints the configuration files in the order in which they are read.
-config_files() {
+# config_path prints where the main configuration file is, or would be.
+config_path() {
   local main
   main=$(variable CONFIG_FILE)
   main=${main:-$(argument config c)}
-  main=${main:-/etc/rancher/$DISTRIBUTION/config.yaml}
+  echo "${main:-/etc/rancher/$DISTRIBUTION/config.yaml}"
+}
+
+# config_files prints the configuration files in the order in which they are read.
+config_files() {
+  local main
+  main=$(config_path)
   [ ! -f "$main" ] || echo "$main"
   { find "$main.d" -maxdepth 1 ! -type d \( -iname '*.yaml' -o -iname '*.yml' \) 2>/dev/null || true; } |
     LC_ALL=C sort

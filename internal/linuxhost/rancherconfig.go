@@ -1,0 +1,93 @@
+package linuxhost
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/windlass-dev/windlass/internal/settings"
+	"github.com/windlass-dev/windlass/internal/untrusted"
+)
+
+// RancherConfig is what RKE2 or K3s is told to give to components of Kubernetes.
+type RancherConfig struct {
+	// Path is that of the main configuration file, which need not exist.
+	Path string
+	// Files are the configuration files in the order in which they are read, with the arguments for
+	// components only.
+	Files []settings.RancherFile
+	// Unread is the first file whose content nobody knows; empty if there is none.
+	Unread string
+	// Arguments are those of the service's command line and its variables, as KEY=WORD.
+	Arguments []string
+	// Kubelet has the files that are merged into the kubelet's configuration, in their order.
+	Kubelet []HostFile
+}
+
+// HostFile is a file of a host, as text.
+type HostFile struct{ Path, Content string }
+
+// parseRancherConfig reads the facts of component_facts.
+func parseRancherConfig(values map[string]string) RancherConfig {
+	c := RancherConfig{Path: values["config-path"]}
+	for _, file := range filesIn(values, "config-file-") {
+		parsed := settings.RancherFile{Path: file.Path}
+		if untrusted.Object.UnmarshalYAML([]byte(file.Content), &parsed.Content) != nil {
+			c.noteUnread(file.Path)
+		}
+		c.Files = append(c.Files, parsed)
+	}
+	for _, file := range filesIn(values, "kubelet-file-") {
+		if file.Content == unreadContent {
+			c.noteUnread(file.Path)
+		}
+		c.Kubelet = append(c.Kubelet, file)
+	}
+	for line := range strings.Lines(values["component-flags"]) {
+		c.Arguments = append(c.Arguments, strings.TrimSuffix(line, "\n"))
+	}
+	return c
+}
+
+// unreadContent is what the host prints in the place of content that it cannot print.
+const unreadContent = "?"
+
+func (c *RancherConfig) noteUnread(path string) {
+	if c.Unread == "" {
+		c.Unread = path
+	}
+}
+
+// filesIn returns the facts with a prefix, in the order of their keys: a path, and in the next line
+// the content.
+func filesIn(values map[string]string, prefix string) []HostFile {
+	var files []HostFile
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		if strings.HasPrefix(key, prefix) {
+			path, content, _ := strings.Cut(values[key], "\n")
+			files = append(files, HostFile{Path: path, Content: content})
+		}
+	}
+	return files
+}
+
+// rancherUses are the settings that RKE2 or K3s gives to the components of its node.
+func rancherUses(f Facts) []settings.Use {
+	lists := settings.MergeRancher(f.Rancher.Files).
+		WithArguments("the service "+f.Service, f.Rancher.Arguments)
+	uses := lists.Uses(f.ControlPlane)
+	for _, file := range f.Rancher.Kubelet {
+		uses = append(uses, fromDocument(file.Path, file.Content, settings.FromKubelet)...)
+	}
+	return uses
+}
+
+// refuseUnread refuses a host whose settings nobody knows.
+func refuseUnread(f Facts) *Failure {
+	if f.Rancher.Unread == "" {
+		return nil
+	}
+	return newFailure(ConfigUnreadable, "", "%s on the host has a form that Windlass does not read, so "+
+		"nobody knows which arguments components get. Nothing was changed. Fix: write it as YAML with "+
+		"one key a line at the left, without anchors", f.Rancher.Unread)
+}

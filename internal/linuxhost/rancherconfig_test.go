@@ -1,0 +1,204 @@
+package linuxhost
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/windlass-dev/windlass/pkg/version"
+)
+
+// TestRefuseRancherSettings: a host of RKE2 or K3s that gives a component what the version lacks is
+// refused before anything is changed, wherever it gives it.
+func TestRefuseRancherSettings(t *testing.T) {
+	t.Parallel()
+	const (
+		config  = "/etc/rancher/rke2/config.yaml"
+		gate    = "UserNamespacesPodSecurityStandards=true"
+		removed = "the feature gate UserNamespacesPodSecurityStandards=true of kubelet is removed in v1.35"
+	)
+	for name, test := range map[string]struct {
+		files    map[string]string
+		line     string
+		server   bool
+		from     string
+		accepted []string
+		// want is part of the message; empty for a host that is not refused.
+		want   string
+		reason Reason
+	}{
+		"healthy": {files: map[string]string{
+			config: "token: abc\nserver: https://x:9345\nkubelet-arg:\n- max-pods=200\n- cloud-provider=external\n" +
+				"node-label: [a=b]\nkube-proxy-arg: proxy-mode=nftables\n",
+			config + ".d/50-rancher.yaml": `{"a": 1}` + "\n",
+		}, from: "v1.35.1"},
+		"in the file": {
+			files: map[string]string{config: "token: abc\nkubelet-arg:\n- v=2\n- feature-gates=" + gate + "\n"},
+			want:  config + ", kubelet-arg: " + removed,
+		},
+		"in a list of one line": {
+			files: map[string]string{config: "---\n# x\n\"kubelet-arg\" : [\"v=2\",\n  \"feature-gates=" + gate + "\"\n]\ntoken: a\n"},
+			want:  config + ", kubelet-arg: " + removed,
+		},
+		"in a drop-in that adds": {
+			files: map[string]string{config: "kubelet-arg: [v=2]\n", config + ".d/a.yml": "kubelet-arg+: [feature-gates=" + gate + "]\n"},
+			want:  config + ".d/a.yml, kubelet-arg: " + removed,
+		},
+		"in a file whose list a drop-in replaces": {
+			files: map[string]string{config: "kubelet-arg: [feature-gates=" + gate + "]\n", config + ".d/a.yaml": "kubelet-arg: [v=2]\n"},
+		},
+		"on the command line": {
+			line: "--data-dir /x --kubelet-arg=v=2 --kubelet-arg feature-gates=" + gate,
+			want: "the service rke2-agent, kubelet-arg: " + removed,
+		},
+		"in a variable": {
+			files: map[string]string{"/etc/default/rke2-agent": "# --kubelet-arg=old=1\nRKE2_TOKEN=abc\nARGS=\"--kubelet-arg=feature-gates=" + gate + " --debug\"\n"},
+			want:  "the service rke2-agent, kubelet-arg: " + removed,
+		},
+		"in a drop-in of the kubelet": {
+			files: map[string]string{"/var/lib/rancher/rke2/agent/etc/kubelet.conf.d/50-x.conf": "featureGates: {NoSuchGate: true}\n"},
+			want:  "50-x.conf, featureGates: the feature gate NoSuchGate=true of kubelet is unknown to v1.35",
+		},
+		"in the kubelet's file that RKE2 writes": {
+			files: map[string]string{"/var/lib/rancher/rke2/agent/etc/kubelet.conf.d/00-rke2-defaults.conf": "featureGates: {NoSuchGate: true}\n"},
+		},
+		"of an API server": {
+			files: map[string]string{config: "kube-apiserver-arg: cloud-provider=external\n"}, server: true,
+			want: config + ", kube-apiserver-arg: the flag --cloud-provider of kube-apiserver is removed in v1.33",
+		},
+		"of an API server, on an agent": {
+			files: map[string]string{config: "kube-apiserver-arg: cloud-provider=external\n"},
+		},
+		"accepted by name": {
+			files:    map[string]string{config: "kubelet-arg: feature-gates=" + gate + "\n"},
+			accepted: []string{"kubelet/UserNamespacesPodSecurityStandards"},
+		},
+		"within a minor": {
+			files: map[string]string{config: "kubelet-arg: feature-gates=" + gate + "\n"}, from: "v1.35.1",
+		},
+		"flow style": {
+			files:  map[string]string{config: `{"token": "abc", "kubelet-arg": ["feature-gates=` + gate + `"]}` + "\n"},
+			reason: ConfigUnreadable, want: config + " on the host has a form that Windlass does not read",
+		},
+		"flow style behind the mark of a document": {
+			files:  map[string]string{config: "--- {kubelet-arg: [v=2]}\n"},
+			reason: ConfigUnreadable, want: config,
+		},
+		"an alias": {
+			files:  map[string]string{config: "x: &a [v=2]\nkubelet-arg: *a\n"},
+			reason: ConfigUnreadable, want: config,
+		},
+		"a merge": {
+			files:  map[string]string{config: "x: &a {kubelet-arg: [v=2]}\n<<: *a\n"},
+			reason: ConfigUnreadable, want: config,
+		},
+		"too large": {
+			files:  map[string]string{config: "kubelet-arg:\n" + strings.Repeat("- v=2\n", 12_000)},
+			reason: ConfigUnreadable, want: config,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			unit, verb := "rke2-agent", "agent"
+			if test.server {
+				unit, verb = "rke2-server", "server"
+			}
+			h := rancherHost(t, RKE2, unit, "/x "+verb+" "+test.line, test.files)
+			facts := h.facts(t)
+			facts.Installed = version.MustParse("v1.34.8+rke2r1")
+			if test.from != "" {
+				facts.Installed = version.MustParse(test.from + "+rke2r1")
+			}
+			facts.Arch, h.goal.Version = "amd64", version.MustParse("v1.35.5+rke2r1")
+			h.goal.Digests, h.goal.Accepted = rancherDigests(t, h.goal.Version), test.accepted
+			_, refused := ComputeSteps(h.goal, facts)
+			if test.reason == "" {
+				test.reason = RemovedSetting
+			}
+			switch {
+			case refused == nil && test.want != "":
+				t.Errorf("it is not refused, want %q", test.want)
+			case refused != nil && test.want == "":
+				t.Errorf("it is refused: %s", refused)
+			case refused != nil && (refused.Reason != test.reason ||
+				!strings.Contains(strings.ReplaceAll(refused.Message, h.root, ""), test.want) ||
+				!strings.Contains(refused.Message, "Fix: ")):
+				t.Errorf("refused with %s, want %q", refused, test.want)
+			}
+		})
+	}
+}
+
+// rancherDigests are digests of RKE2 and K3s at a version.
+func rancherDigests(t *testing.T, v version.Version) Manifest {
+	t.Helper()
+	var lines strings.Builder
+	for i, name := range []string{"rke2", "k3s"} {
+		fmt.Fprintf(&lines, "%064x  %s/linux/amd64/%s\n", i+1, v, name)
+	}
+	parsed, err := ParseManifest(lines.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parsed
+}
+
+// TestRancherCgroups: a kubelet of RKE2 or K3s refuses cgroups of version 1, too, unless a drop-in
+// allows them.
+func TestRancherCgroups(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		drop    string
+		refused bool
+	}{
+		"not allowed": {"maxPods: 1\n", true},
+		"allowed":     {"failCgroupV1: false\n", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := rancherHost(t, K3s, "k3s", "/x server", map[string]string{
+				"/var/lib/rancher/k3s/agent/etc/kubelet.conf.d/50-x.conf": test.drop,
+			})
+			h.write(t, "/bin/stat", "#!/bin/bash\ncase $* in *cgroup) echo tmpfs ;; *) exec /usr/bin/stat \"$@\" ;; esac\n", 0o700)
+			facts := h.facts(t)
+			h.goal.Version = version.MustParse("v1.35.5+k3s1")
+			h.goal.Digests = rancherDigests(t, h.goal.Version)
+			facts.Arch, facts.Installed = "amd64", version.MustParse("v1.34.8+k3s1")
+			_, refused := ComputeSteps(h.goal, facts)
+			if got := refused != nil && refused.Reason == RemovedSetting; got != test.refused {
+				t.Errorf("refused with %v", refused)
+			}
+		})
+	}
+}
+
+// TestTokensStayOnTheHost: facts have nothing of a configuration but arguments for components.
+func TestTokensStayOnTheHost(t *testing.T) {
+	t.Parallel()
+	const config = "/etc/rancher/k3s/config.yaml"
+	h := rancherHost(t, K3s, "k3s", "/x server --token s3cr3t --kubelet-arg=v=2", map[string]string{
+		config: "token: s3cr3t\nkubelet-arg:\n  - v=3\netcd-s3-secret-key: |\n  s3cr3t\n  kubelet-arg: s3cr3t\n" +
+			"datastore-endpoint: s3cr3t\nkube-proxy-arg: [v=4]\nagent-token: s3cr3t\n",
+		config + ".d/a.yaml":  `{"token": "s3cr3t"}` + "\n",
+		config + ".d/b.yaml":  "- s3cr3t\n",
+		"/etc/default/k3s":    "K3S_TOKEN=s3cr3t\nA='--token s3cr3t --kube-apiserver-arg v=5'\n",
+		config + ".d/c.yaml":  "token: \"x\ns3cr3t: 1\"\n",
+		"/etc/sysconfig/k3s":  "K3S_AGENT_TOKEN=s3cr3t\n",
+		config + ".d/no.json": "s3cr3t",
+	})
+	printed, exit := h.run(t, FactsScript(h.goal))
+	values, err := parseValues(printed)
+	if err != nil || exit != 0 {
+		t.Fatal(exit, err)
+	}
+	for key, value := range values {
+		if strings.Contains(value, "s3cr3t") {
+			t.Errorf("%s has %q", key, value)
+		}
+	}
+	c := parseRancherConfig(values)
+	if got := fmt.Sprint(c.Arguments, c.Files[0].Content); got != "[kubelet-arg=v=2 kube-apiserver-arg=v=5] "+
+		"map[kube-proxy-arg:[v=4] kubelet-arg:[v=3]]" {
+		t.Errorf("it reads %s", got)
+	}
+}

@@ -1,0 +1,95 @@
+package settings
+
+import (
+	"maps"
+	"slices"
+	"strings"
+)
+
+// RancherKeys are the keys of the configuration of RKE2 and K3s whose values are arguments for a
+// component, sorted.
+func RancherKeys() []string { return slices.Sorted(maps.Keys(rancherKeys)) }
+
+var rancherKeys = map[string]Component{
+	"kube-apiserver-arg":          APIServer,
+	"kube-controller-manager-arg": ControllerManager,
+	// K3s has the older name, too.
+	"kube-controller-arg": ControllerManager,
+	"kube-scheduler-arg":  Scheduler,
+	KubeletArgKey:         Kubelet,
+	ProxyArgKey:           Proxy,
+}
+
+// The keys that count on every node. The others count on servers.
+const (
+	KubeletArgKey = "kubelet-arg"
+	ProxyArgKey   = "kube-proxy-arg"
+)
+
+// Word is an argument for a component, as people write it, and what gives it.
+type Word struct{ Text, From string }
+
+// RancherLists are the arguments that RKE2 or K3s gets for components, by key. Make one with
+// [MergeRancher].
+type RancherLists map[string][]Word
+
+// RancherFile is a configuration file of RKE2 or K3s.
+type RancherFile struct {
+	Path    string
+	Content map[string]any
+}
+
+// MergeRancher merges files in the order in which RKE2 and K3s read them. A key replaces the value of
+// the files before, unless it ends in "+": then it adds to that. If a file has both, the latter is
+// added, although its order counts for RKE2 and K3s.
+func MergeRancher(files []RancherFile) RancherLists {
+	lists := RancherLists{}
+	for _, file := range files {
+		for _, key := range RancherKeys() {
+			if value, found := file.Content[key]; found {
+				lists[key] = wordsFrom(file.Path, value)
+			}
+			if value, found := file.Content[key+"+"]; found {
+				lists[key] = slices.Concat(lists[key], wordsFrom(file.Path, value))
+			}
+		}
+	}
+	return lists
+}
+
+func wordsFrom(from string, value any) []Word {
+	var words []Word
+	for _, text := range wordsOf(value) {
+		words = append(words, Word{Text: text, From: from})
+	}
+	return words
+}
+
+// WithArguments returns the lists with arguments of the command line, as KEY=WORD or --KEY=WORD. They
+// come after those of files. Others are left out.
+func (l RancherLists) WithArguments(from string, arguments []string) RancherLists {
+	all := maps.Clone(l)
+	for _, argument := range arguments {
+		key, word, _ := strings.Cut(strings.TrimLeft(argument, "-"), "=")
+		if _, known := rancherKeys[key]; known {
+			all[key] = append(slices.Clip(all[key]), Word{Text: word, From: from})
+		}
+	}
+	return all
+}
+
+// Uses returns the settings that components of a node get. An agent runs a kubelet and a proxy only,
+// and ignores the arguments for other components.
+func (l RancherLists) Uses(server bool) []Use {
+	var uses []Use
+	for _, key := range slices.Sorted(maps.Keys(l)) {
+		if !server && key != KubeletArgKey && key != ProxyArgKey {
+			continue
+		}
+		for _, word := range l[key] {
+			place := Place{Object: word.From, Path: key}
+			uses = append(uses, FromWords(place, rancherKeys[key], []string{word.Text})...)
+		}
+	}
+	return uses
+}
