@@ -41,18 +41,18 @@ func (b *builder) addTopology(ctx context.Context) error {
 func (b *builder) topologyOptions() topology.Options {
 	return topology.Options{
 		Client: b.mgr.GetClient(), APIReader: b.mgr.GetAPIReader(), Runtime: b.runtimeClient, Recorder: eventlimit.For(b.mgr, managerEvents), Now: time.Now,
-		Limits: b.limits, OwnPlanner: hookserver.GenerateUpgradePlanHandler + "." + b.ExtensionConfig, OwnStops: b.groupStops,
+		Limits: b.limits, OwnPlanner: hookserver.GenerateUpgradePlanHandler + "." + b.ExtensionConfig, OwnGraph: b.graphOf,
 		WatchFilter: b.WatchFilter,
 	}
 }
 
-// groupStops returns the rules of the UpgradeGraph that serves a Cluster, by the settings of this project's ExtensionConfig.
-func (b *builder) groupStops(ctx context.Context, cluster *clusterv1.Cluster) ([]plan.StopRule, error) {
+// graphOf returns the UpgradeGraph that serves a Cluster, by the settings of this project's ExtensionConfig.
+func (b *builder) graphOf(ctx context.Context, cluster *clusterv1.Cluster) (plan.Graph, error) {
 	config := &runtimev1.ExtensionConfig{}
 	if err := b.mgr.GetClient().Get(ctx, client.ObjectKey{Name: b.ExtensionConfig}, config); err != nil {
-		return nil, fmt.Errorf("getting ExtensionConfig %s: %w", b.ExtensionConfig, err)
+		return plan.Graph{}, fmt.Errorf("getting ExtensionConfig %s: %w", b.ExtensionConfig, err)
 	}
-	return hookserver.GroupStops(ctx, hookserver.GraphsFrom(b.mgr.GetClient()), cluster, config.Spec.Settings)
+	return hookserver.GraphOf(ctx, hookserver.GraphsFrom(b.mgr.GetClient()), cluster, config.Spec.Settings)
 }
 
 // addClusterWebhooks adds admission of Clusters and ClusterClasses: ours, which has Cluster API's decide about all but versions.

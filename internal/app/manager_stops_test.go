@@ -52,11 +52,11 @@ func TestGroupStops(t *testing.T) {
 	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "x", Name: "c"}}
 	cluster.Spec.Topology.ClassRef.Name = "standard"
 	cluster.Spec.Topology.Workers.MachineDeployments = []clusterv1.MachineDeploymentTopology{{Name: "a", Class: "w"}, {Name: "b", Class: "w"}}
-	got, err := options.OwnStops(t.Context(), cluster)
+	got, err := options.OwnGraph(t.Context(), cluster)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]plan.StopRule{{Groups: []string{"b"}, EveryMinor: true, Reason: "audit"}}, got); diff != "" {
-		t.Errorf("OwnStops (-want +got):\n%s", diff)
+	if diff := cmp.Diff([]plan.StopRule{{Groups: []string{"b"}, EveryMinor: true, Reason: "audit"}}, got.Stops); diff != "" {
+		t.Errorf("stops (-want +got):\n%s", diff)
 	}
 }

@@ -98,15 +98,18 @@ func (o Offer) CheckTarget(c VersionChange) *Refusal {
 }
 
 // takesBack reports whether the engine takes back the step under way on its way to a target, by the rule
-// of decider.takeBack. With an extension it never does: no plan is asked for from the earlier version.
+// of decider.takeBack. With an extension it may: the engine asks for the plan, and takes no step back without one.
 func (o Offer) takesBack(c VersionChange, to version.Version) bool {
 	at := c.Inventory.ControlPlane
 	goesOn := o.check(c.Inventory, to) == nil && (len(o.Versions) == 0 || slices.Contains(o.Versions, at))
-	if c.Running.IsZero() || o.Extension || goesOn {
+	if c.Running.IsZero() || goesOn {
 		return false
 	}
 	from := c.Inventory
 	from.ControlPlane = c.Running
+	if o.Extension {
+		return checkNotBack(from, to) == nil
+	}
 	way, err := plan.Compute(plan.Request{Inventory: from, Target: to, Source: o.source()})
 	return err == nil && (len(way.ControlPlane) > 0 || to == c.Running) && !slices.Contains(way.ControlPlane, at)
 }
@@ -166,7 +169,11 @@ func (o Offer) describeReachable(c VersionChange) string {
 		reachable := slices.DeleteFunc(slices.Clone(o.Versions), func(v version.Version) bool { return o.check(inventory, v) != nil && !o.takesBack(c, v) })
 		return listVersions(reachable)
 	case o.Extension:
-		return fmt.Sprintf("a version that is not older than %s, nor than any group of workers", inventory.ControlPlane)
+		text := fmt.Sprintf("a version that is not older than %s, nor than any group of workers", inventory.ControlPlane)
+		if !c.Running.IsZero() {
+			text += fmt.Sprintf("; or, since no machine has joined at %s, not older than %s", inventory.ControlPlane, c.Running)
+		}
+		return text
 	case o.check(inventory, inventory.ControlPlane) != nil:
 		return listVersions(nil)
 	default:
@@ -185,8 +192,13 @@ func (o Offer) Warning(c VersionChange) string {
 		return ""
 	}
 	if o.takesBack(c, c.To) {
-		return fmt.Sprintf("no machine has joined at %s: the step to it is taken back, and the upgrade goes from %s to %s",
+		text := fmt.Sprintf("no machine has joined at %s: the step to it is taken back, and the upgrade goes from %s to %s",
 			c.Inventory.ControlPlane, c.Running, c.To)
+		if o.Extension {
+			text += fmt.Sprintf(". It is not checked here that the extension has a plan from %s that leaves out %s; without one the step stays",
+				c.Running, c.Inventory.ControlPlane)
+		}
+		return text
 	}
 	text := c.describe()
 	if text == "" || !o.Extension || c.To == c.Inventory.ControlPlane {

@@ -123,6 +123,37 @@ func TestDecide(t *testing.T) {
 				Add: stepHooks, ClearIntent: true, InsteadOf: parsed("v1.31.99"),
 			}}, chain.ControlPlaneStep,
 		},
+		"by an extension, the way from what runs counts": {
+			at(31, raised, pending(chain.AfterClusterUpgrade, chain.AfterControlPlaneUpgrade), broken, func(s *chain.State) {
+				s.Source, s.SourceProblem, s.Back = nil, "there is no way", plan.Response{ControlPlane: []version.Version{parsed("v1.31.5")}}
+			}),
+			chain.CallHook{Hook: chain.BeforeControlPlaneUpgrade, Step: parsed("v1.31.5"), Then: chain.Record{Intent: instead}}, chain.HookDue,
+		},
+		"an extension that is away takes nothing back": {
+			at(31, raised, pending(chain.AfterClusterUpgrade, chain.AfterControlPlaneUpgrade), broken, func(s *chain.State) {
+				s.Source, s.SourceProblem = nil, "the extension does not answer"
+			}),
+			chain.Wait{}, chain.ControlPlaneUpgrading,
+		},
+		"the way from the step's version is not one from what runs": {
+			at(31, raised, pending(chain.AfterClusterUpgrade, chain.AfterControlPlaneUpgrade), broken, func(s *chain.State) {
+				s.Source = plan.Response{ControlPlane: []version.Version{parsed("v1.31.5")}}
+			}),
+			chain.Wait{}, chain.ControlPlaneUpgrading,
+		},
+		"an extension without a way back": {
+			at(31, raised, pending(chain.AfterClusterUpgrade, chain.AfterControlPlaneUpgrade), broken, func(s *chain.State) {
+				s.Source, s.SourceProblem, s.BackProblem = nil, "there is no way", "there is none from there"
+			}),
+			chain.Wait{}, chain.NotTakenBack,
+		},
+		"a way back through the same version": {
+			at(31, raised, pending(chain.AfterClusterUpgrade, chain.AfterControlPlaneUpgrade), broken, func(s *chain.State) {
+				s.Source, s.SourceProblem, s.Target = nil, "there is no way", v(32)
+				s.Back = plan.Response{ControlPlane: []version.Version{parsed("v1.31.99"), v(32)}}
+			}),
+			chain.Wait{}, chain.NotTakenBack,
+		},
 		"a step that a machine has joined is not": {
 			at(31, raised, pending(chain.AfterClusterUpgrade, chain.AfterControlPlaneUpgrade), broken, func(s *chain.State) { s.ControlPlane.Unjoined = false }),
 			chain.Wait{}, chain.ControlPlaneUpgrading,

@@ -156,6 +156,8 @@ const (
 	ControlPlaneProvisioning Reason = "ControlPlaneProvisioning"
 	// ControlPlaneUpgrading: the control plane is on its way to the version of its spec.
 	ControlPlaneUpgrading Reason = "ControlPlaneUpgrading"
+	// NotTakenBack: the control plane's step can neither lead on nor be taken back.
+	NotTakenBack Reason = "NotTakenBack"
 	// ControlPlaneStep: the control plane begins its next step.
 	ControlPlaneStep Reason = "ControlPlaneStep"
 	// WorkersStep: groups begin their step.

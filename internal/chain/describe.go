@@ -36,7 +36,7 @@ func Describe(s State, d Decision) Condition {
 		return Condition{Reason: ClusterPaused, Message: "Cluster is paused"}
 	case NoPath, NoSource, HookFailed:
 		return Condition{Reason: ReconcileFailed, Message: d.Message}
-	case UpToDate, DeletingCluster, Creating, CreatingGroups, ControlPlaneProvisioning, ControlPlaneUpgrading, ControlPlaneStep, WorkersStep,
+	case UpToDate, DeletingCluster, Creating, CreatingGroups, ControlPlaneProvisioning, ControlPlaneUpgrading, NotTakenBack, ControlPlaneStep, WorkersStep,
 		WorkersUpgrading, WorkersShort, WorkersDeferred, GroupsLeaving, HookDue, HookBlocking, BlockedByAnnotation, Recording:
 	}
 	switch {
@@ -74,10 +74,12 @@ func upgradingReason(d Decision) string {
 }
 
 func blocked(d Decision) []string {
-	if d.Reason == HookBlocking || d.Reason == BlockedByAnnotation || d.Reason == GroupsLeaving || d.Reason == WorkersShort {
+	switch d.Reason { //nolint:exhaustive // Others hold nothing.
+	case HookBlocking, BlockedByAnnotation, GroupsLeaving, WorkersShort, NotTakenBack:
 		return []string{d.Message}
+	default:
+		return nil
 	}
-	return nil
 }
 
 func controlPlaneLine(s State, d Decision) []string {

@@ -50,7 +50,12 @@ type State struct {
 	Source plan.Source
 	// SourceProblem says why Source could not be had, when it could not; then no step begins.
 	SourceProblem string
-	Skew          version.SkewPolicy
+	// Back is where the versions of a plan from ControlPlane.Running come from if an extension makes plans, and
+	// BackProblem why there is none. Both are empty unless NeedsBack holds, and the extension has answered for the
+	// way from ControlPlane.Version: one that is away takes no step back.
+	Back        plan.Source
+	BackProblem string
+	Skew        version.SkewPolicy
 	// Concurrency is how many groups of one kind may be upgrading at once; below 1 it counts as 1.
 	Concurrency int
 	Pending     Pending

@@ -117,7 +117,10 @@ func TestCheckTarget(t *testing.T) {
 			"accepted: v1.33.99 and newer, up to the last v1.34 version; or, since no machine has joined at v1.33.99, v1.33.5 and newer, up to the last v1.34 version"},
 		"through another patch": {chain.Offer{Versions: vs("v1.32.4 v1.33.5 v1.34.1")}, stuck("v1.33.99", "v1.32.4", "v1.34.1"), ""},
 		"a machine has joined":  {neither, stuck("v1.33.99", "", "v1.33.5"), "Downgrade: it is older than the control plane's v1.33.99, and Kubernetes is never downgraded; accepted: v1.33.99 and newer, up to the last v1.34 version"},
-		"with an extension":     {extension, stuck("v1.33.99", "v1.32.4", "v1.33.5"), "Downgrade: it is older than the control plane's v1.33.99, and Kubernetes is never downgraded; accepted: a version that is not older than v1.33.99, nor than any group of workers"},
+		"with an extension":     {extension, stuck("v1.33.99", "v1.32.4", "v1.33.5"), ""},
+		"with an extension, below what runs": {extension, stuck("v1.33.99", "v1.33.5", "v1.33.4"), "Downgrade: it is older than the control plane's v1.33.99, and Kubernetes is never downgraded; " +
+			"accepted: a version that is not older than v1.33.99, nor than any group of workers; or, since no machine has joined at v1.33.99, not older than v1.33.5"},
+		"with an extension, a machine has joined": {extension, stuck("v1.33.99", "", "v1.33.5"), "Downgrade: it is older than the control plane's v1.33.99, and Kubernetes is never downgraded; accepted: a version that is not older than v1.33.99, nor than any group of workers"},
 		// In the middle of an upgrade.
 		"farther":                    {list, chain.VersionChange{From: parsed("v1.33.0"), To: parsed("v1.34.1"), Inventory: runs("v1.31.5", "v1.30.1")}, ""},
 		"nearer":                     {list, chain.VersionChange{From: parsed("v1.34.1"), To: parsed("v1.32.3"), Inventory: runs("v1.31.5", "v1.30.1")}, ""},
@@ -156,8 +159,12 @@ func TestWarning(t *testing.T) {
 		"hook pending": {list, chain.VersionChange{From: parsed("v1.30.1"), To: parsed("v1.31.0"), Inventory: runs("v1.30.1", "v1.30.1"), CompletionPending: true}, "the upgrade to v1.30.1 is done but for the AfterClusterUpgrade hook: the upgrade to v1.31.0 begins when that has completed"},
 		"on its way":   {list, chain.VersionChange{From: parsed("v1.32.1"), To: parsed("v1.33.0"), Inventory: runs("v1.31.1", "v1.30.1"), CompletionPending: true}, "the upgrade to v1.32.1 is under way: the steps that have begun are finished, then the upgrade continues from v1.31.1 to v1.33.0"},
 		"taken back":   {chain.Offer{}, stuck("v1.33.99", "v1.32.4", "v1.33.5"), "no machine has joined at v1.33.99: the step to it is taken back, and the upgrade goes from v1.32.4 to v1.33.5"},
-		"last step":    {list, chain.VersionChange{From: parsed("v1.32.1"), To: parsed("v1.33.0"), Inventory: runs("v1.32.1"), Upgrading: true}, "the upgrade to v1.32.1 is under way: the step of the control plane to v1.32.1 is finished, then the upgrade continues from there to v1.33.0"},
-		"workers":      {list, chain.VersionChange{From: parsed("v1.32.1"), To: parsed("v1.33.0"), Inventory: runs("v1.32.1", "v1.31.1")}, "the upgrade to v1.32.1 is under way: the steps that have begun are finished, then the upgrade continues from v1.32.1 to v1.33.0"},
+		"taken back by an extension": {
+			extension, stuck("v1.33.99", "v1.32.4", "v1.33.5"), "no machine has joined at v1.33.99: the step to it is taken back, and the upgrade goes from v1.32.4 to v1.33.5. " +
+				"It is not checked here that the extension has a plan from v1.32.4 that leaves out v1.33.99; without one the step stays",
+		},
+		"last step": {list, chain.VersionChange{From: parsed("v1.32.1"), To: parsed("v1.33.0"), Inventory: runs("v1.32.1"), Upgrading: true}, "the upgrade to v1.32.1 is under way: the step of the control plane to v1.32.1 is finished, then the upgrade continues from there to v1.33.0"},
+		"workers":   {list, chain.VersionChange{From: parsed("v1.32.1"), To: parsed("v1.33.0"), Inventory: runs("v1.32.1", "v1.31.1")}, "the upgrade to v1.32.1 is under way: the steps that have begun are finished, then the upgrade continues from v1.32.1 to v1.33.0"},
 		// Held before it has begun.
 		"not begun":       {list, chain.VersionChange{From: parsed("v1.32.1"), To: parsed("v1.33.0"), Inventory: runs("v1.31.1", "v1.31.1")}, "the upgrade to v1.32.1 has not begun: one from v1.31.1 to v1.33.0 takes its place"},
 		"cancelled":       {list, chain.VersionChange{From: parsed("v1.32.1"), To: parsed("v1.31.1"), Inventory: runs("v1.31.1", "v1.31.1")}, "the upgrade to v1.32.1 has not begun: it is cancelled, and the Cluster stays at v1.31.1"},

@@ -135,27 +135,30 @@ func sharedStops(rules []plan.StopRule) []plan.StopRule {
 	return []plan.StopRule{shared}
 }
 
-// GroupStops returns the rules that the graph of a Cluster has for its groups. settings are those of the ExtensionConfig.
-// A response has one list for all workers; an engine that moves each group by its own plan needs the rules as well.
-func GroupStops(ctx context.Context, graphs Graphs, cluster *clusterv1.Cluster, settings map[string]string) ([]plan.StopRule, error) {
+// GraphOf returns the graph of a Cluster, with its rules for the Cluster's groups. settings are those of the ExtensionConfig.
+// A response has one list for all workers, and does not tell what else is on offer; an engine that moves each group by its own
+// plan needs the rules, and one that takes steps back the versions.
+func GraphOf(ctx context.Context, graphs Graphs, cluster *clusterv1.Cluster, settings map[string]string) (plan.Graph, error) {
 	selector, err := decodeSelector(&runtimehooksv1.GenerateUpgradePlanRequest{
 		CommonRequest: runtimehooksv1.CommonRequest{Settings: settings}, Cluster: *cluster,
 	})
 	if err != nil {
-		return nil, err
+		return plan.Graph{}, err
 	}
 	list, err := graphs.ListUpgradeGraphs(ctx)
 	if err != nil {
-		return nil, err
+		return plan.Graph{}, err
 	}
 	graph, err := upgradegraph.Select(list, selector)
 	if err != nil {
-		return nil, err
+		return plan.Graph{}, err
 	}
-	if _, err := upgradegraph.Parse(graph.Spec); err != nil {
-		return nil, fmt.Errorf("UpgradeGraph %q is not valid: %w", graph.Name, err)
+	parsed, err := upgradegraph.Parse(graph.Spec)
+	if err != nil {
+		return plan.Graph{}, fmt.Errorf("UpgradeGraph %q is not valid: %w", graph.Name, err)
 	}
-	return upgradegraph.Stops(graph.Spec, upgradegraph.WorkersOf(cluster)), nil
+	parsed.Stops = upgradegraph.Stops(graph.Spec, upgradegraph.WorkersOf(cluster))
+	return parsed, nil
 }
 
 // limit makes workers stop as often as the way in which they are updated needs.

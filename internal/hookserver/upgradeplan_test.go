@@ -195,12 +195,12 @@ func TestGroupStops(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := hookserver.GroupStops(t.Context(), tt.graphs, &cluster, tt.settings)
+			got, err := hookserver.GraphOf(t.Context(), tt.graphs, &cluster, tt.settings)
 			if (err != nil) != (tt.problem != "") || err != nil && !strings.HasPrefix(err.Error(), tt.problem) {
 				t.Fatalf("error is %v, want %q", err, tt.problem)
 			}
-			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Errorf("GroupStops (-want +got):\n%s", diff)
+			if diff := cmp.Diff(tt.want, got.Stops); diff != "" {
+				t.Errorf("stops (-want +got):\n%s", diff)
 			}
 		})
 	}

@@ -306,7 +306,7 @@ func (c *chainComputation) chainState(report Chain) ChainState {
 		return ChainCreating
 	case chain.UpToDate:
 		return c.restingState()
-	case chain.CreatingGroups, chain.ControlPlaneUpgrading, chain.ControlPlaneStep, chain.WorkersStep, chain.WorkersUpgrading, chain.WorkersShort,
+	case chain.CreatingGroups, chain.ControlPlaneUpgrading, chain.NotTakenBack, chain.ControlPlaneStep, chain.WorkersStep, chain.WorkersUpgrading, chain.WorkersShort,
 		chain.WorkersDeferred, chain.GroupsLeaving, chain.HookDue, chain.HookBlocking, chain.HookFailed, chain.BlockedByAnnotation, chain.Recording, chain.NoPath, chain.NoSource:
 	}
 	return c.movingState(report)

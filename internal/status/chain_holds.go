@@ -65,6 +65,10 @@ func (c *chainComputation) ruleHolds() []Hold {
 		return []Hold{{Kind: HeldByPause, By: "spec.paused, or the annotation " + clusterv1.PausedAnnotation, Message: d.Message}}
 	case chain.NoPath:
 		return []Hold{{Kind: HeldByRule, By: "the plan", Message: d.Message}}
+	case chain.NotTakenBack:
+		if c.engine == Windlass {
+			return []Hold{{Kind: HeldByRule, By: "the plan", Message: d.Message}}
+		}
 	case chain.BlockedByAnnotation:
 		return []Hold{{Kind: HeldByAnnotation, By: text.JoinSome(c.state.Blockers, shownGroups, ", "), Message: d.Message, Since: c.earliest(), AtEarliest: true}}
 	case chain.WorkersDeferred:

@@ -58,8 +58,9 @@ func lacks(m *clusterv1.Machine) string {
 
 // wayOut is what a person can do about a step that cannot end.
 func (c *chainComputation) wayOut() string {
-	if c.state.ControlPlane.Unjoined && c.engine == Windlass && c.facts.Upgrade.Source != nil {
-		return "give it what it lacks, or set spec.topology.version, or the list of the ClusterClass, to versions that leave it out: the step is taken back"
+	if c.state.ControlPlane.Unjoined && c.engine == Windlass {
+		return "give it what it lacks, or set spec.topology.version, or the versions that the ClusterClass or an UpgradeGraph offers, " +
+			"to versions that leave it out: the step is taken back"
 	}
 	return "give it what it lacks, or leave its version out by hand: docs/how-to/change-the-target.md, A step that cannot end"
 }

@@ -34,7 +34,7 @@ type Limits interface {
 	GroupMinors(ctx context.Context, cluster *clusterv1.Cluster, md *clusterv1.MachineDeployment) (int, error)
 }
 
-// Options is what the controller works with. All but Limits, OwnPlanner, OwnStops and WatchFilter is required.
+// Options is what the controller works with. All but Limits, OwnPlanner, OwnGraph and WatchFilter is required.
 type Options struct {
 	// Client reads from a cache, unstructured objects too; APIReader does not.
 	Client    client.Client
@@ -48,8 +48,8 @@ type Options struct {
 	// OwnPlanner is the name under which this project's own GenerateUpgradePlan handler is registered. Of its answer only the control plane's
 	// versions count, since this engine plans every group by itself.
 	OwnPlanner string
-	// OwnStops returns the rules of that planner for a Cluster's groups; nil means that there are none.
-	OwnStops func(context.Context, *clusterv1.Cluster) ([]plan.StopRule, error)
+	// OwnGraph returns what that planner makes plans from, of which Versions and Stops count; nil means that nobody knows.
+	OwnGraph func(context.Context, *clusterv1.Cluster) (plan.Graph, error)
 	// WatchFilter is the value of Cluster API's watch label; empty means all.
 	WatchFilter string
 }

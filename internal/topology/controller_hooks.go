@@ -90,7 +90,7 @@ func computeMessage(cluster *clusterv1.Cluster, s chain.State, call chain.CallHo
 		}, &runtimehooksv1.AfterControlPlaneUpgradeResponse{}}, nil
 	case chain.BeforeWorkersUpgrade:
 		return message{runtimehooksv1.BeforeWorkersUpgrade, &runtimehooksv1.BeforeWorkersUpgradeRequest{
-			Cluster: c, FromKubernetesVersion: oldestWorkers(s).String(), ToKubernetesVersion: step, ControlPlaneUpgrades: controlPlane, WorkersUpgrades: workers,
+			Cluster: c, FromKubernetesVersion: oldestWorkers(s.Groups, s.ControlPlane.Version).String(), ToKubernetesVersion: step, ControlPlaneUpgrades: controlPlane, WorkersUpgrades: workers,
 		}, &runtimehooksv1.BeforeWorkersUpgradeResponse{}}, nil
 	case chain.AfterWorkersUpgrade:
 		return message{runtimehooksv1.AfterWorkersUpgrade, &runtimehooksv1.AfterWorkersUpgradeRequest{

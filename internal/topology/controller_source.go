@@ -35,8 +35,8 @@ type keptPlan struct {
 	response plan.Response
 	problem  error
 	asked    time.Time
-	// refused says that no upgrade can go on with it.
-	refused bool
+	// refused says that no upgrade can go on with it, and answered that the extension itself said so, or gave a plan.
+	refused, answered bool
 }
 
 // Key is the question.
@@ -52,7 +52,9 @@ func (p keptPlan) until() time.Time {
 
 // refusePlan keeps an extension's answer that stops the upgrade for a short time only, and returns how long. It is zero where no extension's does.
 func (r *run) refusePlan() time.Duration {
-	if r.kept == nil || r.decision.Reason != chain.NoPath && r.decision.Reason != chain.NoSource {
+	stops := r.decision.Reason == chain.NoPath || r.decision.Reason == chain.NoSource ||
+		r.state.Back != nil || r.state.BackProblem != ""
+	if r.kept == nil || !stops {
 		return 0
 	}
 	r.kept.refused = true
@@ -70,13 +72,32 @@ func (r *run) readSource(ctx context.Context) error {
 	if problem == nil {
 		r.state.Source, _, problem = snapshot.Source(r.cluster, r.class, nil)
 	}
-	if extension, ok := errors.AsType[*snapshot.ExtensionError](problem); ok {
-		r.state.Source, problem = r.askForPlan(ctx, extension.Extension)
+	extension, asks := errors.AsType[*snapshot.ExtensionError](problem)
+	if asks {
+		r.state.Source, problem = r.askForPlan(ctx, extension.Extension, r.state.ControlPlane.Version)
 	}
 	if problem != nil {
 		r.state.SourceProblem = text.Bound(problem.Error(), conditionBytes)
 	}
+	if asks && (problem == nil || r.kept.answered) && r.state.NeedsBack() {
+		r.askForBack(ctx, extension.Extension)
+	}
 	return nil
+}
+
+// askForBack asks for the plan from what the control plane runs. Without one the step is not taken back, and the
+// question is asked again soon: somebody may fix what the answer comes from.
+func (r *run) askForBack(ctx context.Context, extension string) {
+	onward := r.kept
+	source, err := r.askForPlan(ctx, extension, r.state.ControlPlane.Running)
+	if r.state.Back = source; err != nil {
+		r.state.Back, r.state.BackProblem = nil, text.Bound(err.Error(), conditionBytes)
+	}
+	r.kept.refused = true
+	r.plans.Add(*r.kept)
+	onward.refused = true
+	r.plans.Add(*onward)
+	r.kept = onward
 }
 
 func needsPlan(s chain.State) bool {
@@ -106,19 +127,19 @@ func (r *run) readLimits(ctx context.Context) error {
 	return nil
 }
 
-// askForPlan asks a GenerateUpgradePlan extension, unless its last answer to the same question still holds.
-func (r *run) askForPlan(ctx context.Context, extension string) (plan.Source, error) {
+// askForPlan asks a GenerateUpgradePlan extension for the plan from a version of the control plane, unless its last answer to the same question still holds.
+func (r *run) askForPlan(ctx context.Context, extension string, from version.Version) (plan.Source, error) {
 	request := &runtimehooksv1.GenerateUpgradePlanRequest{
 		Cluster:                           *requestCluster(r.cluster),
-		FromControlPlaneKubernetesVersion: r.state.ControlPlane.Version.String(),
-		FromWorkersKubernetesVersion:      oldestWorkers(r.state).String(),
+		FromControlPlaneKubernetesVersion: from.String(),
+		FromWorkersKubernetesVersion:      oldestWorkers(r.state.Groups, from).String(),
 		ToKubernetesVersion:               r.state.Target.String(),
 	}
 	question := fmt.Sprintf("%s %s %s %s %s %s", r.cluster.UID, r.class.UID, extension, request.FromControlPlaneKubernetesVersion, request.FromWorkersKubernetesVersion, request.ToKubernetesVersion)
 	kept, ok := r.plans.Has(question)
 	if now := r.Now(); !ok || !now.Before(kept.until()) {
 		kept = keptPlan{question: question, asked: now}
-		kept.response, kept.problem = r.callForPlan(ctx, extension, request)
+		kept.response, kept.answered, kept.problem = r.callForPlan(ctx, extension, request)
 		kept.refused = kept.problem != nil
 		r.plans.Add(kept)
 	}
@@ -127,33 +148,34 @@ func (r *run) askForPlan(ctx context.Context, extension string) (plan.Source, er
 		return nil, kept.problem
 	}
 	response := kept.response
-	if extension == r.OwnPlanner && r.OwnStops != nil {
-		var err error
-		if response.Stops, err = r.OwnStops(ctx, r.cluster); err != nil {
-			return nil, fmt.Errorf("reading where the upgrade graph makes workers stop: %w", err)
+	if extension == r.OwnPlanner && r.OwnGraph != nil {
+		graph, err := r.OwnGraph(ctx, r.cluster)
+		if err != nil {
+			return nil, fmt.Errorf("reading the upgrade graph: %w", err)
 		}
+		response.Stops, response.Offered = graph.Stops, graph.Versions
 	}
 	return response, nil
 }
 
 // callForPlan calls the extension. The versions of the workers' list come with what all of them must go through; this project's own planner infers
-// them, and so does the engine, for each group by itself.
-func (r *run) callForPlan(ctx context.Context, extension string, request *runtimehooksv1.GenerateUpgradePlanRequest) (plan.Response, error) {
+// them, and so does the engine, for each group by itself. answered reports whether the extension gave a plan, or said that there is none.
+func (r *run) callForPlan(
+	ctx context.Context, extension string, request *runtimehooksv1.GenerateUpgradePlanRequest,
+) (source plan.Response, answered bool, err error) {
 	response := &runtimehooksv1.GenerateUpgradePlanResponse{}
 	if err := r.Runtime.CallExtension(ctx, runtimehooksv1.GenerateUpgradePlan, r.cluster, extension, request, response); err != nil {
-		return plan.Response{}, err
+		return plan.Response{}, response.Status == runtimehooksv1.ResponseStatusFailure, err
 	}
-	var source plan.Response
-	var err error
 	if source.ControlPlane, err = parseSteps(response.ControlPlaneUpgrades); err != nil {
-		return plan.Response{}, fmt.Errorf("extension %q: controlPlaneUpgrades: %w", extension, err)
+		return plan.Response{}, false, fmt.Errorf("extension %q: controlPlaneUpgrades: %w", extension, err)
 	}
 	if extension != r.OwnPlanner {
 		if source.Workers, err = parseSteps(response.WorkersUpgrades); err != nil {
-			return plan.Response{}, fmt.Errorf("extension %q: workersUpgrades: %w", extension, err)
+			return plan.Response{}, false, fmt.Errorf("extension %q: workersUpgrades: %w", extension, err)
 		}
 	}
-	return source, nil
+	return source, true, nil
 }
 
 func parseSteps(steps []runtimehooksv1.UpgradeStep) ([]version.Version, error) {
@@ -165,10 +187,11 @@ func parseSteps(steps []runtimehooksv1.UpgradeStep) ([]version.Version, error) {
 }
 
 // oldestWorkers is the oldest version that a machine of a group has; zero when there are no groups.
-func oldestWorkers(s chain.State) version.Version {
+// Of unordered builds of one release, the one counts that the control plane does not have.
+func oldestWorkers(groups []chain.Group, controlPlane version.Version) version.Version {
 	var oldest version.Version
-	for _, g := range s.Groups {
-		if g.Exists && !g.Deleting && (oldest.IsZero() || version.Compare(g.Oldest, oldest) == version.Less || g.Oldest.SamePatch(oldest) && oldest.Equal(s.ControlPlane.Version)) {
+	for _, g := range groups {
+		if g.Exists && !g.Deleting && (oldest.IsZero() || version.Compare(g.Oldest, oldest) == version.Less || g.Oldest.SamePatch(oldest) && oldest.Equal(controlPlane)) {
 			oldest = g.Oldest
 		}
 	}

@@ -35,6 +35,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/pkg/plan"
+	"github.com/windlass-dev/windlass/pkg/version"
 	"github.com/windlass-dev/windlass/test/fakeapi"
 )
 
@@ -57,11 +58,12 @@ type world struct {
 	answers map[string]answer
 	// absent are hooks without an extension.
 	absent map[string]bool
-	// plan is what GenerateUpgradePlan extensions answer.
-	plan   *runtimehooksv1.GenerateUpgradePlanResponse
+	// plans are what GenerateUpgradePlan extensions answer, by the version of the control plane; "" is for others.
+	plans  map[string]*runtimehooksv1.GenerateUpgradePlanResponse
 	limits map[string]int
-	// rules are those of the upgrade graph; rulesProblem is why they cannot be read.
+	// rules are those of the upgrade graph, offered its versions; rulesProblem is why it cannot be read.
 	rules        []plan.StopRule
+	offered      []version.Version
 	rulesProblem string
 
 	// calls and logged are what has happened since the last report, shown is what was reported last of the Cluster.
@@ -79,7 +81,7 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{
 		API: fakeapi.New(t, "testdata/world.yaml"), t: t, now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC),
-		answers: map[string]answer{}, absent: map[string]bool{}, limits: map[string]int{}, shown: map[string]string{},
+		answers: map[string]answer{}, absent: map[string]bool{}, plans: map[string]*runtimehooksv1.GenerateUpgradePlanResponse{}, limits: map[string]int{}, shown: map[string]string{},
 	}
 	w.restart()
 	return w
@@ -90,7 +92,7 @@ func (w *world) restart() {
 	w.t.Helper()
 	options := Options{
 		Client: w.Client, APIReader: w.Client, Runtime: &extensions{world: w}, Recorder: &events.FakeRecorder{}, Now: func() time.Time { return w.now },
-		Limits: w, OwnPlanner: "own.planner", OwnStops: w.groupStops,
+		Limits: w, OwnPlanner: "own.planner", OwnGraph: w.graph,
 	}
 	objects, err := New(ObjectOptions{
 		Client: options.Client, APIReader: options.APIReader, Runtime: options.Runtime, Recorder: options.Recorder, Now: options.Now,
@@ -114,11 +116,11 @@ func (w *world) GroupMinors(_ context.Context, _ *clusterv1.Cluster, md *cluster
 	return limit, nil
 }
 
-func (w *world) groupStops(context.Context, *clusterv1.Cluster) ([]plan.StopRule, error) {
+func (w *world) graph(context.Context, *clusterv1.Cluster) (plan.Graph, error) {
 	if w.rulesProblem != "" {
-		return nil, errors.New(w.rulesProblem)
+		return plan.Graph{}, errors.New(w.rulesProblem)
 	}
-	return w.rules, nil
+	return plan.Graph{Versions: w.offered, Stops: w.rules}, nil
 }
 
 // extensions is one extension for every hook.
@@ -152,10 +154,17 @@ func (e *extensions) CallAllExtensions(_ context.Context, hook runtimecatalog.Ho
 func (e *extensions) CallExtension(_ context.Context, hook runtimecatalog.Hook, cluster client.Object, name string, request runtimehooksv1.RequestObject, response runtimehooksv1.ResponseObject, _ ...runtimeclient.CallExtensionOption) error {
 	e.world.called(runtimecatalog.HookName(hook)+" "+name, cluster, request)
 	if generate, ok := response.(*runtimehooksv1.GenerateUpgradePlanResponse); ok {
-		if e.world.plan == nil {
+		asked, _ := request.(*runtimehooksv1.GenerateUpgradePlanRequest)
+		given, ok := e.world.plans[asked.FromControlPlaneKubernetesVersion]
+		if !ok {
+			given = e.world.plans[""]
+		}
+		if given == nil {
 			return errors.New("the extension does not answer")
 		}
-		*generate = *e.world.plan
+		if *generate = *given; given.Status == runtimehooksv1.ResponseStatusFailure {
+			return errors.New("the extension refuses")
+		}
 	}
 	return nil
 }

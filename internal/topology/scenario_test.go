@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cockroachdb/datadriven"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -21,6 +22,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/windlass-dev/windlass/pkg/plan"
+	"github.com/windlass-dev/windlass/pkg/version"
 )
 
 // TestScenarios runs the scripts in testdata/scenarios. `go test -run TestScenarios -rewrite` writes their outputs anew.
@@ -34,7 +36,11 @@ import (
 //	                       what a hook answers from now on, with the input as its message
 //	plan [cp=(v…,…)] [workers=(v…,…)]
 //	                       what GenerateUpgradePlan extensions answer; without arguments they fail
+//	plan from=v… [refused] [away] [cp=(v…,…)]
+//	                       what they answer for the way from this version of the control plane
+//	join v…                the control plane's Machine has a Node, and its kubelet this version
 //	rules [NAME…]          the groups that the upgrade graph makes stop at every minor; with an input, they cannot be read because of it
+//	offer v…               the versions of the upgrade graph
 //	limit NAME=n           how many minors machines of a group can be moved at once; below 0 that cannot be told
 //	fail VERB KIND REASON  fails the next such write
 //	meanwhile VERB KIND    merges the input into the Cluster just before the next such write
@@ -86,26 +92,48 @@ var commands = map[string]func(*world, *datadriven.TestData) string{
 		return ""
 	},
 	"plan": func(w *world, d *datadriven.TestData) string {
-		w.plan = nil
+		var from string
+		var given *runtimehooksv1.GenerateUpgradePlanResponse
 		for _, arg := range d.CmdArgs {
-			if w.plan == nil {
-				w.plan = &runtimehooksv1.GenerateUpgradePlanResponse{}
+			if given == nil {
+				given = &runtimehooksv1.GenerateUpgradePlanResponse{}
 			}
 			for _, version := range arg.Vals {
 				step := runtimehooksv1.UpgradeStep{Version: version}
-				if arg.Key == "cp" {
-					w.plan.ControlPlaneUpgrades = append(w.plan.ControlPlaneUpgrades, step)
-				} else {
-					w.plan.WorkersUpgrades = append(w.plan.WorkersUpgrades, step)
+				switch arg.Key {
+				case "from":
+					from = version
+				case "cp":
+					given.ControlPlaneUpgrades = append(given.ControlPlaneUpgrades, step)
+				default:
+					given.WorkersUpgrades = append(given.WorkersUpgrades, step)
 				}
 			}
 		}
+		if d.HasArg("refused") {
+			given.Status = runtimehooksv1.ResponseStatusFailure
+		}
+		if d.HasArg("away") {
+			given = nil
+		}
+		w.plans[from] = given
+		return ""
+	},
+	"join": func(w *world, d *datadriven.TestData) string {
+		w.join(d.CmdArgs[0].Key)
 		return ""
 	},
 	"rules": func(w *world, d *datadriven.TestData) string {
 		w.rules, w.rulesProblem = nil, strings.TrimSpace(d.Input)
 		for _, arg := range d.CmdArgs {
 			w.rules = append(w.rules, plan.StopRule{Groups: []string{arg.Key}, EveryMinor: true})
+		}
+		return ""
+	},
+	"offer": func(w *world, d *datadriven.TestData) string {
+		w.offered = nil
+		for _, arg := range d.CmdArgs {
+			w.offered = append(w.offered, version.MustParse(arg.Key))
 		}
 		return ""
 	},
@@ -287,6 +315,20 @@ func (w *world) provision(version string) {
 		w.t.Fatal(err)
 	}
 	w.update(object)
+}
+
+// join gives the control plane a Machine whose Node runs a version.
+func (w *world) join(version string) {
+	w.t.Helper()
+	machine := &clusterv1.Machine{}
+	machine.Namespace, machine.Name = w.Key.Namespace, "cp-"+version
+	machine.Labels = map[string]string{clusterv1.ClusterNameLabel: w.Key.Name, clusterv1.MachineControlPlaneLabel: ""}
+	machine.Spec.Version = version
+	machine.Status.NodeInfo = &corev1.NodeSystemInfo{KubeletVersion: version}
+	machine.Status.NodeRef.Name = machine.Name
+	if err := w.Inner.Create(w.t.Context(), machine); err != nil {
+		w.t.Fatal(err)
+	}
 }
 
 func (w *world) count() string {

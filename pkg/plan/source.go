@@ -44,6 +44,9 @@ type Response struct {
 	// Stops are rules for groups, where Workers is empty. A response has no place for them: they come from the upgrade graph
 	// that it was made from.
 	Stops []StopRule
+	// Offered are all versions of that graph, in no order; empty means that they are not known. They decide
+	// nothing of a plan.
+	Offered []version.Version
 }
 
 func (NextMinor) workers() []version.Version   { return nil }

@@ -30,6 +30,8 @@ type Config struct {
 	// Sources say where versions come from: the first at the beginning, the others are what people may change it to.
 	// None means plan.NextMinor.
 	Sources []plan.Source
+	// Asked says that an extension has the Sources: the engine gets its answers only.
+	Asked bool
 	// Extension is asked for the source each time where it is not nil, in the place of Sources.
 	// It gets the versions of the control plane and of the slowest group, which is zero when there is none.
 	Extension   func(controlPlane, workers, target version.Version) plan.Source

@@ -124,7 +124,7 @@ func (m *model) ends(w *world, reason chain.Reason) string {
 	switch {
 	case w.deleting && w.okToDelete:
 		return ""
-	case reason == chain.NoPath && (m.MayEndWithoutPath || m.older(w.target, w.cp.spec)):
+	case (reason == chain.NoPath || m.Asked && reason == chain.NoSource) && (m.MayEndWithoutPath || m.older(w.target, w.cp.spec)):
 		return ""
 	case reason != chain.UpToDate:
 		return fmt.Sprintf("the upgrade is stuck for the reason %s", reason)

@@ -104,12 +104,15 @@ func explorations() map[string]explore.Config {
 	listed := chainOf(2, explore.Faults{Relists: 2, Retargets: 1, Cuts: 1, Lags: 1}, md("a", 30))
 	listed.Broken, listed.Retargets = []version.Version{bad}, []version.Version{good}
 	listed.Sources = []plan.Source{plan.VersionList{v(30), good, bad, v(32)}, plan.VersionList{v(30), good, v(32)}}
+	asked := listed
+	asked.Asked, asked.Faults.Outages = true, 1
 	strange := chainOf(2, explore.Faults{Relists: 1, Swaps: 2, Retargets: 1, Cuts: 1}, md("a", 30))
 	strange.Broken, strange.Retargets, strange.Sources = listed.Broken, listed.Retargets, listed.Sources
 	return map[string]explore.Config{
 		"a step that is taken back":                      joining,
 		"a version without an image":                     broken,
 		"a version without an image, in a list":          listed,
+		"a version without an image, and an extension":   asked,
 		"a version without an image, and another engine": strange,
 		"builds of one release":                          builds,
 		"one step, everything fails":                     chainOf(1, explore.Faults{Cuts: all, Restarts: all, Answers: all, Blockers: 2, Pauses: 2, Races: 2}, md("a", 30), mp("p", 30)),

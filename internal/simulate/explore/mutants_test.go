@@ -213,6 +213,9 @@ func mutants() map[string]mutant {
 		"forgets what was taken back": {see: func(s *chain.State) {
 			s.TakenBack = version.Version{}
 		}, config: explorations()["a version without an image, in a list"], want: "the upgrade step is"},
+		"asks an extension for no way back": {see: func(s *chain.State) {
+			s.Back, s.BackProblem = nil, ""
+		}, config: explorations()["a version without an image, and an extension"], want: "is stuck for the reason"},
 		"lets any shortage hold":  {decide: holdForAny, config: scarce, want: "is stuck for the reason WorkersShort"},
 		"keeps to the old target": {see: func(s *chain.State) { s.Target = v(32) }, config: retarget, want: "is called for v1.32.0"},
 	}

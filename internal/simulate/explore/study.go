@@ -58,6 +58,14 @@ func imageless(s Study, route []version.Version) Study {
 	first := route[0]
 	bad := version.MustParse(fmt.Sprintf("v%d.%d.%d", first.Minor().Major, first.Minor().Minor, badPatch))
 	good := append(plan.VersionList{s.Config.ControlPlane}, route...)
+	s.Config.Asked = s.Config.Extension != nil || slices.ContainsFunc(s.Config.Sources, func(source plan.Source) bool {
+		switch source.(type) {
+		case plan.Graph, plan.Response:
+			return true
+		default:
+			return false
+		}
+	})
 	s.Config.Broken, s.Config.Extension = []version.Version{bad}, nil
 	s.Config.Retargets = []version.Version{s.Config.Target}
 	if len(route) == 1 || route[1].Minor() == first.Minor() {

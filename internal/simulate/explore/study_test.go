@@ -52,14 +52,21 @@ func TestRepresent(t *testing.T) {
 	}
 }
 
-// TestStudies explores what windlass verify does, from a version list.
+// TestStudies explores what windlass verify does, from a version list, and where an extension is asked.
 func TestStudies(t *testing.T) {
 	t.Parallel()
-	c := chainOf(2, explore.Faults{}, md("a", 30), mp("p", 29))
-	for _, study := range explore.Studies(c, []version.Version{v(31), v(32)}) {
-		report, err := explore.Explore(t.Context(), study.Config, 50_000)
-		if err != nil || report.Violation != nil || !report.Complete || report.States < 30 || study.Varies == "" {
-			t.Errorf("%s: %+v, %v", study.Name, report, err)
+	listed := chainOf(2, explore.Faults{}, md("a", 30), mp("p", 29))
+	graph := listed
+	graph.Sources = []plan.Source{plan.Graph{Versions: []version.Version{v(30), v(31), v(32)}}}
+	for name, c := range map[string]explore.Config{"list": listed, "graph": graph} {
+		for _, study := range explore.Studies(c, []version.Version{v(31), v(32)}) {
+			if name == "graph" && !study.Config.Asked {
+				continue // The engine gets a list in others, too.
+			}
+			report, err := explore.Explore(t.Context(), study.Config, 50_000)
+			if err != nil || report.Violation != nil || !report.Complete || report.States < 30 || study.Varies == "" {
+				t.Errorf("%s, %s: %+v, %v", name, study.Name, report, err)
+			}
 		}
 	}
 }

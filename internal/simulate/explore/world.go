@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/windlass-dev/windlass/internal/chain"
+	"github.com/windlass-dev/windlass/pkg/plan"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
@@ -224,8 +225,11 @@ func (m *model) read(w *world) (chain.State, chain.Recorded) {
 		s.ControlPlane.Running = m.version(cp.status)
 	}
 	s.Groups, s.Leaving = m.readGroups(w)
-	if w.sourceDown {
+	switch {
+	case w.sourceDown:
 		s.SourceProblem = "the extension does not answer"
+	case m.Asked:
+		m.ask(&s)
 	}
 	if w.blocker {
 		s.Blockers = []string{"before-upgrade.hook.cluster.cluster.x-k8s.io/somebody"}
@@ -241,6 +245,36 @@ func (m *model) read(w *world) (chain.State, chain.Recorded) {
 		}}
 	}
 	return s.With(r), r
+}
+
+// ask replaces the source by what an extension answers for the way from the control plane's version, and for that
+// from what it runs, if it counts.
+func (m *model) ask(s *chain.State) {
+	listed := s.Source
+	from := func(at version.Version) (plan.Source, error) {
+		inventory := plan.Inventory{ControlPlane: at}
+		for _, g := range s.Groups {
+			if g.Exists && !g.Deleting {
+				inventory.Groups = append(inventory.Groups, plan.Group{Name: g.Name, Kind: g.Kind, Version: g.Oldest})
+			}
+		}
+		p, err := plan.Compute(plan.Request{Inventory: inventory, Target: s.Target, Source: listed, Policy: plan.Policy{Skew: m.Skew}})
+		response := plan.Response{ControlPlane: p.ControlPlane}
+		if list, ok := listed.(plan.VersionList); ok {
+			response.Offered = list
+		}
+		return response, err
+	}
+	onward, err := from(s.ControlPlane.Version)
+	if s.Source = onward; err != nil {
+		s.Source, s.SourceProblem = nil, "there is no way"
+	}
+	if s.NeedsBack() {
+		back, err := from(s.ControlPlane.Running)
+		if s.Back = back; err != nil {
+			s.Back, s.BackProblem = nil, "there is no way"
+		}
+	}
 }
 
 // readGroups returns the groups of the topology, and those that are leaving.
