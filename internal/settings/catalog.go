@@ -32,6 +32,8 @@ type Catalog struct {
 	// oldest and newest are the first and the last minor. Each one between them is known.
 	oldest, newest uint32
 	entries        map[key]entry
+	// needs is the entries of that kind, in the order of the text.
+	needs map[Component][]need
 }
 
 // key identifies a setting.
@@ -71,9 +73,9 @@ const allServers = string(APIServer + "," + ControllerManager + "," + Scheduler 
 // ParseCatalog parses a catalog. Its first line is "minors OLDEST-NEWEST". Each other line that is
 // not empty and no comment is COMPONENTS KIND NAME RANGES [on=RANGES] [off=RANGES]. COMPONENTS are
 // separated by commas, or AllServers. RANGES are the minors that know the setting, such as 28-31,33; on and off are
-// those that lock a gate to true or false.
+// those that lock a gate to true or false. Lines whose KIND is needs are other: see there.
 func ParseCatalog(text string) (Catalog, error) {
-	c := Catalog{entries: map[key]entry{}}
+	c := Catalog{entries: map[key]entry{}, needs: map[Component][]need{}}
 	for line := range strings.Lines(text) {
 		fields := strings.Fields(line)
 		if len(fields) == 0 || strings.HasPrefix(line, "#") {
@@ -117,7 +119,11 @@ func addLine(c *Catalog, fields []string) (err error) {
 		components = allServers
 	}
 	for component := range strings.SplitSeq(components, ",") {
-		c.entries[key{Component(component), Kind(fields[1]), fields[2]}] = e
+		k := key{Component(component), Kind(fields[1]), fields[2]}
+		c.entries[k] = e
+		if gate, other, found := strings.Cut(k.name, "/"); found && k.kind == needs {
+			c.needs[k.component] = append(c.needs[k.component], need{gate, other, e})
+		}
 	}
 	return nil
 }
@@ -152,7 +158,7 @@ func parseRange(text string) (first, last uint32, err error) {
 func BuiltIn() Catalog { return catalog() }
 
 // Lines returns the settings that a component has in a minor, sorted: "flag NAME", "field PATH",
-// "gate NAME", or "gate NAME BOOL" for one that is locked to that value.
+// "gate NAME", or "gate NAME BOOL" for one that is locked to that value, and "needs GATE/OTHER".
 func (c Catalog) Lines(component Component, minor uint32) []string {
 	var lines []string
 	for k, e := range c.entries {

@@ -18,8 +18,8 @@ import (
 func TestHealthy(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/healthy/*.yaml")
-	if err != nil || len(files) != 10 {
-		t.Fatalf("%d files, want 10: %v", len(files), err)
+	if err != nil || len(files) != 11 {
+		t.Fatalf("%d files, want 11: %v", len(files), err)
 	}
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {

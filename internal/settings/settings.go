@@ -110,6 +110,10 @@ const (
 	Unrecognized Problem = "Unrecognized"
 	// Locked: the version accepts only the other value.
 	Locked Problem = "Locked"
+	// Needed: the gate turns off what another one needs, which is on.
+	Needed Problem = "Needed"
+	// Needy: the gate needs another one, which is off.
+	Needy Problem = "Needy"
 )
 
 // Finding is a use of a setting that a version lacks.
@@ -119,6 +123,8 @@ type Finding struct {
 	// At is the first minor of the upgrade that lacks the setting, and Since the first one without it
 	// from which on it lacks it; zero for Unrecognized.
 	At, Since version.Minor
+	// Other is the other gate if the problem is Needed or Needy.
+	Other string
 	// Warning says that the upgrade may succeed all the same: the component ignores the setting, runs
 	// with it although the catalog does not have it, or may not get it.
 	Warning bool
@@ -131,13 +137,14 @@ func Check(u Upgrade, uses []Use) []Finding { return catalog().Check(u, uses) }
 // Check is the function of the same name for this catalog.
 func (c Catalog) Check(u Upgrade, uses []Use) []Finding {
 	var found []Finding
+	set := newGateValues(uses)
 	for _, use := range uses {
 		for _, minor := range u.minors() {
-			f, ok := c.examine(use, minor)
+			f, ok := c.examine(use, set, minor)
 			if !ok {
 				continue
 			}
-			_, before := c.examine(use, u.From.Minor())
+			_, before := c.examine(use, set, u.From.Minor())
 			// The catalog does not describe the build that runs.
 			builtElsewhere := use.Running && before
 			f.Warning = f.Kind == Field || f.Component == Kubeadm || builtElsewhere || f.Passing
@@ -164,8 +171,9 @@ func compareBool(a, b bool) int {
 	return 1
 }
 
-// examine returns what is wrong with a use in a minor; ok is false for nothing.
-func (c Catalog) examine(use Use, minor version.Minor) (f Finding, ok bool) {
+// examine returns what is wrong with a use in a minor, beside the gates that are set; ok is false for
+// nothing.
+func (c Catalog) examine(use Use, set gateValues, minor version.Minor) (f Finding, ok bool) {
 	if !c.describes(minor) {
 		return f, false
 	}
@@ -178,10 +186,18 @@ func (c Catalog) examine(use Use, minor version.Minor) (f Finding, ok bool) {
 		if !on {
 			locks = e.lockedOn
 		}
-		if err != nil || !locks.has(minor.Minor) {
+		if err == nil && locks.has(minor.Minor) {
+			f.Problem, f.Since = Locked, at(c.since(minor.Minor, locks.has))
+			return f, true
+		}
+		n, ok := c.broken(use, set, minor)
+		if !ok {
 			return f, false
 		}
-		f.Problem, f.Since = Locked, at(c.since(minor.Minor, locks.has))
+		f.Problem, f.Other, f.Since = Needy, n.other, at(c.since(minor.Minor, n.known.has))
+		if n.other == use.Name {
+			f.Problem, f.Other = Needed, n.gate
+		}
 		return f, true
 	}
 	lacks := func(m uint32) bool { return !e.known.has(m) }
@@ -254,6 +270,10 @@ func (f Finding) Message() string {
 		problem = fmt.Sprintf("exists only from %s on, and the upgrade goes through %s", f.Since, f.At)
 	case Locked:
 		problem = fmt.Sprintf("is locked to the other value since %s", f.Since)
+	case Needed:
+		problem = fmt.Sprintf("turns off what the gate %s needs since %s", f.Other, f.Since)
+	case Needy:
+		problem = fmt.Sprintf("needs the gate %s since %s, which is off by default", f.Other, f.Since)
 	case Unrecognized:
 		problem = fmt.Sprintf("is unknown to %s", f.At)
 	}
@@ -277,6 +297,8 @@ func (f Finding) Fix() string {
 	switch {
 	case f.Problem == Locked:
 		fix = "remove it, or set it to the other value, before the upgrade"
+	case f.Problem == Needed || f.Problem == Needy:
+		fix = fmt.Sprintf("remove it, or set %s=%t, too, before the upgrade", f.Other, f.Problem == Needy)
 	case f.Problem == TooNew:
 		fix = fmt.Sprintf("remove it, and set it again once %s runs", f.Since)
 	case f.Problem == Unrecognized && f.Kind != Field:

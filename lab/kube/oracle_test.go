@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -42,6 +43,7 @@ func TestOracle(t *testing.T) {
 		for _, c := range []settings.Component{
 			settings.APIServer, settings.ControllerManager, settings.Scheduler, settings.Kubelet,
 		} {
+			compareHelp(t, release, c)
 			refused := 0
 			for _, arg := range sample(random, c, minor) {
 				if tryArg(t, release, c, arg) {
@@ -56,6 +58,34 @@ func TestOracle(t *testing.T) {
 	}
 }
 
+// compareHelp compares the flags that a component explains with those of the catalog. The catalog has
+// more: some are hidden, and some are of Windows.
+func compareHelp(t *testing.T, release kube.Release, c settings.Component) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), release.Hyperkube)
+	cmd.Args = []string{string(c), "--help"}
+	if c == settings.Kubelet {
+		cmd = exec.CommandContext(t.Context(), release.Kubelet, "--help")
+	}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("asking %s %s for help: %v: %s", c, release.Version, err, out)
+	}
+	known := settings.BuiltIn().Lines(c, release.Version.Minor().Minor)
+	flags := flagInHelp.FindAllStringSubmatch(string(out), -1)
+	if len(flags) < 40 {
+		t.Errorf("%s %s explains %d flags, so little was compared", c, release.Version, len(flags))
+	}
+	for _, match := range flags {
+		name := strings.ReplaceAll(match[1], "_", "-")
+		if !slices.Contains(known, "flag "+name) {
+			t.Errorf("%s %s has the flag --%s, and the catalog does not", c, release.Version, name)
+		}
+	}
+}
+
+var flagInHelp = regexp.MustCompile(`(?m)^ +(?:-., )?--([A-Za-z0-9_-]+)`)
+
 // sample returns arguments of a component: settings of any minor, and gates that nobody knows.
 func sample(random *rand.Rand, c settings.Component, minor version.Minor) []settings.Arg {
 	var lines []string
@@ -69,16 +99,22 @@ func sample(random *rand.Rand, c settings.Component, minor version.Minor) []sett
 	args := []settings.Arg{
 		{Name: "feature-gates", Value: "NoSuchGate=true"}, {Name: "no-such-flag"},
 		{Name: "feature-gates", Value: "UserNamespacesPodSecurityStandards=true"},
+		{Name: "feature-gates", Value: "GracefulNodeShutdown=false"},
+		{Name: "feature-gates", Value: "GangScheduling=true"},
 	}
 	for len(args) < samples {
 		line := lines[random.IntN(len(lines))]
 		fields := strings.Fields(line)
 		// Half of them are what the minor does not have.
-		if len(args)%2 == 0 && !isGone(line) || fields[0] == "field" {
+		if len(args)%2 == 0 && !isGone(line) {
 			continue
 		}
 		switch fields[0] {
+		case "field", "needs":
 		case "flag":
+			if fields[1] == "feature-gates" {
+				continue
+			}
 			args = append(args, settings.Arg{Name: fields[1]})
 		case "gate":
 			value := fmt.Sprintf("%s=%t", fields[1], random.IntN(2) == 0)

@@ -41,17 +41,9 @@ func (c *collector) readEngine(ctx context.Context) (err error) {
 	return err
 }
 
-func (c *collector) readClass(ctx context.Context) error {
-	if !c.facts.Objects.Cluster.Spec.Topology.IsDefined() {
-		return nil
-	}
-	key := c.facts.Objects.Cluster.GetClassKey()
-	class := &clusterv1.ClusterClass{}
-	if err := c.Object(ctx, "ClusterClass", key, class); err != nil {
-		return err
-	}
-	c.facts.Class = class
-	return nil
+func (c *collector) readClass(ctx context.Context) (err error) {
+	c.facts.Class, err = c.Cluster.Class(ctx, c.facts.Objects.Cluster)
+	return err
 }
 
 func (c *collector) readUpdaters(ctx context.Context) (err error) {
@@ -191,7 +183,7 @@ func isUnowned(object *metav1.PartialObjectMetadata) bool {
 
 // readSettings reads the settings of the control plane object and of bootstrap configs.
 func (c *collector) readSettings(ctx context.Context) error {
-	uses, unread := c.Settings(ctx, c.facts.Objects)
+	uses, unread := c.Settings(ctx, c.facts.Objects, c.facts.Class)
 	c.facts.Settings = uses
 	if len(unread) > 0 {
 		return errors.New(strings.Join(unread, "; "))

@@ -44,6 +44,20 @@ func (m Cluster) Groups(
 	return o, IgnoreMissing(err)
 }
 
+// Class reads the class of a Cluster; nil for one without a topology.
+func (m Cluster) Class(
+	ctx context.Context, cluster *clusterv1.Cluster,
+) (*clusterv1.ClusterClass, error) {
+	if !cluster.Spec.Topology.IsDefined() {
+		return nil, nil //nolint:nilnil // Without a topology there is no class, which is no error.
+	}
+	class := &clusterv1.ClusterClass{}
+	if err := m.Object(ctx, "ClusterClass", cluster.GetClassKey(), class); err != nil {
+		return nil, err
+	}
+	return class, nil
+}
+
 // Source reads the Cluster's class, and where that leaves plans to an extension the UpgradeGraphs, if there are any.
 func (m Cluster) Source(ctx context.Context, cluster *clusterv1.Cluster) (*clusterv1.ClusterClass, []*v1alpha1.UpgradeGraph, error) {
 	namespace, name, _ := snapshot.Class(cluster)

@@ -11,38 +11,46 @@ import (
 )
 
 // Settings returns the settings that a Cluster's objects give to the components of its machines: the
-// control plane's, and those of the bootstrap configs of its groups. unread says which objects could
-// not be read, and why.
+// control plane's, and those of the bootstrap configs of its groups. class is the Cluster's, nil if it
+// has none or it is not known. Its patches may depend on the version, so that the topology controller
+// writes other objects for the target: the settings in such an object are passing. unread says which
+// objects could not be read, and why.
 func (m Cluster) Settings(
-	ctx context.Context, o snapshot.Objects,
+	ctx context.Context, o snapshot.Objects, class *clusterv1.ClusterClass,
 ) (uses []settings.Use, unread []string) {
-	if o.ControlPlane != nil {
-		uses = settings.FromObject(settings.Object{
-			Kind: o.ControlPlane.GetKind(), Name: o.ControlPlane.GetName(),
-			Content: o.ControlPlane.Object,
-		})
-	}
-	var refs []clusterv1.ContractVersionedObjectReference
-	for _, md := range o.MachineDeployments {
-		refs = append(refs, md.Spec.Template.Spec.Bootstrap.ConfigRef)
-	}
-	for _, mp := range o.MachinePools {
-		refs = append(refs, mp.Spec.Template.Spec.Bootstrap.ConfigRef)
-	}
 	read := map[clusterv1.ContractVersionedObjectReference]bool{}
-	for _, ref := range refs {
+	add := func(ref clusterv1.ContractVersionedObjectReference, passing bool) {
 		if !ref.IsDefined() || read[ref] {
-			continue
+			return
 		}
 		read[ref] = true
 		object, err := m.Referenced(ctx, o.Cluster.Namespace, ref)
 		if err != nil {
 			unread = append(unread, fmt.Sprint(err))
-			continue
+			return
 		}
-		uses = append(uses, settings.FromObject(settings.Object{
-			Kind: ref.Kind, Name: ref.Name, Content: object.Object,
-		})...)
+		uses = append(uses, settingsOf(ref.Kind, ref.Name, object.Object, passing)...)
+	}
+	for _, g := range snapshot.UpdateGroups(o, class) {
+		passing := snapshot.VersionPatch(class, g) != ""
+		switch {
+		case g.ControlPlane && o.ControlPlane != nil:
+			c := o.ControlPlane
+			uses = append(uses, settingsOf(c.GetKind(), c.GetName(), c.Object, passing)...)
+		case g.MachineDeployment != nil:
+			add(g.MachineDeployment.Spec.Template.Spec.Bootstrap.ConfigRef, passing)
+		}
+	}
+	for _, mp := range o.MachinePools {
+		add(mp.Spec.Template.Spec.Bootstrap.ConfigRef, false)
 	}
 	return uses, unread
+}
+
+func settingsOf(kind, name string, content map[string]any, passing bool) []settings.Use {
+	uses := settings.FromObject(settings.Object{Kind: kind, Name: name, Content: content})
+	for i := range uses {
+		uses[i].Passing = passing
+	}
+	return uses
 }

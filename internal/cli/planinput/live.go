@@ -66,7 +66,7 @@ func liveUpdates(ctx context.Context, m management.Cluster, objects snapshot.Obj
 		labelsKnown = unread == nil
 	}
 	// Best effort: windlass preflight says which objects could not be read.
-	facts.Settings, _ = m.Settings(ctx, objects)
+	facts.Settings, _ = m.Settings(ctx, objects, class)
 	u := newUpdates(facts)
 	u.ask.NamespaceLabelsKnown = labelsKnown
 	u.ask.Fetch = func(ctx context.Context, ref clusterv1.ContractVersionedObjectReference) (map[string]any, error) {

@@ -235,7 +235,11 @@ func (o *options) prepare(
 	if err != nil {
 		return none, err
 	}
-	uses, unreadSettings := m.Settings(ctx, objects)
+	class, err := m.Class(ctx, objects.Cluster)
+	uses, unreadSettings := m.Settings(ctx, objects, class)
+	if err != nil {
+		unreadSettings = append(unreadSettings, err.Error())
+	}
 	stored, unread := storedCertificates(ctx, m, key)
 	facts := workload.NewFacts(live, time.Now)
 	return probe.PreflightOptions{

@@ -14,21 +14,52 @@ import (
 
 	"github.com/spf13/pflag"
 	"k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/component-base/featuregate"
+	// The programs of Kubernetes link it, and have two flags more by that.
+	_ "k8s.io/component-base/logs/json/register"
 )
 
 // Print writes a line for each setting of a component, sorted: "flag NAME", "gate NAME" or "gate NAME
-// VALUE", where the gate is locked to that value.
+// VALUE", where the gate is locked to that value, and the lines of needs.
 func Print(w io.Writer, flags *pflag.FlagSet) error {
 	var lines []string
-	flags.VisitAll(func(f *pflag.Flag) { lines = append(lines, "flag "+f.Name) })
-	for name, spec := range feature.DefaultMutableFeatureGate.GetAll() {
+	flags.VisitAll(func(f *pflag.Flag) {
+		// Some flags are registered with underscores, which stand for dashes.
+		lines = append(lines, "flag "+strings.ReplaceAll(f.Name, "_", "-"))
+	})
+	gates := feature.DefaultMutableFeatureGate.GetAll()
+	lines = append(lines, needs(gates)...)
+	for name, spec := range gates {
 		line := "gate " + string(name)
 		if spec.LockToDefault {
 			line += fmt.Sprintf(" %t", spec.Default)
 		}
 		lines = append(lines, line)
 	}
-	return PrintLines(w, lines)
+	return PrintLines(w, slices.Compact(slices.Sorted(slices.Values(lines))))
+}
+
+// needs returns a line "needs GATE/OTHER" for each gate that can be on only while the other one is.
+// "true" follows if both are on by default, and "false" if both are off.
+func needs(gates map[featuregate.Feature]featuregate.FeatureSpec) []string {
+	// Gates have no dependencies before v1.35.
+	registry, ok := feature.DefaultMutableFeatureGate.(interface {
+		Dependencies() map[featuregate.Feature][]featuregate.Feature
+	})
+	if !ok {
+		return nil
+	}
+	var lines []string
+	for gate, others := range registry.Dependencies() {
+		for _, other := range others {
+			line := fmt.Sprintf("needs %s/%s", gate, other)
+			if on := gates[gate].Default; on == gates[other].Default {
+				line += fmt.Sprintf(" %t", on)
+			}
+			lines = append(lines, line)
+		}
+	}
+	return lines
 }
 
 // PrintLines writes lines, sorted.

@@ -11,7 +11,15 @@ import (
 )
 
 func main() {
-	if err := settings.Print(os.Stdout, proxy.NewProxyCommand().Flags()); err != nil {
+	flags := proxy.NewProxyCommand().Flags()
+	// It has these on Windows only: init_windows.go.
+	for _, name := range []string{
+		"windows-service", "source-vip", "network-name", "enable-dsr", "root-hnsendpoint-name",
+		"forward-healthcheck-vip",
+	} {
+		flags.String(name, "", "")
+	}
+	if err := settings.Print(os.Stdout, flags); err != nil {
 		log.Fatal(err)
 	}
 }

@@ -41,6 +41,9 @@ func printKubelet(w io.Writer) error {
 	options.AddKubeletConfigFlags(set, config)
 	options.AddGlobalFlags(set)
 	set.BoolP("help", "h", false, "")
+	// It has these on Windows only: osflags_windows.go.
+	set.Bool("windows-service", false, "")
+	set.String("windows-priorityclass", "", "")
 	if err := settings.Print(w, set); err != nil {
 		return err //nolint:wrapcheck // It names what failed.
 	}
