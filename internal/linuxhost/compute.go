@@ -127,12 +127,13 @@ func selectBinaries(g Goal, f Facts, list ...binary) ([]binary, *Failure) {
 }
 
 // prepareSteps give the steps before the first change that a goal needs: the binaries are fetched,
-// etcd is saved, and the node is drained.
-func prepareSteps(g Goal, f Facts, binaries []binary) []Step {
+// the images are brought, etcd is saved, and the node is drained.
+func prepareSteps(g Goal, f Facts, binaries []binary, images []Step) []Step {
 	var steps []Step
 	for _, b := range binaries {
-		steps = append(steps, fetchStep(g, f, b))
+		steps = append(steps, fetchStep(g, f, b, "fetch-check"))
 	}
+	steps = append(steps, images...)
 	if g.Snapshot && f.Member {
 		steps = append(steps, etcdSnapshotStep(g))
 	}
@@ -158,9 +159,9 @@ func staged(g Goal, b binary) string {
 	return StateFolder + "/binaries/" + safe(g.Version.String()) + "/" + b.name
 }
 
-// fetchStep brings a binary to the host. It waits beside what is kept there, not in the folder of binaries, so that a host that was only
-// prepared is as it was.
-func fetchStep(g Goal, f Facts, b binary) Step {
+// fetchStep brings a binary, or an archive of images, to the host. It waits beside what is kept there, not in the folder of binaries, so that a
+// host that was only prepared is as it was. check gets further values.
+func fetchStep(g Goal, f Facts, b binary, check script, further ...value) Step {
 	path := staged(g, b)
 	name, from := BinaryName(g.Version, f.Arch, b.name), ""
 	if g.Source.HostFolder != "" {
@@ -170,7 +171,9 @@ func fetchStep(g Goal, f Facts, b binary) Step {
 		{"BINARY", b.name}, {"FILE", path}, {"PART", path + ".part"}, {"DIGEST", string(b.digest)},
 		{"FROM", from},
 	}
-	step := Step{Name: Name(FetchPrefix + b.name), Check: g.script("fetch-check", values...)}
+	step := Step{
+		Name: Name(FetchPrefix + b.name), Check: g.script(check, slices.Concat(values, further)...),
+	}
 	switch {
 	case g.Source.Bundle:
 		step.Summary = "send " + name + " from the bundle, and verify its digest"

@@ -39,7 +39,7 @@ func kubeadmSteps(g Goal, f Facts) ([]Step, *Failure) {
 	if refused != nil {
 		return nil, refused
 	}
-	steps := prepareSteps(g, f, binaries)
+	steps := prepareSteps(g, f, binaries, kubeadmImages(g, f, binaries))
 	if len(g.Before) > 0 {
 		steps = append(steps, commandsStep(g, BeforeCommands, g.Before))
 	}

@@ -2,8 +2,10 @@ package linuxhost
 
 import "strings"
 
-// Prepares reports whether a step leaves the node as it is: it brings a file to the host.
-func Prepares(s Step) bool { return strings.HasPrefix(string(s.Name), FetchPrefix) }
+// Prepares reports whether a step leaves the node as it is: it brings a file or images to the host.
+func Prepares(s Step) bool {
+	return strings.HasPrefix(string(s.Name), FetchPrefix) || s.Name == PullImages
+}
 
 // DecidePreparation is Decide for an upgrade that is only prepared: the first step that leaves the
 // node as it is, and is not done. Done says that no such step is left. What would keep the upgrade

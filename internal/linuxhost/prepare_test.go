@@ -6,8 +6,9 @@ import (
 	"github.com/windlass-dev/windlass/internal/linuxhost"
 )
 
-// TestPreparationEndsBeforeTheFirstChange: only files are brought to the host. What would refuse the
-// upgrade refuses the preparation, and one that has begun has nothing left to prepare.
+// TestPreparationEndsBeforeTheFirstChange: only files and images are brought to
+// the host. What would refuse the upgrade refuses the preparation, and one that has begun has
+// nothing left to prepare.
 func TestPreparationEndsBeforeTheFirstChange(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -19,8 +20,15 @@ func TestPreparationEndsBeforeTheFirstChange(t *testing.T) {
 		"one is there": {
 			done: []linuxhost.Name{"fetch-kubeadm"}, want: "start fetch-kubelet",
 		},
+		"the binaries are there": {
+			done: []linuxhost.Name{"fetch-kubeadm", "fetch-kubelet", "fetch-kubectl"},
+			want: "start pull-images",
+		},
 		"all are there": {
-			done: []linuxhost.Name{"fetch-kubeadm", "fetch-kubelet", "fetch-kubectl"}, want: "done",
+			done: []linuxhost.Name{
+				"fetch-kubeadm", "fetch-kubelet", "fetch-kubectl", linuxhost.PullImages,
+			},
+			want: "done",
 		},
 		"no room": {
 			edit: func(s *linuxhost.Seen) { s.Facts.FreeKB = 1 },

@@ -10,7 +10,7 @@ func rancherSteps(g Goal, f Facts) ([]Step, *Failure) {
 	if refused := refuseSettings(g, f); refused != nil {
 		return nil, refused
 	}
-	steps := prepareSteps(g, f, binaries)
+	steps := prepareSteps(g, f, binaries, nil)
 	steps = append(steps, installSteps(g, binaries, name)...)
 	// The service of a server is up only when etcd and the images of the new version are.
 	steps = append(steps, restartStep(g, f, upgradeLimit))

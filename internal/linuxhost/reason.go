@@ -23,6 +23,19 @@ const (
 	WrongVersion Reason = "WrongVersion"
 	// DownloadFailed: a binary could not be had.
 	DownloadFailed Reason = "DownloadFailed"
+	// ImageMissing: the host lacks a container image, and so does its registry.
+	ImageMissing Reason = "ImageMissing"
+	// RegistryRefused: a registry of images does not accept the host's login, or the host does not
+	// accept its certificate.
+	RegistryRefused Reason = "RegistryRefused"
+	// RegistryUnreachable: a registry of images does not answer the host, or asks it to come later.
+	RegistryUnreachable Reason = "RegistryUnreachable"
+	// ImagePullFailed: a container image cannot be pulled, for none of the other reasons.
+	ImagePullFailed Reason = "ImagePullFailed"
+	// ArchiveUnusable: an archive of images cannot be imported.
+	ArchiveUnusable Reason = "ArchiveUnusable"
+	// RuntimeUnavailable: the container runtime of the host does not answer.
+	RuntimeUnavailable Reason = "RuntimeUnavailable"
 	// DiskFull: there is no room for what must be written.
 	DiskFull Reason = "DiskFull"
 	// FolderReadOnly: no file can be made in the folder of binaries.

@@ -41,6 +41,15 @@ const standInKubeadm = `#!/bin/bash
 root=%[1]s
 [ "$1" = version ] && { echo %[2]s; exit; }
 cd $root
+if [ "$1 $2 $3" = "config images list" ]; then
+  echo 'a warning' >&2
+  from=$(sed -n 's/^imageRepository: //p' "$5")
+  to=$(sed -n 's/^kubernetesVersion: //p' "$5")
+  for image in kube-{apiserver,controller-manager,scheduler,proxy}:$to coredns:v1.14.0 pause:3.10 etcd:3.6.0; do
+    echo "${from:-registry.example}/$image"
+  done
+  exit
+fi
 echo "%[2]s $*" >>kubeadm.log
 grep -q key .%[3]s && grep -q 'status: {}' .%[4]s && grep -q endpoint= .%[5]s &&
   grep -q kind: .%[6]s && [ ! -e .%[7]s ] || { echo 'the host is damaged'; exit 1; }
@@ -93,8 +102,17 @@ echo; echo disk 1 1 $(<`+s.root+`/free.kb) 1% $at
 `)
 	s.write(t, "/stand-in/crictl", `#!/bin/bash
 cd `+s.root+`
+while [[ "$1" = --* ]]; do shift 2; done
 echo "$*" >>crictl.log
-[ "$*" = images ] && cat images
+[ ! -e cri.down ] || { cat cri.down >&2; exit 1; }
+[ -z "$2" ] || was=$(grep -xF -e "$2" lacks)
+case "$1" in
+  images) cat images 2>/dev/null; : ;;
+  inspecti) [ -z "$was" ] ;;
+  pull)
+    [ ! -e registry.error ] || { cat registry.error >&2; exit 1; }
+    left=$(grep -vxF -e "$2" lacks); echo "$left" >lacks ;;
+esac
 `)
 	for path, content := range map[string]string{
 		"/free.kb": "9000000\n", apiServer: "image: kube-apiserver:v1.35.4\nstatus: {}\n",
@@ -165,6 +183,16 @@ func (s *sandbox) run(t *testing.T, script string) (string, int) {
 // next looks at the host, and decides.
 func (s *sandbox) next(t *testing.T, g Goal, attempt string) Progress {
 	t.Helper()
+	steps, seen, refused := s.look(t, g, attempt)
+	if refused != nil {
+		return fails(refused)
+	}
+	return Decide(g, steps, seen)
+}
+
+// look looks at the host.
+func (s *sandbox) look(t *testing.T, g Goal, attempt string) ([]Step, Seen, *Failure) {
+	t.Helper()
 	printed, _ := s.run(t, FactsScript(g))
 	facts, err := ParseFacts(printed)
 	if err != nil {
@@ -172,9 +200,6 @@ func (s *sandbox) next(t *testing.T, g Goal, attempt string) Progress {
 	}
 	facts.Job = s.job
 	steps, refused := ComputeSteps(g, facts)
-	if refused != nil {
-		return fails(refused)
-	}
 	seen := Seen{Facts: facts, Checks: make(Checks), Attempt: attempt}
 	for _, step := range steps {
 		if step.Check != "" {
@@ -183,7 +208,25 @@ func (s *sandbox) next(t *testing.T, g Goal, attempt string) Progress {
 		}
 	}
 	seen.Checks = ExpireSnapshot(g, seen)
-	return Decide(g, steps, seen)
+	return steps, seen, refused
+}
+
+// do runs the job that was decided. It returns its exit code.
+func (s *sandbox) do(t *testing.T, g Goal, p Progress, attempt string) int {
+	t.Helper()
+	run, ok := p.Begin.(Run)
+	if !ok {
+		t.Fatalf("%+v", p)
+	}
+	printed, code := s.run(t, run.Script)
+	s.job = Job{
+		Operation: g.Operation(), Step: p.Step, Attempt: attempt, Manifest: g.Manifest(),
+		State: JobEnded, ExitCode: code, Output: printed,
+	}
+	if code < 0 {
+		s.job.State = JobVanished
+	}
+	return code
 }
 
 // attempt takes an upgrade as far as kubeadm: the restart of the kubelet is next then. It returns
@@ -192,17 +235,7 @@ func (s *sandbox) attempt(t *testing.T, g Goal, attempt string) Progress {
 	t.Helper()
 	for range 20 {
 		p := s.next(t, g, attempt)
-		run, ok := p.Begin.(Run)
-		if !ok || p.Step == Restart {
-			return p
-		}
-		printed, code := s.run(t, run.Script)
-		s.job = Job{
-			Operation: g.Operation(), Step: p.Step, Attempt: attempt, Manifest: g.Manifest(),
-			State: JobEnded, ExitCode: code, Output: printed,
-		}
-		if code < 0 {
-			s.job.State = JobVanished
+		if p.Begin == nil || p.Step == Restart || s.do(t, g, p, attempt) < 0 {
 			return p
 		}
 	}

@@ -17,7 +17,8 @@ type leftToBring struct {
 func computeLeft(steps []Step, checks Checks) leftToBring {
 	var left leftToBring
 	for _, step := range steps {
-		isFetch := strings.HasPrefix(string(step.Name), FetchPrefix)
+		file, isFetch := strings.CutPrefix(string(step.Name), FetchPrefix)
+		isFetch = isFetch && !isArchive(file)
 		if isFetch {
 			left.all++
 		}

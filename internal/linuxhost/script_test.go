@@ -52,7 +52,7 @@ func digestsOfAll(tb testing.TB) Manifest {
 	tb.Helper()
 	var text strings.Builder
 	for i, v := range []string{"v1.36.3", "v1.36.3+rke2r1", "v1.36.3+k3s1"} {
-		for j, name := range []string{"kubeadm", "kubelet", "kubectl", "rke2", "k3s"} {
+		for j, name := range []string{"kubeadm", "kubelet", "kubectl", "rke2", "k3s", kubeadmArchive} {
 			fmt.Fprintf(&text, "%064x  %s/linux/amd64/%s\n", 16*i+j+1, v, name)
 		}
 	}
@@ -314,7 +314,7 @@ func TestChecksLookForBinaries(t *testing.T) {
 		g := Goal{
 			Distribution: Kubeadm, Version: version.MustParse("v1.36.3"), Folder: dir, Source: test.source,
 		}
-		step := fetchStep(g, Facts{Arch: "amd64"}, binary{name: test.name, digest: "0"})
+		step := fetchStep(g, Facts{Arch: "amd64"}, binary{name: test.name, digest: "0"}, "fetch-check")
 		command := exec.CommandContext(t.Context(), "bash")
 		command.Stdin = strings.NewReader(step.Check)
 		// The check ends with 1: the step is not done.

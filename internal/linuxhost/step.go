@@ -7,11 +7,13 @@ type Name string
 
 // The steps.
 const (
-	// FetchPrefix begins the names of the steps that bring one binary to the host, such as fetch-kubelet, and InstallPrefix of those that put it
-	// in its place.
+	// FetchPrefix begins the names of the steps that bring one binary, or one archive of images, to the host, such as fetch-kubelet, and
+	// InstallPrefix of those that put it in its place.
 	FetchPrefix   = "fetch-"
 	InstallPrefix = "install-"
 
+	// PullImages brings the container images that kubeadm needs to the host.
+	PullImages Name = "pull-images"
 	// EtcdSnapshot saves etcd, before the first change of a machine with a member of it.
 	EtcdSnapshot Name = "etcd-snapshot"
 	// Drain cordons the node and evicts its pods.
@@ -105,7 +107,7 @@ func (UncordonNode) action()      {}
 
 const (
 	// commandLimit is how long a step may take that has no reason to take long; fetchLimit for one that downloads a binary, and upgradeLimit for
-	// kubeadm, which waits for images and static pods.
+	// images and for kubeadm, which waits for static pods.
 	commandLimit = 5 * time.Minute
 	fetchLimit   = 30 * time.Minute
 	upgradeLimit = 30 * time.Minute

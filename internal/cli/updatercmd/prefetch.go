@@ -8,18 +8,18 @@ import (
 	"github.com/windlass-dev/windlass/internal/linuxhost"
 )
 
-const prefetchLong = `Prefetch brings the binaries of a version to one Linux host ahead of a maintenance
-window, and verifies their digests. The node works as before: nothing is installed, drained or
-restarted. A later run, or the updater of a Machine, finds the binaries on the host. A host keeps
+const prefetchLong = `Prefetch brings the binaries and container images of a version to one Linux host ahead of a
+maintenance window, and verifies the digests. The node works as before: nothing is installed,
+drained or restarted. A later run, or the updater of a Machine, finds them on the host. A host keeps
 the binaries of one version: those of another one are removed.
 
 It checks the host as run does before it changes anything, so it also shows whether the upgrade can
 begin: the version skew, room on the disks, and the health of etcd.
 
 Exit codes:
-  0  the binaries are on the host; with --dry-run, no known reason prevents that
+  0  all of it is on the host; with --dry-run, no known reason prevents that
   1  wrong usage, a bundle without a required file, or a host that is unreachable or refuses the login
-  3  it was refused, or a binary is unavailable
+  3  it was refused, or a binary or an image is unavailable
   4  it was interrupted, or --timeout has passed; a running step continues on the host
 
 Flags and output are those of "windlass updater KIND run".`
@@ -32,7 +32,7 @@ func newPrefetch(d linuxhost.Distribution, title string, tools runTools) *cobra.
 	}
 	cmd := &cobra.Command{
 		Use: "prefetch --host ADDRESS --to VERSION",
-		Short: "Bring the binaries of a version to one host of " + title +
+		Short: "Bring the binaries and images of a version to one host of " + title +
 			", ahead of its upgrade",
 		Long: prefetchLong,
 		Example: `  for host in $(cat hosts); do
@@ -61,7 +61,7 @@ func keepPreparation(r linuxhost.Report) linuxhost.Report {
 
 // prepared says that prefetch is done.
 func (d *runDriver) prepared() error {
-	message := fmt.Sprintf("host %s has the binaries of %s; its node works as before",
+	message := fmt.Sprintf("host %s has what an upgrade to %s needs; its node works as before",
 		d.address, d.upgrade.Goal.Version)
 	return d.printer.finished(message, d.clock.Now())
 }

@@ -129,7 +129,6 @@ func (o *runOptions) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.BoolVar(&o.skipSnapshot, "skip-etcd-snapshot", false, "do not save etcd before a machine with a member of it is changed")
 	if o.distribution == linuxhost.Kubeadm {
-		flags.StringSliceVar(&o.ignorePreflight, "ignore-preflight-errors", nil, "`CHECKS` of kubeadm whose failure does not count, by kubeadm's names for them")
 		flags.StringSliceVar(&o.acceptSettings, "accept-settings", nil,
 			"`NAMES` of settings that the host may have although the version lacks them, such as "+
 				"kubelet/SomeGate, or of requirements that it may lack, such as cgroup-v2")
@@ -168,6 +167,9 @@ func (o *runOptions) addHostFlags(cmd *cobra.Command) {
 	flags.Int64Var(&o.minSerial, "digests-min-serial", 0, "lowest `SERIAL` of signed --digests that counts")
 	flags.BoolVar(&o.allowUnversioned, "digests-allow-unversioned", false, "let signed --digests without a serial and an expiry count, too")
 	flags.StringVar(&o.folder, "folder", "", "`FOLDER` on the host where its binaries stand (default: "+o.distribution.Folder()+")")
+	if o.distribution == linuxhost.Kubeadm {
+		flags.StringSliceVar(&o.ignorePreflight, "ignore-preflight-errors", nil, "`CHECKS` of kubeadm whose failure does not count, by kubeadm's names for them")
+	}
 	flags.DurationVar(&o.timeout, "timeout", defaultRunTimeout, "how long all of it may take; 0 for no limit")
 	flags.StringVarP(&o.output, "output", "o", outputText, "`FORMAT` of what is printed: text, json")
 	cmd.MarkFlagsMutuallyExclusive("binaries-url", "binaries-folder", "bundle")

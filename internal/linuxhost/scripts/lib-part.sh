@@ -1,3 +1,4 @@
+source lib-known.sh
 # accept_part makes the part of a file that arrived whole the file. A part with another digest is
 # removed: nothing would ever make it right.
 accept_part() {
@@ -9,6 +10,8 @@ accept_part() {
     fail WrongDigest "$(basename "$FILE") has the SHA-256 $found, but the manifest says $DIGEST"
   fi
   chmod 0755 "$PART"
+  sum_of "$PART" >"$FILE.sum"
+  sync "$FILE.sum"
   mv "$PART" "$FILE"
   sync "$(dirname "$FILE")"
 }

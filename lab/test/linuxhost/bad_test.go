@@ -98,7 +98,7 @@ func TestHostWithoutEtcdClient(t *testing.T) {
 		t.Fatalf("%+v, want %s, and no job", p, want)
 	}
 	w.host.Write("/usr/local/bin/crictl", []byte(`#!/bin/bash
-[ "$1" != ps ] || { echo member; exit; }
+case "$1" in ps) echo member; exit ;; images|inspecti) exit ;; esac
 [ "$1 $2" = "exec member" ] && exec "/opt/etcd/${@:3}"
 `))
 	w.mustFinish(t)

@@ -344,7 +344,7 @@ func TestPrefetch(t *testing.T) {
 	if err := r.startVerb(t.Context(), t, "prefetch", r.Address(), "root", &out, &notes); err != nil {
 		t.Fatalf("%v\n%s%s", err, out.String(), notes.String())
 	}
-	if !strings.Contains(out.String(), "has the binaries of v1.36.3+k3s1; its node works as before") || strings.Contains(out.String(), "restart") {
+	if !strings.Contains(out.String(), "has what an upgrade to v1.36.3+k3s1 needs; its node works as before") || strings.Contains(out.String(), "restart") {
 		t.Errorf("it prints\n%s", out.String())
 	}
 	if after := r.MustRun(state); after != before {

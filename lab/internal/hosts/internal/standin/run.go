@@ -67,6 +67,9 @@ func (p *program) kubeadm() error {
 		fmt.Fprintln(p.stdout, p.Version)
 		return nil
 	}
+	if p.has("config", "images", "list") {
+		return p.listImages()
+	}
 	return p.logged(func() error {
 		switch {
 		case p.has("upgrade", "apply"):
@@ -78,6 +81,27 @@ func (p *program) kubeadm() error {
 		}
 		return nil
 	})
+}
+
+// listImages prints the images that --config asks for.
+func (p *program) listImages() error {
+	text, err := os.ReadFile(p.after("--config"))
+	if err != nil {
+		return err
+	}
+	setting := func(name, otherwise string) string {
+		found := regexp.MustCompile(`(?m)^` + name + `: (\S+)`).FindSubmatch(text)
+		if found == nil {
+			return otherwise
+		}
+		return string(found[1])
+	}
+	repository := setting("imageRepository", "registry.k8s.io")
+	for _, name := range []string{"apiserver", "controller-manager", "scheduler", "proxy"} {
+		fmt.Fprintf(p.stdout, "%s/kube-%s:%s\n", repository, name, setting("kubernetesVersion", p.Version))
+	}
+	_, err = fmt.Fprintf(p.stdout, "%s/pause:3.10.1\n", repository)
+	return err
 }
 
 // logged does what has effects: it is written to the log when it begins and when it has ended, and behaves as the files in

@@ -1,0 +1,6 @@
+# The archive of images for kubeadm waits, or its images are on the host.
+source lib-check.sh
+source lib-arrived.sh
+source lib-images.sh
+source lib-known.sh
+is_known "$FILE" || images_settled || images_ready || arrived
