@@ -2,6 +2,7 @@ package hosts_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -53,7 +54,7 @@ func TestCanBegin(t *testing.T) {
 				t.Errorf("%+v; closed %d times, want %d", got, w.closed, tt.closed)
 			}
 			for _, step := range w.starts {
-				if !strings.HasPrefix(step, linuxhost.FetchPrefix) {
+				if !linuxhost.Prepares(linuxhost.Step{Name: linuxhost.Name(step)}) {
 					t.Errorf("the host was changed by %s", step)
 				}
 			}
@@ -61,31 +62,38 @@ func TestCanBegin(t *testing.T) {
 	}
 }
 
-// TestPreparesBeforeTheDrain: the question is answered with yes once all binaries are on the host,
-// and with a refusal if one is unavailable. Nothing else is done before that.
+// TestPreparesBeforeTheDrain: the question is answered with yes once all binaries and images are on
+// the host, and with a refusal if one is unavailable. Nothing else is done before that.
 func TestPreparesBeforeTheDrain(t *testing.T) {
 	t.Parallel()
-	for name, exit := range map[string]int{"all are there": 0, "one is unavailable": 1} {
+	binaries := []string{"fetch-kubeadm", "fetch-kubelet"}
+	for name, test := range map[string]struct {
+		fails string
+		want  []string
+	}{
+		"all are there":           {"", append(slices.Clone(binaries), "pull-images")},
+		"a binary is unavailable": {"fetch-kubelet", binaries},
+		"an image is unavailable": {"pull-images", append(slices.Clone(binaries), "pull-images")},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
-			w.exit["fetch-kubelet"] = exit
+			w.exit[test.fails] = 1
 			u := w.updater(t)
 			var got inplace.Readiness
 			for range 10 {
 				if got = u.CanBegin(t.Context(), request("a-1")); got.Preparing == "" {
 					break
 				}
-				if got.RetryAfter == 0 || !strings.Contains(got.Preparing, "fetch-") {
+				if got.RetryAfter == 0 || !strings.Contains(got.Preparing, "step ") {
 					t.Errorf("%+v", got)
 				}
 				w.advance()
 			}
-			if (got.Refused != "") != (exit != 0) || got.Unknown != "" || got.Preparing != "" {
+			if (got.Refused != "") != (test.fails != "") || got.Unknown != "" || got.Preparing != "" {
 				t.Errorf("%+v", got)
 			}
-			want := []string{"fetch-kubeadm", "fetch-kubelet"}
-			if diff := cmp.Diff(want, w.starts); diff != "" {
+			if diff := cmp.Diff(test.want, w.starts); diff != "" {
 				t.Error(diff)
 			}
 		})

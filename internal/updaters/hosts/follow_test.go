@@ -29,7 +29,7 @@ func TestFollowPutsBack(t *testing.T) {
 			r.Desired.Machine.Annotations[v1alpha1.InPlaceUpgradeFollowAnnotation] = "true"
 			checkAnswer(t, u.UpdateMachine(t.Context(), r), inplace.Answer{
 				Outcome: inplace.InProgress, RetryAfter: 5 * time.Second,
-				Message: "step 1 of 8, kubeadm-recover: putting back what the upgrade has changed",
+				Message: "step 1 of 9, kubeadm-recover: putting back what the upgrade has changed",
 			})
 			got := u.UpdateMachine(t.Context(), r)
 			if got.Outcome != inplace.InProgress ||
@@ -39,7 +39,7 @@ func TestFollowPutsBack(t *testing.T) {
 			w.advance()
 			began := w.job
 			checkAnswer(t, u.UpdateMachine(t.Context(), r), inplace.Answer{
-				Outcome: inplace.Fails, Message: "nothing more is begun: 0 of 7 steps are done on the host",
+				Outcome: inplace.Fails, Message: "nothing more is begun: 0 of 8 steps are done on the host",
 			})
 			if w.job != began || w.job.step != string(linuxhost.KubeadmRecover) || w.cut {
 				t.Errorf("the last job was %+v and is %+v; the files are back: %t", began, w.job, !w.cut)

@@ -56,12 +56,12 @@ func TestAnUpdateFromItsStartToItsEnd(t *testing.T) {
 	w := newWorld(t)
 	u := w.updater(t)
 	checkAnswer(t, u.UpdateMachine(t.Context(), request("a-1")), inplace.Answer{
-		Outcome: inplace.InProgress, Message: "step 1 of 7, fetch-kubeadm: runs since 4s", RetryAfter: 5 * time.Second,
+		Outcome: inplace.InProgress, Message: "step 1 of 8, fetch-kubeadm: runs since 4s", RetryAfter: 5 * time.Second,
 	})
 	// What runs is looked at once; that another process began it changes nothing but that its place is not known.
 	w.pass(time.Minute)
 	checkAnswer(t, u.UpdateMachine(t.Context(), request("a-1")), inplace.Answer{
-		Outcome: inplace.InProgress, Message: "step 1 of 7, fetch-kubeadm: runs since 1m4s", RetryAfter: 5 * time.Second,
+		Outcome: inplace.InProgress, Message: "step 1 of 8, fetch-kubeadm: runs since 1m4s", RetryAfter: 5 * time.Second,
 	})
 	checkAnswer(t, w.updater(t).UpdateMachine(t.Context(), request("a-1")), inplace.Answer{
 		Outcome: inplace.InProgress, Message: "step fetch-kubeadm: runs since 1m4s", RetryAfter: 5 * time.Second,
@@ -69,7 +69,7 @@ func TestAnUpdateFromItsStartToItsEnd(t *testing.T) {
 	w.node.Ready, w.node.NotReady = false, "container runtime is down"
 	w.advance()
 	checkAnswer(t, u.UpdateMachine(t.Context(), request("a-1")), inplace.Answer{
-		Outcome: inplace.InProgress, Message: "step 7 of 7, node-ready: the node is not Ready: container runtime is down", RetryAfter: 5 * time.Second,
+		Outcome: inplace.InProgress, Message: "step 8 of 8, node-ready: the node is not Ready: container runtime is down", RetryAfter: 5 * time.Second,
 	})
 	w.node.Ready = true
 	checkAnswer(t, u.UpdateMachine(t.Context(), request("a-1")), inplace.Answer{Outcome: inplace.Finishes, Message: "the host is at " + porttest.UpdaterTo})
@@ -305,13 +305,13 @@ func TestFollow(t *testing.T) {
 	}{
 		"nothing was begun": {
 			before: func(*testing.T, *world) {},
-			want:   inplace.Answer{Outcome: inplace.Fails, Message: "nothing more is begun: 0 of 7 steps are done on the host", NotBegun: true},
+			want:   inplace.Answer{Outcome: inplace.Fails, Message: "nothing more is begun: 0 of 8 steps are done on the host", NotBegun: true},
 		},
 		"a step runs": {
-			before: begin("a-1"), want: inplace.Answer{Outcome: inplace.InProgress, Message: "step 1 of 7, fetch-kubeadm: runs since 4s", RetryAfter: 5 * time.Second},
+			before: begin("a-1"), want: inplace.Answer{Outcome: inplace.InProgress, Message: "step 1 of 8, fetch-kubeadm: runs since 4s", RetryAfter: 5 * time.Second},
 		},
 		"a step of another attempt runs": {
-			before: begin("a-0"), want: inplace.Answer{Outcome: inplace.InProgress, Message: "step 1 of 7, fetch-kubeadm: runs since 4s", RetryAfter: 5 * time.Second},
+			before: begin("a-0"), want: inplace.Answer{Outcome: inplace.InProgress, Message: "step 1 of 8, fetch-kubeadm: runs since 4s", RetryAfter: 5 * time.Second},
 		},
 		"a step has ended": {
 			before: func(t *testing.T, w *world) {
@@ -319,7 +319,7 @@ func TestFollow(t *testing.T) {
 				begin("a-1")(t, w)
 				w.advance()
 			},
-			want: inplace.Answer{Outcome: inplace.Fails, Message: "nothing more is begun: 1 of 7 steps are done on the host"},
+			want: inplace.Answer{Outcome: inplace.Fails, Message: "nothing more is begun: 1 of 8 steps are done on the host"},
 		},
 		"a step of another attempt has ended": {
 			before: func(t *testing.T, w *world) {
@@ -327,7 +327,7 @@ func TestFollow(t *testing.T) {
 				begin("a-0")(t, w)
 				w.advance()
 			},
-			want: inplace.Answer{Outcome: inplace.Fails, Message: "nothing more is begun: 1 of 7 steps are done on the host", NotBegun: true},
+			want: inplace.Answer{Outcome: inplace.Fails, Message: "nothing more is begun: 1 of 8 steps are done on the host", NotBegun: true},
 		},
 		"a step has failed": {
 			before: func(t *testing.T, w *world) {
@@ -346,7 +346,7 @@ func TestFollow(t *testing.T) {
 				w.advance()
 				begin("a-1")(t, w)
 			},
-			want: inplace.Answer{Outcome: inplace.InProgress, Message: "step 7 of 7, node-ready: the node is not Ready", RetryAfter: 5 * time.Second},
+			want: inplace.Answer{Outcome: inplace.InProgress, Message: "step 8 of 8, node-ready: the node is not Ready", RetryAfter: 5 * time.Second},
 		},
 		"all is done": {
 			before: func(t *testing.T, w *world) {
@@ -444,7 +444,7 @@ func TestLogOfAnUpdate(t *testing.T) {
 			done[entry.Step] = done[entry.Step] || entry.State == linuxhost.LogDone
 		}
 	}
-	for _, step := range []linuxhost.Name{"fetch-kubeadm", "fetch-kubelet", "install-kubeadm", linuxhost.KubeadmUpgrade, "install-kubelet", linuxhost.Restart} {
+	for _, step := range []linuxhost.Name{"fetch-kubeadm", "fetch-kubelet", linuxhost.PullImages, "install-kubeadm", linuxhost.KubeadmUpgrade, "install-kubelet", linuxhost.Restart} {
 		if !done[step] {
 			t.Errorf("the end of step %s is not logged", step)
 		}
