@@ -33,11 +33,13 @@ func kubeadmImages(g Goal, f Facts, binaries []binary) []Step {
 		steps = append(steps, fetchStep(g, f, archive, "fetch-images-check", kubelet))
 	}
 	return append(steps, Step{
-		Name:    PullImages,
-		Summary: from + " the images that kubeadm " + g.Version.String() + " lists and the host lacks",
-		Check:   g.script("pull-images-check", kubelet),
+		Name: PullImages,
+		Summary: from + " the images that kubeadm " + g.Version.String() +
+			" lists and the host lacks",
+		Check: g.script("pull-images-check", kubelet),
 		Action: g.run(upgradeLimit, "pull-images", value{"ARCHIVE", path},
-			value{"DIGEST", string(digest)}, value{"LOGIN", login}, value{"WORKER", worker}, kubelet),
+			value{"DIGEST", string(digest)}, value{"LOGIN", login}, value{"WORKER", worker},
+			kubelet),
 	})
 }
 

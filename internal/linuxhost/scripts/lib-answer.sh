@@ -1,7 +1,7 @@
 # What a container runtime answers, in words for people.
 
-# answer OUTPUT prints its last line, without what leads to it, and without the queries of URLs: they
-# may hold credentials.
+# answer OUTPUT prints its last line, without what leads to it, and without the queries of URLs:
+# they may hold credentials.
 answer() {
   { grep . <<<"$1" || echo 'it printed nothing'; } | tail -n 1 |
     sed 's/^.*desc = //; s/?[^ "]*//g' | cut -c 1-400
@@ -13,8 +13,8 @@ reason_of() {
   case "$1" in
     *'no space left'*) echo DiskFull ;;
     *'dial unix'* | *'validate CRI'* | *'validate service connection'*) echo RuntimeUnavailable ;;
-    *nauthorized* | *'authentication required'* | *'authorization failed'* | *orbidden* | *denied* | \
-      *x509* | *certificate*) echo RegistryRefused ;;
+    *nauthorized* | *'authentication required'* | *'authorization failed'* | *orbidden* | \
+      *denied* | *x509* | *certificate*) echo RegistryRefused ;;
     *'no such host'* | *'server misbehaving'* | *'connection refused'* | *'connection reset'* | \
       *'no route to host'* | *unreachable* | *imeout* | *eadline* | *EOF* | *oomany* | \
       *'Too Many Requests'* | *'Service Unavailable'* | *'Bad Gateway'* | \
@@ -24,8 +24,8 @@ reason_of() {
   esac
 }
 
-# pull IMAGE CRICTL... pulls an image with a command of crictl. It tries again what may pass, such as
-# a registry that is not reached. It prints the last error.
+# pull IMAGE CRICTL... pulls an image with a command of crictl. It tries again what may pass, such
+# as a registry that is not reached. It prints the last error.
 pull() {
   local told='' image=$1
   for _ in 1 2 3; do
@@ -45,9 +45,9 @@ refuse() {
   local reason fix
   reason=$(reason_of "$2")
   case "$reason" in
-    ImageMissing) fix='push the image to the registry, or correct the registry in the configuration of the cluster' ;;
-    RegistryRefused) fix="correct the registry's credentials and certificates in the configuration of the container runtime" ;;
-    RegistryUnreachable) fix='have the container runtime reach the registry (address, firewall, proxy)' ;;
+    ImageMissing) fix="push the image, or correct the registry in the cluster's configuration" ;;
+    RegistryRefused) fix="correct the container runtime's credentials for the registry" ;;
+    RegistryUnreachable) fix='have the container runtime reach the registry' ;;
     RuntimeUnavailable) fix='have crictl images succeed on the host' ;;
     DiskFull) fix='free room for images' ;;
     *) fix="have crictl pull $1 succeed on the host" ;;

@@ -1,6 +1,6 @@
-# arrived ends a check with what is there of a file that waits to be installed: how much has arrived,
-# or that FROM, the file on the host that would be copied, is missing. FROM is empty for other
-# sources.
+# arrived ends a check with what is there of a file that waits to be installed: how much has
+# arrived, or that FROM, the file on the host that would be copied, is missing. FROM is empty for
+# other sources.
 arrived() {
   if [ -n "$FROM" ] && [ ! -f "$FROM" ]; then
     printf 'missing %s\n' "$FROM"

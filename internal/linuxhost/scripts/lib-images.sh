@@ -22,8 +22,8 @@ missing() {
   done
 }
 
-# images_settled tells whether the images do not matter any longer: kubeadm has begun with the goal's
-# version, and pulls what it lacks itself, or the kubelet is the goal's.
+# images_settled tells whether the images do not matter any longer: kubeadm has begun with the
+# goal's version, and pulls what it lacks itself, or the kubelet is the goal's.
 images_settled() {
   local begun
   [ "$(digest "$BIN/kubelet")" = "$KUBELET" ] && return

@@ -1,6 +1,6 @@
-# Brings the images that kubeadm lists for the version to the host, before anything is changed there:
-# those that the host lacks, from ARCHIVE if there is one, else from their registries. LOGIN names
-# the credentials with which kubeadm's configuration is read. WORKER is set on a worker: it needs
+# Brings the images that kubeadm lists for the version to the host, before anything is changed: those
+# that the host lacks, from ARCHIVE if there is one, else from their registries. LOGIN names the
+# credentials with which kubeadm's configuration is read. WORKER is set on a worker: it needs
 # kube-proxy if it runs one, and the pause image only if its runtime is not configured for another.
 source lib-job.sh
 source lib-kubectl.sh
@@ -74,9 +74,10 @@ import_archive() {
   command -v "${way[0]}" >/dev/null ||
     fail ToolMissing "the host has no ${way[0]} to import $name with. Nothing was changed"
   told=$("${way[@]}" "$ARCHIVE" 2>&1) && return
-  [ "$(reason_of "$told")" != DiskFull ] || fail DiskFull "no room to import $name: $(answer "$told")"
-  fail ArchiveUnusable "$name cannot be imported: $(answer "$told"). Nothing was changed. Fix: make it \
-with ctr --namespace k8s.io images export, or docker save, and put its digest into the manifest"
+  [ "$(reason_of "$told")" != DiskFull ] ||
+    fail DiskFull "no room to import $name: $(answer "$told")"
+  fail ArchiveUnusable "$name cannot be imported: $(answer "$told"). Nothing was changed. Fix: make \
+it with ctr --namespace k8s.io images export, or docker save, and put its digest into the manifest"
 }
 
 # look_for_room COUNT refuses a disk that so many images would fill: the kubelet would evict pods.
@@ -86,7 +87,8 @@ look_for_room() {
     [ -d $folder ] || continue
     room=$(($(free $folder) / 1024))
     [ $room -ge $need ] ||
-      fail DiskFull "$folder has $room MiB left, but $1 images need about $need MiB. Nothing was changed"
+      fail DiskFull "$folder has $room MiB left, but $1 images need about $need MiB. Nothing was \
+changed"
   done
 }
 
@@ -110,12 +112,13 @@ fi
 while read -r image; do
   [ -n "$image" ] || continue
   echo "pulling $image"
-  told=$(pull "$image" "${cri[@]}") || refuse "$image" "$told" "add it to an archive images.tar in the manifest \
-of digests"
+  told=$(pull "$image" "${cri[@]}") ||
+    refuse "$image" "$told" 'add it to an archive images.tar in the manifest of digests'
 done <<<"$left"
 if [ -n "$WORKER" ]; then
   missing <<<"$all" | { grep '/pause:' || true; } | while read -r image; do
-    timeout 120 "${cri[@]}" pull "$image" </dev/null || echo "$image was not pulled; that alone does no harm"
+    timeout 120 "${cri[@]}" pull "$image" </dev/null ||
+      echo "$image was not pulled; that alone does no harm"
   done
 fi
 mark images "$images"

@@ -35,14 +35,17 @@ func TestImagesBeforeTheDrain(t *testing.T) {
 	testhosts.Require(t)
 	w := newWorld(t, linuxhost.Kubeadm, true)
 	w.host.Write("/usr/local/bin/crictl", []byte(crictl))
-	w.host.Write("/etc/stand-in/registry", []byte(
-		"failed to resolve reference: unexpected status from HEAD request to https://r.example/: 401 Unauthorized"))
+	w.host.Write("/etc/stand-in/registry", []byte("failed to resolve reference: unexpected status "+
+		"from HEAD request to https://r.example/: 401 Unauthorized"))
 	p := w.until(t, false, nil)
-	const want = "RegistryRefused: step pull-images: the host lacks the image registry.k8s.io/kube-apiserver:v1.36.3"
-	if p.Failure == nil || !strings.HasPrefix(p.Failure.String(), want) || !strings.Contains(p.Failure.Message, "401 Unauthorized") {
+	const want = "RegistryRefused: step pull-images: the host lacks the image " +
+		"registry.k8s.io/kube-apiserver:v1.36.3, and cannot pull it: failed to resolve reference: " +
+		"unexpected status from HEAD request to https://r.example/: 401 Unauthorized. "
+	if p.Failure == nil || !strings.HasPrefix(p.Failure.String(), want) {
 		t.Fatalf("%v, want %s\n%s", p.Failure, want, p.Job.Output)
 	}
-	if w.node.drains != 0 || w.upgraded(t) || w.host.MustRun("ls /var/log/etcdctl 2>/dev/null; true") != "" {
+	saved := w.host.MustRun("ls /var/log/etcdctl 2>/dev/null; true")
+	if w.node.drains != 0 || w.upgraded(t) || saved != "" {
 		t.Errorf("the node was drained %d times, or the host was changed", w.node.drains)
 	}
 	w.host.Remove("/etc/stand-in/registry")
@@ -57,7 +60,8 @@ func TestImagesBeforeTheDrain(t *testing.T) {
 	w.host.MustRun("mkfifo /run/nobody-writes 2>/dev/null; true")
 	w.mustFinish(t)
 	w.mustBeWhole(t)
-	if pulled := strings.Count(w.host.MustRun("cat /var/log/pulled"), "kube-apiserver"); pulled != 3 {
+	log := w.host.MustRun("cat /var/log/pulled")
+	if pulled := strings.Count(log, "kube-apiserver"); pulled != 3 {
 		t.Errorf("an image was pulled %d times: it was refused, cut, and then there", pulled)
 	}
 }
