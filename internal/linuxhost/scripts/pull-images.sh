@@ -1,6 +1,6 @@
-# Brings the images that kubeadm lists for the version to the host, before anything is changed: those
-# that the host lacks, from ARCHIVE if there is one, else from their registries. LOGIN names the
-# credentials with which kubeadm's configuration is read. WORKER is set on a worker: it needs
+# Brings the images that kubeadm lists for the version to the host, before anything is changed:
+# those that the host lacks, from ARCHIVE if there is one, else from their registries. LOGIN names
+# the credentials with which kubeadm's configuration is read. WORKER is set on a worker: it needs
 # kube-proxy if it runs one, and the pause image only if its runtime is not configured for another.
 source lib-job.sh
 source lib-kubectl.sh
@@ -76,8 +76,8 @@ import_archive() {
   told=$("${way[@]}" "$ARCHIVE" 2>&1) && return
   [ "$(reason_of "$told")" != DiskFull ] ||
     fail DiskFull "no room to import $name: $(answer "$told")"
-  fail ArchiveUnusable "$name cannot be imported: $(answer "$told"). Nothing was changed. Fix: make \
-it with ctr --namespace k8s.io images export, or docker save, and put its digest into the manifest"
+  fail ArchiveUnusable "$name cannot be imported: $(answer "$told"). Nothing was changed. Fix: \
+make it with ctr --namespace k8s.io images export, or docker save, and put its digest into the manifest"
 }
 
 # look_for_room COUNT refuses a disk that so many images would fill: the kubelet would evict pods.
