@@ -56,6 +56,8 @@ type Facts struct {
 	Beyond []Beyond
 	// Settings are those that the Cluster's objects give to the components of its machines.
 	Settings []settings.Use
+	// Accepted are names of findings about them that do not count; see [settings.Finding.ID].
+	Accepted []string
 	// Missing are objects that others refer to and that do not exist.
 	Missing []Reference
 	// Unowned are the control plane Machines with a KubeadmConfig whose spec no field manager has applied, sorted.

@@ -1,6 +1,9 @@
 package doctor
 
 import (
+	"fmt"
+	"slices"
+
 	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/settings"
 	"github.com/windlass-dev/windlass/pkg/version"
@@ -15,21 +18,21 @@ func checkSettings(f Facts, _ []group, into *findings) {
 		into.ok(cluster, "its objects give the components no flags and no feature gates")
 		return
 	}
-	if minor, unknown := upgrade.Unknown(); unknown {
-		into.unknown(cluster, "compare the settings with the release notes, or "+
-			"use a release of Windlass that knows this version", "%s", settings.NotKnown(minor))
-		return
-	}
-	found := settings.Check(upgrade, f.Settings)
+	found := settings.Accepted(settings.Check(upgrade, f.Settings), f.Accepted)
 	for _, finding := range found {
-		severity := Error
-		if finding.Warning {
+		severity, accepted := Error, AcceptedBy(f, finding)
+		if finding.Warning || accepted != "" {
 			severity = Warning
 		}
-		into.add(severity, finding.Object, finding.Fix(), "%s: %s", finding.Path, finding.Message())
+		into.add(severity, finding.Object, finding.Fix(), "%s: %s%s",
+			finding.Path, finding.Message(), accepted)
+	}
+	gaps := upgrade.Gaps()
+	for _, gap := range gaps {
+		into.unknown(cluster, gap.Fix, "%s", gap.Message)
 	}
 	next := upgrade.To.Minor().Next()
-	if len(found) > 0 {
+	if len(found)+len(gaps) > 0 {
 		return
 	}
 	if settings.Newest().Before(next) {
@@ -37,7 +40,7 @@ func checkSettings(f Facts, _ []group, into *findings) {
 		return
 	}
 	later := settings.Upgrade{To: version.MustParse(next.String() + ".0")}
-	for _, finding := range settings.Check(later, f.Settings) {
+	for _, finding := range settings.Accepted(settings.Check(later, f.Settings), f.Accepted) {
 		into.add(Warning, finding.Object, finding.Fix(), "%s: the next upgrade would meet this: %s",
 			finding.Path, finding.Message())
 	}
@@ -45,6 +48,19 @@ func checkSettings(f Facts, _ []group, into *findings) {
 		into.ok(cluster, "%s and %s have all settings of the components",
 			upgrade.To.Minor(), next)
 	}
+}
+
+// AcceptedBy returns, for the end of a message, which Updater accepts a finding by its name; empty for
+// none. The Updater accepts it for the hosts that it updates, and nobody knows here whether the setting
+// reaches others.
+func AcceptedBy(f Facts, finding settings.Finding) string {
+	for i := range f.Updaters {
+		host := f.Updaters[i].Spec.InProcess
+		if host != nil && host.Host != nil && slices.Contains(host.Host.AcceptedSettings, finding.ID()) {
+			return fmt.Sprintf("; Updater %s accepts it for the hosts that it updates", f.Updaters[i].Name)
+		}
+	}
+	return ""
 }
 
 // settingsUpgrade is from what the control plane runs to what the Cluster is to have.

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/windlass-dev/windlass/internal/settings"
 )
@@ -15,8 +16,8 @@ func TestSettings(t *testing.T) {
 	t.Parallel()
 	const gate = "UserNamespacesPodSecurityStandards=true"
 	for name, test := range map[string]struct {
-		version, gates string
-		want           []string
+		version, gates, runs string
+		want                 []string
 	}{
 		"the version lacks it": {
 			version: "v1.35.5", gates: gate,
@@ -28,7 +29,15 @@ func TestSettings(t *testing.T) {
 		},
 		"in order": {version: "v1.34.8", gates: "NodeSwap=true", want: []string{"OK Cluster prod"}},
 		"a newer minor": {
-			version: "v1.99.1", gates: "NodeSwap=true", want: []string{"Warning Cluster prod"},
+			version: "v1.99.1", gates: "NodeSwap=true", want: []string{"Warning Cluster prod: the settings of"},
+		},
+		"the version lacks it, and a newer minor is unknown": {
+			version: "v1.40.1", runs: "v1.34.8", gates: gate, want: []string{
+				"Error KubeadmConfigTemplate t: it is removed in v1.35", "Warning Cluster prod: the settings of v1.37",
+			},
+		},
+		"an older minor": {
+			version: "v1.20.1", gates: "NodeSwap=true", want: []string{"Warning Cluster prod: the settings of v1.20"},
 		},
 		"a gate in the newest minor": {version: settings.Newest().String() + ".0", gates: "NodeSwap=true", want: []string{"OK Cluster prod"}},
 	} {
@@ -36,6 +45,12 @@ func TestSettings(t *testing.T) {
 			t.Parallel()
 			f := healthy()
 			f.Objects.Cluster.Spec.Topology.Version = test.version
+			if test.runs != "" {
+				err := unstructured.SetNestedField(f.Objects.ControlPlane.Object, test.runs, "status", "version")
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
 			place := settings.Place{Object: "KubeadmConfigTemplate t", Path: "spec"}
 			f.Settings = settings.FromArgs(place, settings.Kubelet,
 				[]settings.Arg{{Name: "feature-gates", Value: test.gates}})

@@ -239,8 +239,70 @@ func TestFactsOfLargeFiles(t *testing.T) {
 	if exit != 0 || len(printed) > port.DefaultOutputLimit {
 		t.Errorf("exit code %d, %d bytes, %d are kept", exit, len(printed), port.DefaultOutputLimit)
 	}
-	if f, err := ParseFacts(printed); err != nil || f.Config.Defaults == "" || f.Config.Cluster == "" {
+	if f, err := ParseFacts(printed); err != nil || f.Config.Defaults == "" || f.Config.Sysconfig == "" ||
+		f.Config.Cluster == "" {
 		t.Errorf("%v: %d bytes of defaults", err, len(f.Config.Defaults))
+	}
+}
+
+// TestFactsOfSettings: what a host gives to its components in files, units and the configuration is
+// read, and refused before the upgrade begins.
+func TestFactsOfSettings(t *testing.T) {
+	t.Parallel()
+	const pause = "KUBELET_EXTRA_ARGS=--pod-infra-container-image=registry.k8s.io/pause:3.9\n"
+	const unit = "[Service]\nEnvironmentFile=-/etc/default/kubelet\nExecStart=/usr/bin/kubelet $KUBELET_EXTRA_ARGS\n"
+	for name, test := range map[string]struct {
+		files map[string]string
+		unit  string
+		want  string
+	}{
+		"nothing": {unit: unit},
+		"the defaults of Debian": {
+			files: map[string]string{"/etc/default/kubelet": pause}, unit: unit,
+			want: "/etc/default/kubelet: the flag --pod-infra-container-image of kubelet is removed in v1.35",
+		},
+		"those of Red Hat": {
+			files: map[string]string{"/etc/sysconfig/kubelet": pause},
+			unit:  strings.ReplaceAll(unit, "default", "sysconfig"),
+			want:  "/etc/sysconfig/kubelet: the flag --pod-infra-container-image of kubelet is removed in v1.35",
+		},
+		"a drop-in": {
+			unit: unit + "# 20-gates.conf\n[Service]\nEnvironment=\"KUBELET_EXTRA_ARGS=--feature-gates=NoSuchGate=true\"\n",
+			want: "the unit of the kubelet: the feature gate NoSuchGate=true of kubelet is unknown to v1.36",
+		},
+		"the configuration": {
+			files: map[string]string{"/var/lib/kubelet/config.yaml": "featureGates: {NoSuchGate: true}\n"}, unit: unit,
+			want: "/var/lib/kubelet/config.yaml, featureGates: the feature gate NoSuchGate=true of kubelet",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newFolderHost(t, test.files, map[string]string{
+				"systemctl":  "[ \"$1\" = cat ] && cat \"${0%/*}/unit\" || echo 0\n",
+				"kubelet":    "echo Kubernetes v1.35.4\n",
+				"containerd": "echo " + containerd16 + "\n",
+				"uname":      "[ \"$1\" = -m ] && echo x86_64 || echo 5.15.0-139-generic\n",
+			})
+			// The script reads files of this folder in the place of the host's.
+			h.write(t, "/bin/unit", strings.ReplaceAll(test.unit, "/etc/", h.root+"/etc/"), 0o600)
+			f := h.readFacts(t)
+			f.Config.Units = strings.ReplaceAll(f.Config.Units, h.root, "")
+			f.Service = "kubelet"
+			_, refused := ComputeSteps(h.goal, f)
+			switch {
+			case refused == nil && test.want != "":
+				t.Errorf("it is not refused, want %q", test.want)
+			case refused != nil && (test.want == "" || !strings.Contains(refused.Message, test.want)):
+				t.Errorf("refused with %s, want %q", refused, test.want)
+			}
+			got := Warnings(h.goal, f)
+			if len(got) != 1 || !strings.HasPrefix(got[0], "the container runtime is containerd://1.6.28;") {
+				t.Errorf("warnings %q, want one of containerd", got)
+			}
+			if f.Config.Kernel != "5.15.0-139-generic" {
+				t.Errorf("the kernel is %q", f.Config.Kernel)
+			}
+		})
 	}
 }
 

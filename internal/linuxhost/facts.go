@@ -190,8 +190,9 @@ func ParseFacts(output string) (Facts, error) {
 	}
 	f.Config = Configuration{
 		Command: values["kubelet-command"], Units: values["kubelet-units"],
-		Defaults: values["kubelet-defaults"], Kubelet: values["kubelet-config"],
-		Cluster: values["cluster-configuration"], CgroupV1: r.yes("cgroup-v1"),
+		Defaults: values["kubelet-defaults"], Sysconfig: values["kubelet-sysconfig"],
+		Kubelet: values["kubelet-config"], Cluster: values["cluster-configuration"],
+		CgroupV1: r.yes("cgroup-v1"), Kernel: values["kernel"], Containerd: values["containerd"],
 	}
 	f.Rancher = parseRancherConfig(values)
 	f.Job = r.job()

@@ -1,6 +1,7 @@
 package linuxhost
 
 import (
+	"cmp"
 	"regexp"
 	"slices"
 	"strings"
@@ -14,14 +15,17 @@ import (
 type Configuration struct {
 	// Command is the command line of the kubelet that runs, one word a line; empty if none runs.
 	Command string
-	// Units is the kubelet's unit with its drop-ins, and Defaults the files with arguments that people
-	// write: /etc/default/kubelet and /etc/sysconfig/kubelet.
-	Units, Defaults string
+	// Units is the kubelet's unit with its drop-ins. Defaults and Sysconfig are the files with
+	// arguments that people write: /etc/default/kubelet and /etc/sysconfig/kubelet.
+	Units, Defaults, Sysconfig string
 	// Kubelet is the kubelet's configuration file, and Cluster kubeadm's ClusterConfiguration, which
 	// only a control plane host has.
 	Kubelet, Cluster string
 	// CgroupV1 says that the host has cgroups of version 1 only.
 	CgroupV1 bool
+	// Kernel is the kernel's release, and Containerd what containerd prints of its version; empty if
+	// there is none.
+	Kernel, Containerd string
 }
 
 // systemVerification is kubeadm's name for its check of the machine.
@@ -33,30 +37,61 @@ const kubeletConfigFile = kubeletFolder + "/config.yaml"
 // that does.
 var kubeadmRemoves = map[string]version.Minor{"pod-infra-container-image": {Major: 1, Minor: 35}}
 
-// refuseSettings refuses a host that gives the target's components settings which they lack: they
-// would not start, which shows only after they are replaced. Once kubeadm has begun, it may have
-// changed what is judged here, so only the goal's own arguments are.
+// refuseSettings refuses a host that gives the target's components settings which they lack, or that
+// lacks what they need: they would not start, which shows only after they are replaced.
 func refuseSettings(g Goal, f Facts) *Failure {
-	upgrade := settings.Upgrade{To: g.Version}
-	uses := goalUses(g)
-	var wants []settings.Requirement
-	if begins(g, f) {
-		if refused := refuseUnread(f); refused != nil {
-			return refused
-		}
-		upgrade.From = f.Installed
-		uses = append(uses, hostUses(g, f)...)
-		wants = requirements(g, f)
+	if refused := refuseUnread(f); refused != nil && begins(g, f) {
+		return refused
 	}
-	found := settings.Errors(settings.Accepted(settings.Check(upgrade, uses), g.Accepted))
+	found, wants := examineSettings(g, f)
+	isWarning := func(r settings.Requirement) bool { return r.Warning }
+	found, wants = settings.Errors(found), slices.DeleteFunc(wants, isWarning)
 	switch {
 	case len(found) > 0:
 		return newFailure(RemovedSetting, "", "%s. Nothing was changed", settings.Describe(found))
 	case len(wants) > 0:
-		return newFailure(RemovedSetting, "", "%s. Fix: %s. Nothing was changed",
-			wants[0].Message, wants[0].Fix)
+		return newFailure(RemovedSetting, "", "%s. Nothing was changed", wants[0])
 	}
 	return nil
+}
+
+// Warnings returns what a person should know of the host's settings before anything is changed: what
+// the target's components ignore, or only some later version refuses, and that nobody knows which
+// settings they have. What the host is refused for is not in it.
+func Warnings(g Goal, f Facts) []string {
+	var warnings []string
+	found, wants := examineSettings(g, f)
+	for _, finding := range found {
+		if finding.Warning {
+			warnings = append(warnings, settings.Describe([]settings.Finding{finding}))
+		}
+	}
+	for _, want := range wants {
+		if want.Warning {
+			warnings = append(warnings, want.String())
+		}
+	}
+	if begins(g, f) {
+		for _, gap := range (settings.Upgrade{From: f.Installed, To: g.Version}).Gaps() {
+			warnings = append(warnings, gap.String())
+		}
+	}
+	return warnings
+}
+
+// examineSettings returns what is wrong with the settings that the host gives to the target's
+// components, and what they need and the host lacks, without what is accepted. Once kubeadm has
+// begun, it may have changed what is judged here, so only the goal's own arguments are.
+func examineSettings(g Goal, f Facts) ([]settings.Finding, []settings.Requirement) {
+	upgrade := settings.Upgrade{To: g.Version}
+	uses := goalUses(g)
+	var wants []settings.Requirement
+	if begins(g, f) {
+		upgrade.From = f.Installed
+		uses = append(uses, hostUses(g, f)...)
+		wants = requirements(g, f)
+	}
+	return settings.Accepted(settings.Check(upgrade, uses), g.Accepted), wants
 }
 
 // begins reports whether the host is to get another minor, and nothing has begun.
@@ -64,27 +99,50 @@ func begins(g Goal, f Facts) bool {
 	return !f.Begun && f.Installed.Minor() != g.Version.Minor()
 }
 
-// requirements are those of the target that the host does not meet, and that are no warnings.
+// requirements are those of the target that the host does not meet, and that are not accepted.
 func requirements(g Goal, f Facts) []settings.Requirement {
-	machine := settings.Machine{CgroupV1: f.Config.CgroupV1}
+	machine := settings.Machine{
+		CgroupV1: f.Config.CgroupV1, InPlace: true, Kernel: f.Config.Kernel,
+		Runtime: settings.ParseContainerd(f.Config.Containerd),
+	}
+	endpoint := ""
 	for _, file := range append(slices.Clip(f.Rancher.Kubelet), HostFile{Content: f.Config.Kubelet}) {
 		var config struct {
-			FailCgroupV1 *bool `json:"failCgroupV1"`
+			FailCgroupV1 *bool  `json:"failCgroupV1"`
+			Endpoint     string `json:"containerRuntimeEndpoint"`
 		}
-		err := untrusted.Object.UnmarshalYAML([]byte(file.Content), &config)
-		if err == nil && config.FailCgroupV1 != nil {
+		if untrusted.Object.UnmarshalYAML([]byte(file.Content), &config) != nil {
+			continue
+		}
+		if config.FailCgroupV1 != nil {
 			machine.CgroupV1Allowed = !*config.FailCgroupV1
 		}
+		endpoint = cmp.Or(config.Endpoint, endpoint)
+	}
+	if !usesContainerd(endpoint, f) {
+		machine.Runtime = ""
 	}
 	accepted := g.Accepted
 	if slices.Contains(g.IgnorePreflight, systemVerification) {
-		// kubeadm's own check of cgroups is to be ignored.
-		accepted = append(slices.Clip(accepted), settings.CgroupV2)
+		// kubeadm's own check of cgroups and of the kernel is to be ignored.
+		accepted = append(slices.Clip(accepted), settings.CgroupV2, settings.Kernel)
 	}
 	wants := settings.CheckMachine(g.Version.Minor(), machine)
 	return slices.DeleteFunc(wants, func(r settings.Requirement) bool {
-		return r.Warning || slices.Contains(accepted, r.ID)
+		return slices.Contains(accepted, r.ID)
 	})
+}
+
+// usesContainerd reports whether the kubelet's container runtime is containerd, which it is by default.
+// endpoint is that of the kubelet's configuration; its arguments count more.
+func usesContainerd(endpoint string, f Facts) bool {
+	words := append(flagWords(f.KubeletFlags), strings.Split(f.Config.Command, "\n")...)
+	for _, arg := range settings.ArgsOf(words) {
+		if arg.Name == "--container-runtime-endpoint" {
+			endpoint = arg.Value
+		}
+	}
+	return endpoint == "" || strings.Contains(endpoint, "containerd")
 }
 
 // goalUses are the settings that the goal writes.
@@ -103,29 +161,39 @@ func hostUses(g Goal, f Facts) []settings.Use {
 		return rancherUses(f)
 	}
 	var uses []settings.Use
-	kubelet := func(object string, words []string, running bool) {
+	kubelet := func(object string, args []settings.Arg, running bool) {
 		place := settings.Place{Object: object, Running: running}
-		uses = append(uses, settings.FromArgs(place, settings.Kubelet, settings.ArgsOf(words))...)
+		uses = append(uses, settings.FromArgs(place, settings.Kubelet, args)...)
 	}
-	before, after := flagWords(f.KubeletFlags), flagWords(f.KubeletFlags)
+	before, after := settings.ArgsOf(flagWords(f.KubeletFlags)), []settings.Arg(nil)
 	if content, err := setKubeletFlags(g, f); err == nil {
-		after = flagWords(content)
+		after = settings.ArgsOf(flagWords(content))
 	}
-	kubelet(kubeletFlagsFile, slices.DeleteFunc(after, func(word string) bool {
-		name := flagWord{text: word}.name()
+	kubelet(kubeletFlagsFile, slices.DeleteFunc(after, func(arg settings.Arg) bool {
+		name := strings.TrimLeft(arg.Name, "-")
 		from, removes := kubeadmRemoves[name]
 		isGoals := func(arg Arg) bool { return arg.Name == name }
 		return removes && !g.Version.Minor().Before(from) || slices.ContainsFunc(g.KubeletArgs, isGoals)
 	}), false)
-	defaults, units := flagsIn(f.Config.Defaults), flagsIn(f.Config.Units)
-	kubelet("/etc/default/kubelet", defaults, false)
+	known := before
+	for _, file := range []struct{ path, content string }{
+		{defaultsFile, f.Config.Defaults}, {sysconfigFile, f.Config.Sysconfig},
+	} {
+		if f.Config.Units != "" && !strings.Contains(f.Config.Units, file.path) {
+			continue // Nothing reads it.
+		}
+		args := settings.ArgsOf(flagsIn(strings.Split(file.content, "\n")))
+		kubelet(file.path, args, false)
+		known = append(known, args...)
+	}
+	units := settings.ArgsOf(flagsOfUnit(f.Config.Units))
 	kubelet("the unit of the kubelet", units, false)
+	known = append(known, units...)
 	// No file that is read here gives the kubelet its other arguments.
-	known := slices.Concat(before, defaults, units)
-	command := slices.DeleteFunc(strings.Split(f.Config.Command, "\n"), func(word string) bool {
-		return slices.Contains(known, word)
-	})
-	kubelet("the kubelet that runs", command, true)
+	command := settings.ArgsOf(strings.Split(f.Config.Command, "\n"))
+	kubelet("the kubelet that runs", slices.DeleteFunc(command, func(arg settings.Arg) bool {
+		return slices.Contains(known, arg)
+	}), true)
 	uses = append(uses, fromDocument(kubeletConfigFile, f.Config.Kubelet, settings.FromKubelet)...)
 	if f.ControlPlane {
 		cluster := fromDocument("kubeadm's ClusterConfiguration", f.Config.Cluster, settings.FromCluster)
@@ -157,20 +225,55 @@ func flagWords(content string) []string {
 	return textsOf(file.words)
 }
 
-// flagInText finds flags in units and in files of variables.
-var flagInText = regexp.MustCompile(`--[A-Za-z][A-Za-z0-9_-]*(?:=["']?[^\s"']*)?`)
+// The files with arguments for the kubelet that people write: packages for Debian read the first one,
+// and those for Red Hat the second.
+const (
+	defaultsFile  = "/etc/default/kubelet"
+	sysconfigFile = "/etc/sysconfig/kubelet"
+)
 
-// flagsIn returns the flags in the lines of a text that are no comments.
-func flagsIn(text string) []string {
+// flagInWord finds a flag in a word, which may be the value of a variable.
+var flagInWord = regexp.MustCompile(`^(?:[A-Za-z_][A-Za-z0-9_]*=)?(--[A-Za-z].*)$`)
+
+// noValue is a word that is no value of the flag before it.
+const noValue = "-"
+
+// flagsIn returns the words of lines that are no comments, for settings.ArgsOf.
+func flagsIn(lines []string) []string {
 	var words []string
-	for line := range strings.Lines(text) {
-		if !strings.HasPrefix(strings.TrimSpace(line), "#") {
-			for _, word := range flagInText.FindAllString(line, -1) {
-				words = append(words, strings.NewReplacer(`"`, "", "'", "").Replace(word))
-			}
+	for _, line := range lines {
+		if line = strings.TrimSpace(line); strings.HasPrefix(line, "#") {
+			continue
 		}
+		for word := range strings.FieldsSeq(strings.NewReplacer(`"`, "", "'", "").Replace(line)) {
+			if flag := flagInWord.FindStringSubmatch(word); flag != nil {
+				word = flag[1]
+			} else if strings.HasPrefix(word, "$") {
+				word = noValue // Nobody knows the variable.
+			}
+			words = append(words, word)
+		}
+		words = append(words, noValue)
 	}
 	return words
+}
+
+// flagsOfUnit returns the words of the command and of the variables in a unit with its drop-ins. An
+// assignment of nothing removes those before it.
+func flagsOfUnit(unit string) []string {
+	var command, variables []string
+	for line := range strings.Lines(strings.ReplaceAll(unit, "\\\n", " ")) {
+		name, value, _ := strings.Cut(line, "=")
+		into := map[string]*[]string{"ExecStart": &command, "Environment": &variables}[strings.TrimSpace(name)]
+		switch value = strings.TrimSpace(value); {
+		case into == nil:
+		case value == "":
+			*into = nil
+		default:
+			*into = append(*into, value)
+		}
+	}
+	return flagsIn(append(variables, command...))
 }
 
 // setKubeletFlags returns kubeadm's file as the goal wants it. An argument that the version lacks is

@@ -72,13 +72,12 @@ func CheckSettings(u Upgrade, s Settings) []clustercheck.Finding {
 		}
 		r.add(outcome, f.Subject(), f.Fix(), "%s", f.Message())
 	}
-	if minor, unknown := upgrade.Unknown(); unknown {
-		r.add(clustercheck.NotChecked, "", "compare the settings with the release notes, "+
-			"or use a release of Windlass that knows this version", "%s", settings.NotKnown(minor))
-	}
-	if minor, old := upgrade.TooOld(); old {
-		r.warn("", "compare the settings with the release notes of the minors before "+
-			settings.Oldest().String(), "%s", settings.NotKnown(minor))
+	for _, gap := range upgrade.Gaps() {
+		outcome := clustercheck.Warned
+		if gap.Newer {
+			outcome = clustercheck.NotChecked
+		}
+		r.add(outcome, "", gap.Fix, "%s", gap.Message)
 	}
 	if s.Unasked != "" {
 		r.warn("", "see whether the hosts' own files have settings that the target lacks", "%s", s.Unasked)

@@ -186,11 +186,5 @@ func (c Catalog) describes(m version.Minor) bool {
 // Newest returns the last minor of the built-in catalog.
 func Newest() version.Minor { return version.Minor{Major: Major, Minor: catalog().newest} }
 
-// NotKnown says that the built-in catalog does not describe a minor, for people.
-func NotKnown(m version.Minor) string {
-	return fmt.Sprintf("the settings of %s are not known to this release, which knows %s to %s",
-		m, Oldest(), Newest())
-}
-
 // Oldest returns the first minor of the built-in catalog.
 func Oldest() version.Minor { return version.Minor{Major: Major, Minor: catalog().oldest} }

@@ -15,6 +15,8 @@ type Machine struct {
 	// CgroupV1 says that the machine has cgroups of version 1 only, and CgroupV1Allowed that the
 	// kubelet's configuration has failCgroupV1: false.
 	CgroupV1, CgroupV1Allowed bool
+	// InPlace says that kubeadm upgrades the machine. Otherwise a new machine like it joins.
+	InPlace bool
 	// Runtime is the container runtime as a Node reports it, such as containerd://1.7.24. Kernel is
 	// the kernel's release. Both may be empty.
 	Runtime, Kernel string
@@ -26,6 +28,10 @@ type Requirement struct {
 	ID, Message, Fix string
 	// Warning says that the kubelet starts all the same.
 	Warning bool
+}
+
+func (r Requirement) String() string {
+	return r.Message + ". Fix: " + r.Fix + "; accept it by the name " + r.ID
 }
 
 // The names of requirements.
@@ -65,10 +71,24 @@ func CheckMachine(to version.Minor, m Machine) []Requirement {
 			Fix: "update containerd to version 2 in time",
 		})
 	}
-	if r, lacks := checkKernel(to, m.Kernel); lacks {
+	if r, lacks := checkKernel(to, m); lacks {
 		wants = append(wants, r)
 	}
 	return wants
+}
+
+// printedByContainerd is the version in what containerd prints: containerd, the source of the build,
+// the version with or without a v, and a commit.
+var printedByContainerd = regexp.MustCompile(`^containerd \S+ v?(\d+\.\d+\S*)`)
+
+// ParseContainerd returns the runtime, as a Node reports it, of what containerd --version prints; empty
+// for another text.
+func ParseContainerd(printed string) string {
+	match := printedByContainerd.FindStringSubmatch(printed)
+	if match == nil {
+		return ""
+	}
+	return "containerd://" + match[1]
 }
 
 // kernelRelease is the start of a kernel's release.
@@ -76,9 +96,10 @@ var kernelRelease = regexp.MustCompile(`^(\d{1,4})\.(\d{1,4})`)
 
 // checkKernel compares a kernel with the oldest one that kubeadm's SystemVerification lists: 4.19 for
 // v1.32, and 5.4 for v1.34, from which on another one is only a warning. Of the kernels 5.x kubeadm
-// then lists 5.4, 5.10 and 5.15; distributions support others.
-func checkKernel(to version.Minor, release string) (r Requirement, lacks bool) {
-	match := kernelRelease.FindStringSubmatch(release)
+// then lists 5.4, 5.10 and 5.15; distributions support others. kubeadm upgrade looks at the kernel from
+// v1.33 on.
+func checkKernel(to version.Minor, m Machine) (r Requirement, lacks bool) {
+	match := kernelRelease.FindStringSubmatch(m.Kernel)
 	if match == nil {
 		return r, false
 	}
@@ -97,9 +118,9 @@ func checkKernel(to version.Minor, release string) (r Requirement, lacks bool) {
 		return r, false
 	}
 	return Requirement{
-		ID: Kernel, Warning: warns,
+		ID: Kernel, Warning: warns || m.InPlace && !at(33),
 		Message: fmt.Sprintf("the kernel is %s; kubeadm of %s supports %s",
-			text.Bound(release, maxNameBytes), to, listed),
+			text.Bound(m.Kernel, maxNameBytes), to, listed),
 		Fix: "update the kernel",
 	}, true
 }

@@ -79,22 +79,38 @@ func (u Upgrade) minors() []version.Minor {
 	return all
 }
 
-// Unknown returns the first minor of the upgrade that is newer than the catalog, or of another major:
-// nobody knows which settings it has. ok is false if there is none.
-func (u Upgrade) Unknown() (m version.Minor, ok bool) {
-	for _, m := range u.minors() {
-		if Newest().Before(m) || m.Major != Major {
-			return m, true
-		}
-	}
-	return version.Minor{}, false
+// Gap is a minor of an upgrade that the built-in catalog does not describe: nobody knows which
+// settings its components have.
+type Gap struct {
+	// Newer says that the minor is newer than the catalog, or of another major. Otherwise it is older.
+	Newer bool
+	// Message and Fix are for people.
+	Message, Fix string
 }
 
-// TooOld returns the first minor of the upgrade that is older than the catalog. ok is false if there
-// is none.
-func (u Upgrade) TooOld() (m version.Minor, ok bool) {
-	first := u.minors()[0]
-	return first, first.Major == Major && first.Before(Oldest())
+func (g Gap) String() string { return g.Message + ". Fix: " + g.Fix }
+
+// Gaps returns the first minor of the upgrade that is older than the catalog, and the first one that
+// is newer. There is none if the catalog describes all of them.
+func (u Upgrade) Gaps() []Gap {
+	gap := func(m version.Minor, fix string) Gap {
+		return Gap{Fix: fix, Message: fmt.Sprintf("the settings of %s are not known to this release, "+
+			"which knows %s to %s", m, Oldest(), Newest())}
+	}
+	var gaps []Gap
+	minors := u.minors()
+	if first := minors[0]; first.Major == Major && first.Before(Oldest()) {
+		gaps = append(gaps, gap(first, "compare the settings with the release notes of the minors before "+
+			Oldest().String()))
+	}
+	isNewer := func(m version.Minor) bool { return Newest().Before(m) || m.Major != Major }
+	if at := slices.IndexFunc(minors, isNewer); at >= 0 {
+		newer := gap(minors[at], "compare the settings with the release notes, or use a release of "+
+			"Windlass that knows this version")
+		newer.Newer = true
+		gaps = append(gaps, newer)
+	}
+	return gaps
 }
 
 // Problem is what is wrong with a use.
@@ -131,7 +147,7 @@ type Finding struct {
 }
 
 // Check returns what is wrong with uses, sorted: errors first. Minors that the catalog does not
-// describe are left out; see [Upgrade.Unknown] and [Upgrade.TooOld].
+// describe are left out; see [Upgrade.Gaps].
 func Check(u Upgrade, uses []Use) []Finding { return catalog().Check(u, uses) }
 
 // Check is the function of the same name for this catalog.

@@ -201,32 +201,38 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// TestUnknown: a minor that the catalog does not have is unknown, never in order.
-func TestUnknown(t *testing.T) {
+// TestGaps: a minor that the catalog does not have is unknown, never in order.
+func TestGaps(t *testing.T) {
 	t.Parallel()
-	newest := settings.Newest()
-	newer := newest.Next()
-	for _, test := range []struct {
-		from, to string
-		want     version.Minor
-		ok       bool
-	}{
-		{newest.String() + ".1", newer.String() + ".0", newer, true},
-		{settings.Oldest().String() + ".1", newest.String() + ".0", version.Minor{}, false},
-		{"", newer.String() + ".0", newer, true},
-		{"", "v1.20.0", version.Minor{}, false},
-		{"", "v2.1.0", version.Minor{Major: 2, Minor: 1}, true},
-	} {
-		got, ok := upgrade(test.from, test.to).Unknown()
-		if got != test.want || ok != test.ok {
-			t.Errorf("from %q to %s: got %s, %t, want %s, %t", test.from, test.to, got, ok, test.want, test.ok)
+	oldest, newest := settings.Oldest().String(), settings.Newest().String()
+	newer := settings.Newest().Next().String()
+	known := ", which knows " + oldest + " to " + newest
+	gap := func(newer bool, minor string) settings.Gap {
+		return settings.Gap{
+			Newer: newer, Message: "the settings of " + minor + " are not known to this release" + known,
 		}
 	}
-	if old, ok := upgrade("", "v1.20.0").TooOld(); !ok || old.Minor != 20 {
-		t.Errorf("v1.20 is not too old: %s", old)
-	}
-	if old, ok := upgrade("", newest.String()+".0").TooOld(); ok {
-		t.Errorf("%s is too old", old)
+	for _, test := range []struct {
+		from, to string
+		want     []settings.Gap
+	}{
+		{newest + ".1", newer + ".0", []settings.Gap{gap(true, newer)}},
+		{oldest + ".1", newest + ".0", nil},
+		{"", newer + ".0", []settings.Gap{gap(true, newer)}},
+		{"", "v1.20.0", []settings.Gap{gap(false, "v1.20")}},
+		{"v1.20.0", newer + ".0", []settings.Gap{gap(false, "v1.21"), gap(true, newer)}},
+		{"", "v2.1.0", []settings.Gap{gap(true, "v2.1")}},
+	} {
+		got := upgrade(test.from, test.to).Gaps()
+		for i := range got {
+			if !strings.HasPrefix(got[i].String(), got[i].Message+". Fix: compare the settings with ") {
+				t.Errorf("from %q to %s: it reads %s", test.from, test.to, got[i])
+			}
+			got[i].Fix = ""
+		}
+		if diff := cmp.Diff(test.want, got); diff != "" {
+			t.Errorf("from %q to %s (-want +got):\n%s", test.from, test.to, diff)
+		}
 	}
 }
 

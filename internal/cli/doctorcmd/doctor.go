@@ -56,8 +56,9 @@ type options struct {
 	files  []string
 	output string
 	// all shows also the checks that found nothing wrong.
-	all  bool
-	kube *management.Flags
+	all    bool
+	accept cli.AcceptFlag
+	kube   *management.Flags
 }
 
 // New returns windlass doctor.
@@ -84,10 +85,12 @@ func New() *cobra.Command {
 			if err != nil {
 				return cli.Report(cmd, format, err)
 			}
+			facts.Accepted = o.accept.Names
 			return report(cmd, format, o.all, facts)
 		},
 	}
 	cmd.Flags().BoolVar(&o.all, "all", false, "show also the checks that found nothing wrong")
+	o.accept.Add(cmd, "kubelet/SomeGate or kube-apiserver/--some-flag")
 	cli.AddFilesFlag(cmd, &o.files)
 	cli.AddFormatFlag(cmd, &o.output, "the findings", view.ReportFormats())
 	cli.AddKubeFlags(cmd, o.kube)

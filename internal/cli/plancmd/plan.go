@@ -95,6 +95,7 @@ func New() *cobra.Command {
 	o.AddVersionsFlag(cmd)
 	cli.AddFilesFlag(cmd, &o.Files)
 	o.AddPlanFlags(cmd)
+	o.AddAcceptFlag(cmd)
 	cli.AddKubeFlags(cmd, o.Kube)
 	cmd.AddCommand(newCheck())
 	return cmd
@@ -111,6 +112,9 @@ func run(cmd *cobra.Command, o *planinput.Options, resolve func(context.Context,
 		return r.Report(cmd, in, err)
 	}
 	r.Request.Policy = in.Policy
+	if r.Updates != nil {
+		r.Updates.Facts.Accepted = in.Accepted
+	}
 	r = r.LimitWorkers()
 	p, err := plan.Compute(r.Request)
 	if err != nil {

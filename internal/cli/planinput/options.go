@@ -28,6 +28,7 @@ type Options struct {
 	explain     bool
 	Kube        *management.Flags
 	risks       cli.RiskFlags
+	accept      cli.AcceptFlag
 }
 
 // AddInventoryFlags adds the flags that say what runs and what is asked for.
@@ -52,6 +53,11 @@ func (o *Options) AddPlanFlags(cmd *cobra.Command) {
 	cli.AddFormatFlag(cmd, &o.Output, "the plan", view.Formats())
 	o.risks.Add(flags, "")
 	flags.BoolVar(&o.explain, "explain", false, "say for each step why it is there, and for each stop that workers skip why that is safe")
+}
+
+// AddAcceptFlag adds --accept.
+func (o *Options) AddAcceptFlag(cmd *cobra.Command) {
+	o.accept.Add(cmd, "kubelet/SomeGate or kube-apiserver/--some-flag")
 }
 
 // AddVersionsFlag adds --versions.
@@ -82,7 +88,9 @@ func (o *Options) AddSkewFlag(cmd *cobra.Command, whose string) {
 // Parse parses every flag. On an error the input still has the format, if that much could be parsed, so that the
 // error is shown in it. The function given reports whether a flag was given at all.
 func (o *Options) Parse(given func(flag string) bool) (Input, error) {
-	in := Input{Format: view.Table, noWorkers: o.noWorkers, Explain: o.explain}
+	in := Input{
+		Format: view.Table, noWorkers: o.noWorkers, Explain: o.explain, Accepted: o.accept.Names,
+	}
 	var err error
 	if in.Format, err = view.ParseFormat(o.Output, view.Formats()); err != nil {
 		return Input{Format: view.Table}, cli.WrapInput("--output", err)

@@ -31,6 +31,8 @@ type Input struct {
 	Explain bool
 	// Risks are the known risks; nil means those of this release.
 	Risks *risks.Set
+	// Accepted are names of findings about settings that are left out; see package settings.
+	Accepted []string
 }
 
 // knownRisks returns Risks, or those of this release.

@@ -126,7 +126,7 @@ func (r Request) Preview(ctx context.Context, p plan.Plan, chain *view.Chain) (n
 			chain.Updates[g.Name] = update
 		}
 	}
-	notes = settingsNotes(r.Request.Inventory.ControlPlane, p, u.Facts.Settings)
+	notes = settingsNotes(r.Request.Inventory.ControlPlane, p, u.Facts)
 	switch {
 	case u.Problem != "":
 		return append(notes, "it is unknown how machines will be updated: "+u.Problem)
@@ -142,23 +142,22 @@ func (r Request) Preview(ctx context.Context, p plan.Plan, chain *view.Chain) (n
 const maxSettings = 10
 
 // settingsNotes say which settings of the Cluster's objects a version of the plan lacks.
-func settingsNotes(from version.Version, p plan.Plan, uses []settings.Use) []string {
-	if len(p.ControlPlane) == 0 || len(uses) == 0 {
+func settingsNotes(from version.Version, p plan.Plan, facts doctor.Facts) []string {
+	if len(p.ControlPlane) == 0 || len(facts.Settings) == 0 {
 		return nil
 	}
 	u := settings.Upgrade{From: from, To: p.ControlPlane[len(p.ControlPlane)-1]}
-	found := settings.Errors(settings.Check(u, uses))
+	found := settings.Errors(settings.Accepted(settings.Check(u, facts.Settings), facts.Accepted))
 	var notes []string
 	for _, f := range found[:min(len(found), maxSettings)] {
-		notes = append(notes, fmt.Sprintf("RemovedSettings: %s: %s. Fix: %s",
-			f.Subject(), f.Message(), f.Fix()))
+		notes = append(notes, fmt.Sprintf("RemovedSettings: %s: %s%s. Fix: %s",
+			f.Subject(), f.Message(), doctor.AcceptedBy(facts, f), f.Fix()))
 	}
 	if more := len(found) - len(notes); more > 0 {
 		notes = append(notes, fmt.Sprintf("RemovedSettings: %d more; see windlass preflight", more))
 	}
-	if minor, unknown := u.Unknown(); unknown {
-		notes = append(notes, fmt.Sprintf("RemovedSettings: the settings of %s are not known to this "+
-			"release; compare them with the release notes", minor))
+	for _, gap := range u.Gaps() {
+		notes = append(notes, "RemovedSettings: "+gap.String())
 	}
 	return notes
 }

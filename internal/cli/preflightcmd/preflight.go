@@ -83,7 +83,7 @@ const (
 type options struct {
 	output, to      string
 	files, skip     []string
-	accept          []string
+	accept          cli.AcceptFlag
 	timeout         time.Duration
 	certificateDays int
 	kube            *management.Flags
@@ -116,10 +116,8 @@ func New() *cobra.Command {
 		"fail if a certificate has fewer than `N` days left")
 	flags.StringArrayVar(&o.skip, "skip", nil,
 		"`CHECK` that is not reported and does not count, such as RoomForDrains; may be repeated")
-	flags.StringArrayVar(&o.accept, "accept", nil,
-		"`NAME` of a finding that RemovedSettings or MachineRequirements does not report, such as "+
-			"kubelet/SomeGate, kube-apiserver/--some-flag or kernel; may be repeated")
-	cli.CompleteNothing(cmd, "to", "timeout", "certificate-days", "accept")
+	o.accept.Add(cmd, "kubelet/SomeGate, kube-apiserver/--some-flag or kernel")
+	cli.CompleteNothing(cmd, "to", "timeout", "certificate-days")
 	cli.CompleteValues(cmd, "skip", cli.NamesOf(preflight.IDs())...)
 	o.riskFlags.Add(flags, "")
 	cli.AddFilesFlag(cmd, &o.files)
@@ -248,7 +246,7 @@ func (o *options) prepare(
 		Standing: stuckControlPlane(objects, policies, to), Extensions: extensionsOf(ctx, m, key.Namespace),
 		EtcdProblem: etcd, Stored: stored, StoredUnread: unread,
 		Settings: preflight.Settings{
-			Uses: uses, Accepted: o.accept, Unread: unreadSettings,
+			Uses: uses, Accepted: o.accept.Names, Unread: unreadSettings,
 			ControlPlaneWrites: writesClusterConfiguration(objects),
 			Kept:               slices.ContainsFunc(policies, keeps),
 		},

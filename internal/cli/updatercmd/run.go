@@ -84,7 +84,8 @@ type runOptions struct {
 	digests, digestsSHA256, digestsSignature, keyOfSig string
 	minSerial                                          int64
 	allowUnversioned                                   bool
-	ignorePreflight, acceptSettings                    []string
+	ignorePreflight                                    []string
+	accept                                             cli.AcceptFlag
 	patches                                            string
 	kubeconfig, context, node                          string
 	noDrain, skipSnapshot, dryRun                      bool
@@ -128,12 +129,10 @@ func (o *runOptions) addFlags(cmd *cobra.Command) {
 	o.addHostFlags(cmd)
 	flags := cmd.Flags()
 	flags.BoolVar(&o.skipSnapshot, "skip-etcd-snapshot", false, "do not save etcd before a machine with a member of it is changed")
+	o.accept.Add(cmd, "kubelet/SomeGate, kube-apiserver/--some-flag or cgroup-v2")
 	if o.distribution == linuxhost.Kubeadm {
-		flags.StringSliceVar(&o.acceptSettings, "accept-settings", nil,
-			"`NAMES` of settings that the host may have although the version lacks them, such as "+
-				"kubelet/SomeGate, or of requirements that it may lack, such as cgroup-v2")
 		flags.StringVar(&o.patches, "patches", "", "`FOLDER` on the host with patches for kubeadm, or none (default: none, but a host with patches in /etc/kubernetes/patches is refused)")
-		cli.CompleteNothing(cmd, "patches", "accept-settings")
+		cli.CompleteNothing(cmd, "patches")
 	}
 	flags.DurationVar(&o.nodeReadyTimeout, "node-ready-timeout", linuxhost.DefaultReadyWithin, "how long the node may take to be Ready at the version after the restart")
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig `FILE` of the cluster that the node is in, to drain and watch it, and to find the oldest API server")

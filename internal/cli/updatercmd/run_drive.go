@@ -96,6 +96,7 @@ func (d *runDriver) run(ctx context.Context, dryRun bool) error {
 	if err := d.printer.plan(plan); err != nil {
 		return err
 	}
+	d.printer.NoteAll(linuxhost.Warnings(d.upgrade.Goal, report.Facts))
 	d.printer.NoteAll(planNotes(report.Facts, d.upgrade.Goal, d.node != nil || d.upgrade.Prepare))
 	if dryRun {
 		d.printer.NoteAll(sourceNotes(d.upgrade.Goal.Source, report.Steps))

@@ -82,7 +82,7 @@ func (o *runOptions) parseGoal(r *runRequest) error {
 	}
 	r.goal = linuxhost.Goal{
 		Distribution: o.distribution, Version: to, Folder: o.folder, Snapshot: !o.skipSnapshot, Drain: !o.noDrain, ReadyWithin: o.nodeReadyTimeout,
-		IgnorePreflight: o.ignorePreflight, Accepted: o.acceptSettings,
+		IgnorePreflight: o.ignorePreflight, Accepted: o.accept.Names,
 		RefusePatches: o.distribution == linuxhost.Kubeadm && o.patches == "",
 	}
 	if o.patches != noPatches {

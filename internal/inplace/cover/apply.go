@@ -34,6 +34,7 @@ func (c *Coverage) accept(u Updater, p Patches) (*Coverage, *UpdaterError) {
 	next := *c
 	next.uncompared = slices.Clip(c.uncompared)
 	next.notes = append(slices.Clip(c.notes), p.Notes...)
+	next.warnings = append(slices.Clip(c.warnings), p.Warnings...)
 	covered, uncompared := make(map[Part]*fields), make(map[Part]*fields)
 	for i, patch := range p.list() {
 		accepted, wrong := c.acceptPart(i, patch)

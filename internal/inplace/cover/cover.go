@@ -55,6 +55,9 @@ type Patches struct {
 	Machine, Infrastructure, Bootstrap Patch
 	// Notes say, for people, why the updater does not cover more.
 	Notes []string
+	// Warnings say, for people, what the updater covers although it does not know whether that succeeds,
+	// and what to do.
+	Warnings []string
 }
 
 // Answer is the answer to CanUpdateMachine and CanUpdateMachineSet.
@@ -120,6 +123,8 @@ type Result struct {
 	Uncompared []Pointer
 	// Notes are those of the updaters, in the order in which they were asked. They count where something is uncovered.
 	Notes []string
+	// Warnings are those of the updaters, in the same order. They count where all is covered.
+	Warnings []string
 	// Errors are the errors of updaters, in the order in which they were asked.
 	Errors []*UpdaterError
 	// From and To are the Kubernetes versions of the current and the desired Machine; zero where there is none.

@@ -26,7 +26,7 @@ type Coverage struct {
 	plan                       []Covered
 	uncompared                 []Pointer
 	errors                     []*UpdaterError
-	notes                      []string
+	notes, warnings            []string
 	from, to                   version.Version
 }
 
@@ -312,6 +312,7 @@ func isWithin(path, above []string) bool {
 // Result returns what is covered so far. It is the caller's own, but for the errors.
 func (c *Coverage) Result() Result {
 	r := Result{From: c.from, To: c.to, Errors: slices.Clone(c.errors), Notes: slices.Clone(c.notes), Uncompared: reported.bound(c.uncompared)}
+	r.Warnings = slices.Clone(c.warnings)
 	for _, covered := range c.plan {
 		covered.Pointers = slices.Clone(covered.Pointers)
 		r.Plan = append(r.Plan, covered)

@@ -80,7 +80,9 @@ func (r *machineRun) planVersion(ctx context.Context, to version.Version, update
 	if err != nil {
 		return request.Plan{Unknown: cut(err.Error())}
 	}
-	return planOf(coverage.Result(), to, updaters)
+	result := coverage.Result()
+	r.reportUnchecked(ctx, r.Object, nil, result.Warnings)
+	return planOf(result, to, updaters)
 }
 
 // currentKubelet is what the machine runs, or, where its node cannot be asked, problem says why, and it is what it ran when it was last known, or was made

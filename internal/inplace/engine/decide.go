@@ -172,7 +172,9 @@ func (e *Engine) conclude(ctx context.Context, q question, o owner, policy polic
 		return cover.Answer{}, err
 	}
 	e.reportDecided(ctx, o, q.subject, d)
-	return cover.Answer{Patches: coverage.Patches(), Message: "updated in place by " + stepNames(d.Steps)}, nil
+	e.reportUnchecked(ctx, o.object, q.subject, result.Warnings)
+	message := append([]string{"updated in place by " + stepNames(d.Steps)}, result.Warnings...)
+	return cover.Answer{Patches: coverage.Patches(), Message: strings.Join(message, "; ")}, nil
 }
 
 // notCoveredFix tells what a person can do about a change that no updater covers.

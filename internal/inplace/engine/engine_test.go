@@ -53,6 +53,8 @@ type scripted struct {
 	updates   []string
 	// told are the objects of each UpdateMachine.
 	told []runtimehooksv1.UpdateMachineRequestObjects
+	// warnings are those about what it covers.
+	warnings []string
 }
 
 func (s *scripted) CanUpdateMachine(context.Context, *runtimehooksv1.CanUpdateMachineRequest) (cover.Patches, error) {
@@ -67,7 +69,7 @@ func (s *scripted) CanUpdateMachine(context.Context, *runtimehooksv1.CanUpdateMa
 }
 
 func (s *scripted) CanUpdateMachineSet(context.Context, *runtimehooksv1.CanUpdateMachineSetRequest) (cover.Patches, error) {
-	return cover.Patches{Machine: cover.Patch{Type: cover.JSONMergePatch, Data: []byte(`{"spec":{"template":` + s.patch + `}}`)}}, s.err
+	return cover.Patches{Warnings: s.warnings, Machine: cover.Patch{Type: cover.JSONMergePatch, Data: []byte(`{"spec":{"template":` + s.patch + `}}`)}}, s.err
 }
 
 func (s *scripted) UpdateMachine(_ context.Context, request *runtimehooksv1.UpdateMachineRequest) inplace.Answer {

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -29,6 +30,8 @@ const (
 	// Event of Cluster API.
 	StepDoneReason = "UpdaterFinished"
 	FinishedReason = "UpdateFinished"
+	// UncheckedReason: an updater covers a change without knowing whether it succeeds.
+	UncheckedReason = "UpdateUnchecked"
 	// AbandonedReason: a person gave a machine's update up.
 	AbandonedReason = "UpdateAbandoned"
 	// AttemptFailedReason: an attempt failed, and another one follows.
@@ -125,6 +128,21 @@ func (e *Engine) reportReplaced(o owner, subject client.Object, message string) 
 func (e *Engine) reportDecided(ctx context.Context, o owner, subject client.Object, d inplace.Decision) {
 	logFor(ctx).Info("Decided to update in place", "group", o.group.String(), "object", client.ObjectKeyFromObject(subject).String(), "target", d.Target, "steps", stepNames(d.Steps), "decision", d.ID)
 	e.Events.Eventf(o.object, subject, corev1.EventTypeNormal, DecidedReason, action, "%s", cut("Updates in place by "+stepNames(d.Steps)))
+}
+
+// reportUnchecked tells once what updaters cover without knowing whether it succeeds. subject is what
+// they were asked about; nil if that is the object itself.
+func (e *Engine) reportUnchecked(
+	ctx context.Context, object, subject client.Object, warnings []string,
+) {
+	message := cut(strings.Join(warnings, "; "))
+	about := saidOf{object: object.GetUID(), source: UncheckedReason}
+	if message == "" || !e.said.Changed(about, message, e.Now()) {
+		return
+	}
+	logFor(ctx).Info("The update was not checked completely",
+		"object", client.ObjectKeyFromObject(object).String(), "message", message)
+	e.Events.Eventf(object, subject, corev1.EventTypeWarning, UncheckedReason, action, "%s", message)
 }
 
 // reportProgress says what changed between two records of a machine's update.

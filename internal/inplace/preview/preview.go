@@ -172,7 +172,7 @@ func (p *preview) inPlace(ctx context.Context, g Group, selected policy.Policy, 
 		u.Outcome, u.Message = cover.InPlace, "in place: nothing to do in this plan"
 		return
 	}
-	var ways []string
+	var ways, warnings []string
 	for _, step := range g.Steps {
 		result, err := p.step(ctx, g, selected, updaters, step)
 		if err != nil {
@@ -191,15 +191,23 @@ func (p *preview) inPlace(ctx context.Context, g Group, selected policy.Policy, 
 		var names []string
 		for _, c := range result.Plan {
 			names = append(names, c.Updater)
-			if !slices.Contains(u.Updaters, c.Updater) {
-				u.Updaters = append(u.Updaters, c.Updater)
-			}
 		}
-		if way := strings.Join(names, ", then "); !slices.Contains(ways, way) {
-			ways = append(ways, way)
+		u.Updaters = addNew(u.Updaters, names...)
+		ways = addNew(ways, strings.Join(names, ", then "))
+		warnings = addNew(warnings, result.Warnings...)
+	}
+	message := append([]string{"in place by " + strings.Join(ways, "; or by ")}, warnings...)
+	u.Outcome, u.Message = cover.InPlace, strings.Join(message, "; ")
+}
+
+// addNew appends what a list does not have.
+func addNew(list []string, more ...string) []string {
+	for _, one := range more {
+		if !slices.Contains(list, one) {
+			list = append(list, one)
 		}
 	}
-	u.Outcome, u.Message = cover.InPlace, "in place by "+strings.Join(ways, "; or by ")
+	return list
 }
 
 // whyUncovered says why a step is not covered, in as few words as will do.

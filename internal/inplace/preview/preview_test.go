@@ -31,6 +31,8 @@ type fakeUpdater struct {
 	covers bool
 	err    error
 	asked  []string
+	// warnings are those about what it covers.
+	warnings []string
 	// seen are the infrastructure objects that it was shown.
 	seen []string
 }
@@ -54,7 +56,9 @@ func (f *fakeUpdater) answer(patch string) (cover.Patches, error) {
 	if f.err != nil || !f.covers {
 		return cover.Patches{}, f.err
 	}
-	return cover.Patches{Machine: cover.Patch{Type: cover.JSONMergePatch, Data: []byte(patch)}}, nil
+	return cover.Patches{
+		Machine: cover.Patch{Type: cover.JSONMergePatch, Data: []byte(patch)}, Warnings: f.warnings,
+	}, nil
 }
 
 type declined struct{}
@@ -124,6 +128,9 @@ func TestPreview(t *testing.T) {
 		{name: "a control plane, in several steps", group: controlPlane("v1.30.0", "v1.31.2", "v1.32.1"), policies: []v1alpha1.UpdatePolicy{fallback},
 			specs: []v1alpha1.Updater{updater("a-nothing", 0), updater("kubeadm", 1)}, updaters: map[string]*fakeUpdater{"a-nothing": {}, "kubeadm": {covers: true}},
 			want: cover.Update{Outcome: cover.InPlace, Policy: "all", Updaters: []string{"kubeadm"}, Message: "in place by kubeadm"}},
+		{name: "with a warning, in several steps", group: workers("v1.30.0", "v1.31.2", "v1.32.1"), policies: []v1alpha1.UpdatePolicy{inPlace},
+			specs: []v1alpha1.Updater{updater("kubeadm", 1)}, updaters: map[string]*fakeUpdater{"kubeadm": {covers: true, warnings: []string{"nobody knows. Fix: look"}}},
+			want: cover.Update{Outcome: cover.InPlace, Policy: "all", Updaters: []string{"kubeadm"}, Message: "in place by kubeadm; nobody knows. Fix: look"}},
 		{name: "what KubeadmControlPlane changes with a version", group: func() Group {
 			g := controlPlane("v1.29.0", "v1.30.0", "v1.31.2", "v1.32.1", "v1.33.0", "v1.34.0", "v1.35.2", "v1.36.0")
 			g.Kubeadm = true

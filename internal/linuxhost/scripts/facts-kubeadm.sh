@@ -28,10 +28,12 @@ if ! has_begun; then
   [ "${pid:-0}" -gt 0 ] &&
     fact kubelet-command "$(tr '\0' '\n' <"/proc/$pid/cmdline" 2>/dev/null | head -c 24576)"
   fact kubelet-units "$(systemctl cat kubelet 2>/dev/null | head -c 24576)"
-  fact kubelet-defaults "$(cat /etc/default/kubelet /etc/sysconfig/kubelet 2>/dev/null |
-    head -c 24576)"
+  fact kubelet-defaults "$(head -c 12288 /etc/default/kubelet 2>/dev/null)"
+  fact kubelet-sysconfig "$(head -c 12288 /etc/sysconfig/kubelet 2>/dev/null)"
   fact kubelet-config "$(head -c 24577 /var/lib/kubelet/config.yaml 2>/dev/null)"
   [ "$(stat -fc %T /sys/fs/cgroup 2>/dev/null)" = tmpfs ] && fact cgroup-v1 yes
+  fact kernel "$(uname -r)"
+  fact containerd "$(PATH="$PATH:/usr/local/bin" containerd --version 2>/dev/null | head -c 1024)"
 fi
 fact need-kb "$(sizes "$BIN/kubeadm" "$BIN/kubelet" "$BIN/kubectl")"
 same_disk "$BIN" "$STATE" || fact keep-kb "$(sizes "$BIN/kubelet")"

@@ -183,6 +183,6 @@ func (u *Updater) patches(ctx context.Context, scope cover.Scope, current, desir
 		return cover.Patches{}, err
 	}
 	patches, err := updaters.Patches(claims, scope, current, desired)
-	patches.Notes = notes
+	patches.Notes, patches.Warnings = notes, unknownVersion(scope, desired)
 	return patches, err
 }

@@ -53,6 +53,19 @@ func (c coverage) refuseSettings(v version.Version, spec configSpec) error {
 	return &setupError{string(linuxhost.RemovedSetting), errors.New(settings.Describe(found))}
 }
 
+// unknownVersion says that nobody knows which settings the desired version has, where that is so.
+func unknownVersion(scope cover.Scope, desired cover.Objects) []string {
+	v, err := desiredVersion(scope, desired)
+	if err != nil || v.IsZero() {
+		return nil // It is not covered.
+	}
+	var warnings []string
+	for _, gap := range (settings.Upgrade{To: v}).Gaps() {
+		warnings = append(warnings, gap.String())
+	}
+	return warnings
+}
+
 // coveredComponents returns the paths of the arguments of a control plane's components from which
 // nothing is removed but what the version lacks. kubeadm writes the manifests of another minor by
 // the configuration in the cluster, which KubeadmControlPlane has changed before.

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/windlass-dev/windlass/internal/inplace/cover"
+	"github.com/windlass-dev/windlass/internal/settings"
 )
 
 // TestLackingSettings: a config with a setting that the desired version lacks is not covered, and the
@@ -114,6 +115,35 @@ func TestLackingSettings(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestUnknownVersion: coverage of a minor that is newer than the catalog is a warning with a fix, never
+// in order.
+func TestUnknownVersion(t *testing.T) {
+	t.Parallel()
+	known, unknown := settings.Newest().String()+".1", settings.Newest().Next().String()+".0"
+	for _, scope := range []cover.Scope{cover.Machine, cover.MachineSet} {
+		for _, spec := range []fields{nil, withArgs("v", "1")} {
+			from := objects(t, scope, known, spec)
+			for _, test := range []struct {
+				version, want string
+			}{
+				{known, ""},
+				{unknown, "the settings of " + settings.Newest().Next().String() + " are not known to this release"},
+			} {
+				to := objects(t, scope, test.version, spec)
+				patches, err := (&Updater{coverage: kubeadmCoverage()}).patches(testContext, scope, from, to)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got := strings.Join(patches.Warnings, " ")
+				if !strings.HasPrefix(got, test.want) || (test.want == "") != (got == "") ||
+					got != "" && !strings.Contains(got, "Fix: compare the settings with the release notes") {
+					t.Errorf("scope %d, %s: warnings %q, want %q", scope, test.version, got, test.want)
+				}
+			}
+		}
 	}
 }
 
