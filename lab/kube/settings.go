@@ -7,7 +7,6 @@ import (
 	"maps"
 	"math/bits"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -32,22 +31,8 @@ var substitutes = map[string]string{
 	"k8s.io/endpointslice v0.32.13": "v0.32.12",
 }
 
-// settingsPrograms print settings: a folder of the module minors, an argument for the program, and
-// the component.
-var settingsPrograms = []struct {
-	folder, argument string
-	component        settings.Component
-}{
-	{"kube-apiserver", "", settings.APIServer},
-	{"kube-controller-manager", "", settings.ControllerManager},
-	{"kube-scheduler", "", settings.Scheduler},
-	{"kubelet", "", settings.Kubelet},
-	{"kube-proxy", "", settings.Proxy},
-	{"kubelet", "kubeadm", settings.Kubeadm},
-}
-
 // ReadSettings asks the components of a minor for their settings. It compiles them: minutes, unless
-// the minor's other programs are built already.
+// the minor's other programs are built already. Their settings are in Go's cache afterwards.
 func ReadSettings(
 	ctx context.Context, repository, scratch string, minor version.Minor,
 ) (Settings, error) {
@@ -55,29 +40,19 @@ func ReadSettings(
 	if err != nil {
 		return nil, err
 	}
-	read := make(Settings, len(settingsPrograms))
-	for _, p := range settingsPrograms {
-		program := filepath.Join(scratch, minor.String()+"-"+p.folder)
-		// As other programs of the minor are built, to share Go's cache with them.
-		_, err := m.run(ctx, "build", "-buildvcs=false", "-ldflags=-s -w", "-o", program,
-			"./settings/"+p.folder)
-		if err != nil {
-			return nil, err
+	printed, err := m.run(ctx, "test", "-vet=off", "-run=^TestPrint$", "-v", "./settings/...")
+	if err != nil {
+		return nil, fmt.Errorf("asking the components of %s for their settings: %w", m.version, err)
+	}
+	read := Settings{}
+	for line := range strings.Lines(printed) {
+		if setting, found := strings.CutPrefix(line, "setting "); found {
+			component, line, _ := strings.Cut(strings.TrimSpace(setting), " ")
+			read[settings.Component(component)] = append(read[settings.Component(component)], line)
 		}
-		cmd := exec.CommandContext(ctx, program)
-		if p.argument != "" {
-			cmd.Args = append(cmd.Args, p.argument)
-		}
-		out, err := cmd.Output()
-		if err != nil {
-			return nil, fmt.Errorf("asking %s %s for its settings: %w", p.component, m.version, err)
-		}
-		lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+	}
+	for _, lines := range read {
 		slices.Sort(lines)
-		read[p.component] = lines
-		if err := os.Remove(program); err != nil {
-			return nil, fmt.Errorf("removing a program: %w", err)
-		}
 	}
 	return read, nil
 }

@@ -1,6 +1,7 @@
 // Package settings prints the settings that a component of Kubernetes has: its flags and its feature
-// gates, and the fields of its configuration file. One program for each component, because a gate is
-// registered for all that is linked together.
+// gates, and the fields of its configuration file. Each component is linked apart from the others,
+// because a gate is registered for all that is linked together. The programs are tests: Go keeps what
+// a test has printed, and links it again only if something in it has changed.
 //
 // The packages build with the requirements of every minor since v1.32.
 package settings
@@ -19,13 +20,16 @@ import (
 	_ "k8s.io/component-base/logs/json/register"
 )
 
-// Print writes a line for each setting of a component, sorted: "flag NAME", "gate NAME" or "gate NAME
-// VALUE", where the gate is locked to that value, and the lines of needs.
-func Print(w io.Writer, flags *pflag.FlagSet) error {
+// Print writes a line for each setting of a component, in the form of PrintLines: "flag NAME", "gate
+// NAME" or "gate NAME VALUE", where the gate is locked to that value, and the lines of needs.
+func Print(w io.Writer, component string, flags *pflag.FlagSet) error {
 	var lines []string
 	flags.VisitAll(func(f *pflag.Flag) {
-		// Some flags are registered with underscores, which stand for dashes.
-		lines = append(lines, "flag "+strings.ReplaceAll(f.Name, "_", "-"))
+		// kube-proxy has all flags of its process, also those of a test.
+		if !strings.HasPrefix(f.Name, "test.") {
+			// Some flags are registered with underscores, which stand for dashes.
+			lines = append(lines, "flag "+strings.ReplaceAll(f.Name, "_", "-"))
+		}
 	})
 	gates := feature.DefaultMutableFeatureGate.GetAll()
 	lines = append(lines, needs(gates)...)
@@ -36,7 +40,7 @@ func Print(w io.Writer, flags *pflag.FlagSet) error {
 		}
 		lines = append(lines, line)
 	}
-	return PrintLines(w, slices.Compact(slices.Sorted(slices.Values(lines))))
+	return PrintLines(w, component, slices.Compact(slices.Sorted(slices.Values(lines))))
 }
 
 // needs returns a line "needs GATE/OTHER" for each gate that can be on only while the other one is.
@@ -62,11 +66,12 @@ func needs(gates map[featuregate.Feature]featuregate.FeatureSpec) []string {
 	return lines
 }
 
-// PrintLines writes lines, sorted.
-func PrintLines(w io.Writer, lines []string) error {
-	slices.Sort(lines)
-	if _, err := fmt.Fprintln(w, strings.Join(lines, "\n")); err != nil {
-		return fmt.Errorf("printing settings: %w", err)
+// PrintLines writes "setting COMPONENT LINE" for each line about a component.
+func PrintLines(w io.Writer, component string, lines []string) error {
+	for _, line := range lines {
+		if _, err := fmt.Fprintln(w, "setting", component, line); err != nil {
+			return fmt.Errorf("printing settings: %w", err)
+		}
 	}
 	return nil
 }

@@ -1,16 +1,16 @@
-// Command kube-proxy prints the settings of kube-proxy.
-package main
+package proxy_test
 
 import (
-	"log"
 	"os"
+	"testing"
 
 	proxy "k8s.io/kubernetes/cmd/kube-proxy/app"
 
 	"github.com/windlass-dev/windlass/lab/kube/minors/settings"
 )
 
-func main() {
+// TestPrint prints the settings of kube-proxy.
+func TestPrint(t *testing.T) {
 	flags := proxy.NewProxyCommand().Flags()
 	// It has these on Windows only: init_windows.go.
 	for _, name := range []string{
@@ -19,7 +19,7 @@ func main() {
 	} {
 		flags.String(name, "", "")
 	}
-	if err := settings.Print(os.Stdout, flags); err != nil {
-		log.Fatal(err)
+	if err := settings.Print(os.Stdout, "kube-proxy", flags); err != nil {
+		t.Fatal(err)
 	}
 }
