@@ -45,7 +45,9 @@ func TestRefuseSettings(t *testing.T) {
 			want: "/etc/default/kubelet: the feature gate NoSuchGate=true of kubelet is unknown to v1.35",
 		},
 		"the same flag in the other file, which no unit reads": {
-			edit: func(_ *Goal, f *Facts) { f.Config.Sysconfig = "KUBELET_EXTRA_ARGS=--pod-infra-container-image=pause:3\n" },
+			edit: func(_ *Goal, f *Facts) {
+				f.Config.Sysconfig = "KUBELET_EXTRA_ARGS=--pod-infra-container-image=pause:3\n"
+			},
 		},
 		"the same flag in the other file, on a host of Red Hat": {
 			edit: func(_ *Goal, f *Facts) {

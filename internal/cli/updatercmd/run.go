@@ -129,7 +129,6 @@ func (o *runOptions) addFlags(cmd *cobra.Command) {
 	o.addHostFlags(cmd)
 	flags := cmd.Flags()
 	flags.BoolVar(&o.skipSnapshot, "skip-etcd-snapshot", false, "do not save etcd before a machine with a member of it is changed")
-	o.accept.Add(cmd, "kubelet/SomeGate, kube-apiserver/--some-flag or cgroup-v2")
 	if o.distribution == linuxhost.Kubeadm {
 		flags.StringVar(&o.patches, "patches", "", "`FOLDER` on the host with patches for kubeadm, or none (default: none, but a host with patches in /etc/kubernetes/patches is refused)")
 		cli.CompleteNothing(cmd, "patches")
@@ -171,6 +170,7 @@ func (o *runOptions) addHostFlags(cmd *cobra.Command) {
 	}
 	flags.DurationVar(&o.timeout, "timeout", defaultRunTimeout, "how long all of it may take; 0 for no limit")
 	flags.StringVarP(&o.output, "output", "o", outputText, "`FORMAT` of what is printed: text, json")
+	o.accept.Add(cmd, "kubelet/SomeGate, kube-apiserver/--some-flag or cgroup-v2")
 	cmd.MarkFlagsMutuallyExclusive("binaries-url", "binaries-folder", "bundle")
 	cmd.MarkFlagsMutuallyExclusive("digests-sha256", "digests-signature")
 	cmd.MarkFlagsMutuallyExclusive("digests-sha256", "public-key")
