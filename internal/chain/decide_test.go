@@ -147,6 +147,16 @@ func TestDecide(t *testing.T) {
 			}),
 			chain.Wait{}, chain.NotTakenBack,
 		},
+		"a machine that may have joined": {
+			at(31, raised, pending(chain.AfterClusterUpgrade, chain.AfterControlPlaneUpgrade), broken, func(s *chain.State) { s.JoinProblem = "Node cp-3 is nobody's" }),
+			chain.Wait{}, chain.NotTakenBack,
+		},
+		"a machine that may have joined since the step back was announced": {
+			at(31, raised, pending(chain.AfterClusterUpgrade, chain.AfterControlPlaneUpgrade), broken, func(s *chain.State) {
+				s.Intent, s.JoinProblem = instead, "Node cp-3 is nobody's"
+			}),
+			chain.Wait{}, chain.NotTakenBack,
+		},
 		"a way back through the same version": {
 			at(31, raised, pending(chain.AfterClusterUpgrade, chain.AfterControlPlaneUpgrade), broken, func(s *chain.State) {
 				s.Source, s.SourceProblem, s.Target = nil, "there is no way", v(32)

@@ -55,6 +55,9 @@ type State struct {
 	// way from ControlPlane.Version: one that is away takes no step back.
 	Back        plan.Source
 	BackProblem string
+	// JoinProblem says why a machine without a Node of its own may have joined all the same; then no step is
+	// taken back. It is empty unless NeedsBack holds.
+	JoinProblem string
 	Skew        version.SkewPolicy
 	// Concurrency is how many groups of one kind may be upgrading at once; below 1 it counts as 1.
 	Concurrency int

@@ -36,7 +36,7 @@ func (d *decider) takeBack() (Decision, bool) {
 	to, way, problem := d.wayBack()
 	switch {
 	case problem != "":
-		return d.decide(Wait{}, NotTakenBack, "no machine of the control plane has joined at %s, and the step is not taken back: %s",
+		return d.decide(Wait{}, NotTakenBack, "no machine of the control plane has a Node at %s, and the step is not taken back: %s",
 			d.s.ControlPlane.Version, problem), true
 	case to.IsZero():
 		return Decision{}, false
@@ -53,6 +53,9 @@ func (d *decider) takeBack() (Decision, bool) {
 // wayBack returns the version in whose favor the step is taken back, and the plan from what the control
 // plane runs; or why there is none. Without either, nobody knows.
 func (d *decider) wayBack() (to version.Version, way plan.Plan, problem string) {
+	if d.s.JoinProblem != "" {
+		return to, way, d.s.JoinProblem
+	}
 	cp, request := d.s.ControlPlane, d.request(d.s.ControlPlane.Running)
 	// What an extension answered is the way from the step's version only.
 	if _, answered := d.s.Source.(plan.Response); answered || d.s.SourceProblem != "" {

@@ -50,6 +50,9 @@ type Options struct {
 	OwnPlanner string
 	// OwnGraph returns what that planner makes plans from, of which Versions and Stops count; nil means that nobody knows.
 	OwnGraph func(context.Context, *clusterv1.Cluster) (plan.Graph, error)
+	// ControlPlaneNodes returns the names of the Nodes of a workload cluster's control plane, live. It is asked
+	// only before a step is taken back.
+	ControlPlaneNodes func(ctx context.Context, cluster types.NamespacedName) ([]string, error)
 	// WatchFilter is the value of Cluster API's watch label; empty means all.
 	WatchFilter string
 }
@@ -207,7 +210,13 @@ func (r *run) read(ctx context.Context) error {
 	if r.state, r.recorded, err = snapshot.Chain(objects); err != nil {
 		return err
 	}
-	return r.readSource(ctx)
+	if err := r.readSource(ctx); err != nil {
+		return err
+	}
+	if r.state.NeedsBack() {
+		r.state.JoinProblem = r.joinProblem(ctx, objects.Machines)
+	}
+	return nil
 }
 
 // readTopology reads the class, its templates and the objects that were made from them, and repairs those that the API server has damaged.

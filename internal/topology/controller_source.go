@@ -52,6 +52,9 @@ func (p keptPlan) until() time.Time {
 
 // refusePlan keeps an extension's answer that stops the upgrade for a short time only, and returns how long. It is zero where no extension's does.
 func (r *run) refusePlan() time.Duration {
+	if r.state.JoinProblem != "" {
+		return refusedFor // No watch tells of Nodes without a Machine.
+	}
 	stops := r.decision.Reason == chain.NoPath || r.decision.Reason == chain.NoSource ||
 		r.state.Back != nil || r.state.BackProblem != ""
 	if r.kept == nil || !stops {

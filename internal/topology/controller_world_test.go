@@ -65,6 +65,8 @@ type world struct {
 	rules        []plan.StopRule
 	offered      []version.Version
 	rulesProblem string
+	// nodes are those of the control plane.
+	nodes []string
 
 	// calls and logged are what has happened since the last report, shown is what was reported last of the Cluster.
 	calls, logged []string
@@ -92,7 +94,7 @@ func (w *world) restart() {
 	w.t.Helper()
 	options := Options{
 		Client: w.Client, APIReader: w.Client, Runtime: &extensions{world: w}, Recorder: &events.FakeRecorder{}, Now: func() time.Time { return w.now },
-		Limits: w, OwnPlanner: "own.planner", OwnGraph: w.graph,
+		Limits: w, OwnPlanner: "own.planner", OwnGraph: w.graph, ControlPlaneNodes: w.listNodes,
 	}
 	objects, err := New(ObjectOptions{
 		Client: options.Client, APIReader: options.APIReader, Runtime: options.Runtime, Recorder: options.Recorder, Now: options.Now,

@@ -1,8 +1,10 @@
 package topology
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -39,6 +41,7 @@ import (
 //	plan from=v… [refused] [away] [cp=(v…,…)]
 //	                       what they answer for the way from this version of the control plane
 //	join v…                the control plane's Machine has a Node, and its kubelet this version
+//	nodes [NAME…]          the Nodes of the control plane, or: away, if nobody answers
 //	rules [NAME…]          the groups that the upgrade graph makes stop at every minor; with an input, they cannot be read because of it
 //	offer v…               the versions of the upgrade graph
 //	limit NAME=n           how many minors machines of a group can be moved at once; below 0 that cannot be told
@@ -121,6 +124,14 @@ var commands = map[string]func(*world, *datadriven.TestData) string{
 	},
 	"join": func(w *world, d *datadriven.TestData) string {
 		w.join(d.CmdArgs[0].Key)
+		return ""
+	},
+	// nodes are those of the control plane, or: away.
+	"nodes": func(w *world, d *datadriven.TestData) string {
+		w.nodes = nil
+		for _, arg := range d.CmdArgs {
+			w.nodes = append(w.nodes, arg.Key)
+		}
 		return ""
 	},
 	"rules": func(w *world, d *datadriven.TestData) string {
@@ -326,9 +337,18 @@ func (w *world) join(version string) {
 	machine.Spec.Version = version
 	machine.Status.NodeInfo = &corev1.NodeSystemInfo{KubeletVersion: version}
 	machine.Status.NodeRef.Name = machine.Name
+	w.nodes = append(w.nodes, machine.Name)
 	if err := w.Inner.Create(w.t.Context(), machine); err != nil {
 		w.t.Fatal(err)
 	}
+}
+
+// listNodes is the workload cluster's answer.
+func (w *world) listNodes(context.Context, types.NamespacedName) ([]string, error) {
+	if slices.Contains(w.nodes, "away") {
+		return nil, errors.New("connection refused")
+	}
+	return w.nodes, nil
 }
 
 func (w *world) count() string {
