@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/windlass-dev/windlass/pkg/version"
 )
 
 // TestEndOfAJobIsSynced: a job that has an exit code after a power cut has a time of its end, too.
@@ -24,6 +26,34 @@ func TestEndOfAJobIsSynced(t *testing.T) {
 	log, err := os.ReadFile(h.root + "/bin/log")
 	if !regexp.MustCompile(`^ended [0-9]+\nexit.new 3\n$`).Match(log) {
 		t.Errorf("%v; synced: %q", err, log)
+	}
+}
+
+// TestFactsOfAJobThatEnds: what a job leaves is known with its end, also if it ends while the facts are
+// read. Otherwise a service that does not stay up would be a failure of the restart, and nothing
+// would be put back.
+func TestFactsOfAJobThatEnds(t *testing.T) {
+	t.Parallel()
+	h := newFolderHost(t, nil, map[string]string{
+		// The job ends when it is asked whether it runs.
+		"flock": `cd "${0%/*}/..` + StateFolder + `" || exit
+echo 1 >job/exit
+echo 'windlass-reason ServiceNotStarted: it ends' >job/out
+for op in op/*; do touch "$op/not-started"; done
+mkdir -p keep/node && echo 'k3s version v1.35.4+k3s1' >keep/node/version && touch keep/node/digest
+`,
+		"k3s":       "echo k3s version v1.36.3+k3s1\n",
+		"systemctl": "",
+	})
+	h.goal.Distribution, h.goal.Version = K3s, version.MustParse("v1.36.3+k3s1")
+	h.write(t, StateFolder+"/job/id", h.goal.Operation()+" restart first "+h.goal.Manifest()+"\n", 0o600)
+	h.write(t, StateFolder+"/op/"+h.goal.Operation()+"/mark", "", 0o600)
+	facts := h.facts(t)
+	if facts.Job.State != JobEnded || !facts.NotStarted || facts.Kept.IsZero() {
+		t.Errorf("the job is %q, not-started is %t, and %s is kept", facts.Job.State, facts.NotStarted, facts.Kept)
+	}
+	if f := FailureOf(facts.Job); f.Reason != ServiceNotStarted {
+		t.Errorf("the job failed with %s", f)
 	}
 }
 

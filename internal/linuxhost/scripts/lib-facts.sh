@@ -32,25 +32,27 @@ else
 fi
 fact free-kb "$(free "$BIN")"
 fact free-state-kb "$(free "$STATE")"
-[ -f "$OP/drained" ] && fact drained yes
-[ -f "$KEEP/cordoned" ] && ! is_older "$KEEP/cordoned" && fact cordoned yes
-[ -f "$KEEP/node/digest" ] && fact kept "$(cat "$KEEP/node/version")"
-[ -f "$OP/not-started" ] && fact not-started yes
-[ -f "$OP/done" ] && [ ! -d "$STATE/binaries" ] && fact cleaned yes
 job="$STATE/job"
 if [ -f "$job/id" ]; then
   fact job "$(cat "$job/id")"
   fact job-started "$(cat "$job/started" 2>/dev/null)"
-  # Where the output is cut, its first line is not whole: it may be the rest of a secret without
-  # its name.
-  whole=1
-  [ "$(cat "$job/out" "$job/out.last" 2>/dev/null | wc -c)" -le 4096 ] || whole=2
-  fact job-output "$(cat "$job/out" "$job/out.last" 2>/dev/null | tail -c 4096 | tail -n +$whole)"
+  # What a job leaves is read after its state. Otherwise one that ends meanwhile would be known to
+  # have failed, and what it says and marks about that would not.
   if ! flock -n "$STATE/job.lock" true; then fact job-state running
   elif [ -s "$job/exit" ]; then
     fact job-state ended
     fact job-exit "$(cat "$job/exit")"
     fact job-ended "$(cat "$job/ended" 2>/dev/null)"
   else fact job-state vanished; fi
+  # Where the output is cut, its first line is not whole: it may be the rest of a secret without
+  # its name.
+  whole=1
+  [ "$(cat "$job/out" "$job/out.last" 2>/dev/null | wc -c)" -le 4096 ] || whole=2
+  fact job-output "$(cat "$job/out" "$job/out.last" 2>/dev/null | tail -c 4096 | tail -n +$whole)"
 fi
 exec 9>&-
+[ -f "$OP/drained" ] && fact drained yes
+[ -f "$KEEP/cordoned" ] && ! is_older "$KEEP/cordoned" && fact cordoned yes
+[ -f "$KEEP/node/digest" ] && fact kept "$(cat "$KEEP/node/version")"
+[ -f "$OP/not-started" ] && fact not-started yes
+[ -f "$OP/done" ] && [ ! -d "$STATE/binaries" ] && fact cleaned yes
