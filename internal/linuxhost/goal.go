@@ -47,8 +47,11 @@ type Goal struct {
 	Files         []File
 	Before, After []string
 	KubeletArgs   []Arg
-	// DropRemoved says that KubeletArgs are all arguments that people want: others that the version
-	// lacks are removed from the kubelet's arguments.
+	// Arguments are set in the arguments that RKE2 or K3s gives to components. They do not count for
+	// kubeadm.
+	Arguments []ComponentArguments
+	// DropRemoved says that KubeletArgs and Arguments are all arguments that people want: others that
+	// the version lacks are removed.
 	DropRemoved bool
 	// Accepted are names of settings and requirements that the host may lack; see package settings.
 	Accepted []string
@@ -103,6 +106,13 @@ type File struct {
 // Arg is an argument of the kubelet, without its dashes. Several of one name are one argument each.
 type Arg struct{ Name, Value string }
 
+// ComponentArguments are arguments for one component. Key is that of RKE2's and K3s' configuration,
+// such as kubelet-arg.
+type ComponentArguments struct {
+	Key  string
+	Args []Arg
+}
+
 // Operation names the goal in a folder on the host: attempts at the same goal share what they have
 // done, other goals do not. What changes only the way there, such as the source of binaries, makes no
 // other goal. Digests make none either: steps compare the host's binaries with them, and no other
@@ -119,6 +129,11 @@ func (g Goal) Operation() string {
 	}
 	for _, arg := range g.KubeletArgs {
 		write("arg", arg.Name, arg.Value)
+	}
+	for _, list := range g.Arguments {
+		for _, arg := range list.Args {
+			write(list.Key, arg.Name, arg.Value)
+		}
 	}
 	write(slices.Concat([]string{"before"}, g.Before, []string{"after"}, g.After)...)
 	return safe(g.Version.String()) + "-" + shorten(sum)

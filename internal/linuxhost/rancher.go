@@ -10,8 +10,13 @@ func rancherSteps(g Goal, f Facts) ([]Step, *Failure) {
 	if refused := refuseSettings(g, f); refused != nil {
 		return nil, refused
 	}
+	arguments, refused := componentSteps(g, f)
+	if refused != nil {
+		return nil, refused
+	}
 	steps := prepareSteps(g, f, binaries, nil)
 	steps = append(steps, installSteps(g, binaries, name)...)
+	steps = append(steps, arguments...)
 	// The service of a server is up only when etcd and the images of the new version are.
 	steps = append(steps, restartStep(g, f, upgradeLimit))
 	return append(steps, endSteps(g)...), nil

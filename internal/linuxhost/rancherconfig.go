@@ -71,11 +71,15 @@ func filesIn(values map[string]string, prefix string) []HostFile {
 	return files
 }
 
-// rancherUses are the settings that RKE2 or K3s gives to the components of its node.
-func rancherUses(f Facts) []settings.Use {
-	lists := settings.MergeRancher(f.Rancher.Files).
-		WithArguments("the service "+f.Service, f.Rancher.Arguments)
-	uses := lists.Uses(f.ControlPlane)
+// lists are the arguments that components get.
+func (c RancherConfig) lists(service string) settings.RancherLists {
+	return settings.MergeRancher(c.Files).WithArguments("the service "+service, c.Arguments)
+}
+
+// rancherUses are the settings that RKE2 or K3s gives to the components of its node, once the goal's
+// drop-in is there.
+func rancherUses(g Goal, f Facts) []settings.Use {
+	uses := withDropIn(g, f).lists(f.Service).Uses(f.ControlPlane)
 	for _, file := range f.Rancher.Kubelet {
 		uses = append(uses, fromDocument(file.Path, file.Content, settings.FromKubelet)...)
 	}

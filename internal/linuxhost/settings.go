@@ -147,6 +147,9 @@ func usesContainerd(endpoint string, f Facts) bool {
 
 // goalUses are the settings that the goal writes.
 func goalUses(g Goal) []settings.Use {
+	if g.Distribution != Kubeadm {
+		return componentUses(g)
+	}
 	args := make([]settings.Arg, 0, len(g.KubeletArgs))
 	for _, arg := range g.KubeletArgs {
 		args = append(args, settings.Arg(arg))
@@ -158,7 +161,7 @@ func goalUses(g Goal) []settings.Use {
 // hostUses are the settings that the host gives to the components.
 func hostUses(g Goal, f Facts) []settings.Use {
 	if g.Distribution != Kubeadm {
-		return rancherUses(f)
+		return rancherUses(g, f)
 	}
 	var uses []settings.Use
 	kubelet := func(object string, args []settings.Arg, running bool) {

@@ -31,6 +31,8 @@ const (
 	KubeletEndpoint Name = "kubelet-endpoint"
 	// KubeletArguments sets the kubelet's arguments.
 	KubeletArguments Name = "kubelet-arguments"
+	// ComponentArgs sets the arguments that RKE2 or K3s gives to components, in a drop-in.
+	ComponentArgs Name = "component-arguments"
 	// AfterCommands runs the commands that may be repeated, after the binaries and arguments are in place.
 	AfterCommands Name = "after-commands"
 	// Restart restarts the service that runs the node.

@@ -10,6 +10,9 @@ import (
 // component, sorted.
 func RancherKeys() []string { return slices.Sorted(maps.Keys(rancherKeys)) }
 
+// RancherComponent returns the component that gets the arguments of a key; empty for other keys.
+func RancherComponent(key string) Component { return rancherKeys[key] }
+
 var rancherKeys = map[string]Component{
 	"kube-apiserver-arg":          APIServer,
 	"kube-controller-manager-arg": ControllerManager,

@@ -1,7 +1,7 @@
 # kept holds what the node was started with before the upgrade: its program, and the files that it
 # reads when it starts, without credentials. It is there until the upgrade is done, whatever the goal
-# is by then. A server of RKE2 or K3s has none: its program is the control plane, too, and an older
-# one may be unable to read what a newer one wrote.
+# is by then. A server of RKE2 or K3s has none if it gets another program: that is the control plane,
+# too, and an older one may be unable to read what a newer one wrote.
 source lib-keep.sh
 source lib-rancher.sh
 kept=$KEEP/node
@@ -26,8 +26,15 @@ start_files() {
 keep_node() {
   local told
   if [ "$(cat "$kept/operation" 2>/dev/null)" = "$OP" ] || has_begun; then return; fi
-  [ "$DISTRIBUTION" = kubeadm ] || [ "$(node_unit)" = "$DISTRIBUTION-agent" ] || return 0
+  [ ! -f "$OP/unkept" ] || return 0
   told=$("$BIN/$program" --version 2>/dev/null | head -n 1) || true
+  # By the next step, the program may be the new one.
+  if [ "$DISTRIBUTION" != kubeadm ] && [ "$(node_unit)" != "$DISTRIBUTION-agent" ] &&
+    [[ " $told " != *[!0-9a-z.+-]"$TARGET"[!0-9a-z.+-]* ]]; then
+    rm -rf "$kept"
+    mark unkept yes
+    return 0
+  fi
   [ -n "$told" ] || return 0
   rm -rf "$kept" "$kept.new"
   (umask 077; mkdir "$kept.new" "$kept.new/files")

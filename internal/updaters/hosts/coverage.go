@@ -49,11 +49,15 @@ func (c coverage) claims(
 	if ok {
 		claims = append(claims, cover.Pointer{Part: cover.PartMachine, Path: versionPath})
 	}
-	if c.distribution != linuxhost.Kubeadm {
-		return claims, nil, nil
-	}
 	if c.worker, err = isWorker(desired.Machine); err != nil {
 		return nil, nil, err
+	}
+	if c.distribution != linuxhost.Kubeadm {
+		paths, notes, ok, err := c.rancherClaims(scope, current, desired)
+		if err != nil || !ok {
+			return nil, notes, err
+		}
+		return append(claims, inBootstrap(paths)...), notes, nil
 	}
 	from, to, err := readSpecs(scope, current, desired)
 	if err != nil {
@@ -77,11 +81,18 @@ func (c coverage) claims(
 		return nil, []string{err.Error()}, nil
 	}
 	paths, notes := c.coveredConfig(ctx, v, from, to)
-	for _, path := range paths {
-		claims = append(claims, cover.Pointer{Part: cover.PartBootstrap, Path: path})
-	}
+	claims = append(claims, inBootstrap(paths)...)
 	// A file that was not read in time does not make the change uncovered.
 	return claims, notes, ctx.Err()
+}
+
+// inBootstrap returns pointers to paths of the bootstrap config.
+func inBootstrap(paths []string) []cover.Pointer {
+	pointers := make([]cover.Pointer, 0, len(paths))
+	for _, path := range paths {
+		pointers = append(pointers, cover.Pointer{Part: cover.PartBootstrap, Path: path})
+	}
+	return pointers
 }
 
 // claimsWithoutConfig returns the claims, or none and why, for a bootstrap config of another kind.

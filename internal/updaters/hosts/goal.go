@@ -63,8 +63,10 @@ func (u *Updater) computeGoal(
 		Accepted: c.AcceptedSettings,
 		Snapshot: c.EtcdSnapshot == v1alpha1.EtcdSnapshotRequired, ReadyWithin: time.Duration(c.NodeReadySeconds) * time.Second,
 	}
+	covered := u.coverage
+	covered.worker = a.worker
 	if goal.Distribution != linuxhost.Kubeadm {
-		return goal, nil
+		return covered.withRancherConfig(goal, a.bootstrap)
 	}
 	spec, err := readSpec(a.bootstrap, cover.Machine)
 	if err != nil {
@@ -75,8 +77,6 @@ func (u *Updater) computeGoal(
 			return linuxhost.Goal{}, err
 		}
 	}
-	covered := u.coverage
-	covered.worker = a.worker
 	return covered.withConfig(ctx, goal, spec)
 }
 

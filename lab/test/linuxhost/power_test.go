@@ -145,7 +145,7 @@ func (w *world) upTo(t *testing.T, step linuxhost.Name) {
 func (w *world) tear(t *testing.T) {
 	t.Helper()
 	w.host.Boot()
-	w.host.MustRun(`for f in $(find /usr/bin /usr/local/bin /etc/kubernetes /var/lib/kubelet /var/lib/windlass -name '*.new' -o -name '*.part' -o -name '*.windlass-new' 2>/dev/null); do
+	w.host.MustRun(`for f in $(find /usr/bin /usr/local/bin /etc/kubernetes /etc/rancher /var/lib/kubelet /var/lib/windlass -name '*.new' -o -name '*.part' -o -name '*.windlass-new' 2>/dev/null); do
   [ -f "$f" ] && truncate -s "$(($(stat -c %s "$f") / 2))" "$f"
 done; rm -f /nothing`)
 	w.host.PowerCut()
@@ -166,11 +166,13 @@ func (w *world) mustBeWhole(t *testing.T) {
 	if w.node.drains < 2 {
 		t.Error("the node was not drained")
 	}
-	if left := w.host.MustRun(`find /usr/bin /usr/local/bin /etc/kubernetes /var/lib/kubelet /var/lib/windlass -name '*.new' -o -name '*.part' -o -name '*.windlass-new'`); left != "" {
+	if left := w.host.MustRun(`find /usr/bin /usr/local/bin /etc/kubernetes /etc/rancher /var/lib/kubelet /var/lib/windlass -name '*.new' -o -name '*.part' -o -name '*.windlass-new'`); left != "" {
 		t.Errorf("left behind:\n%s", left)
 	}
 	if g.Distribution == linuxhost.Kubeadm {
 		w.mustBeKubeadms(t)
+	} else {
+		w.mustHaveDropIn(t)
 	}
 	if w.server {
 		w.mustHaveSnapshot(t)

@@ -42,7 +42,8 @@ func (w *world) fault() string {
 // configuration prints what the node is started with.
 func (w *world) configuration() string {
 	return w.host.MustRun("sha256sum " + w.upgrade.Goal.Distribution.Folder() + "/" + w.program() +
-		"; cat /var/lib/kubelet/*.yaml /var/lib/kubelet/*.env 2>/dev/null; true")
+		"; cat /var/lib/kubelet/*.yaml /var/lib/kubelet/*.env 2>/dev/null" +
+		"; find /etc/rancher -type f 2>/dev/null | sort | xargs -r head -v; true")
 }
 
 // TestNodeGetsBackWhatItRanWith: a node whose new program does not start runs again with the old one

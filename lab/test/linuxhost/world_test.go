@@ -105,6 +105,12 @@ S
 		w.upgrade.Goal.Before, w.upgrade.Goal.After = []string{"echo before >>/var/log/commands"}, []string{"echo after >>/var/log/commands"}
 		w.upgrade.Goal.PatchesFolder = "/etc/kubernetes/patches"
 	}
+	if d != linuxhost.Kubeadm {
+		w.upgrade.Goal.DropRemoved = true
+		w.upgrade.Goal.Arguments = []linuxhost.ComponentArguments{{
+			Key: "kubelet-arg", Args: []linuxhost.Arg{{Name: "max-pods", Value: "50"}},
+		}}
+	}
 	w.reach(t, w.host.Address())
 	return w
 }
@@ -137,8 +143,13 @@ func kubeadmFiles(files map[string][]byte, server bool) {
 		"{ echo BEGIN \"${size:-0}\"; head -c 20000 /dev/zero | tr '\\0' x; echo END; } >\"$to\"\n")
 }
 
+// hostToken is in the configuration of RKE2 and K3s. It must be nowhere else.
+const hostToken = "K10abcdefabcdef::server:0123456789abcdef"
+
 // rancherFiles are what an installation of RKE2 or K3s leaves on a host. It gives the unit.
 func rancherFiles(files map[string][]byte, d linuxhost.Distribution, server bool) string {
+	files["/etc/rancher/"+string(d)+"/config.yaml"] = []byte("token: " + hostToken +
+		"\nkubelet-arg:\n- max-pods=110\n- cloud-provider=external\n")
 	unit, verb := string(d)+"-agent", "agent"
 	if server {
 		verb = "server"
