@@ -63,6 +63,7 @@ func (p *plane) topologies() []topology {
 		{p, in(gated, "window"), gatedFrom, topology.testWindow},
 		{p, in(gated, "nodes"), gatedFrom, topology.testNodes},
 		{p, in(listed, "no-path"), listedVersions()[0], topology.testNoPath},
+		{p, in(graphed, "imageless"), graphedFrom, topology.testImageless},
 	}
 }
 
@@ -71,6 +72,8 @@ func (p *plane) createTopologies(ctx context.Context, t *testing.T, topologies [
 	t.Helper()
 	p.ApplyClass(ctx, t, gated, rig.Class{})
 	p.ApplyClass(ctx, t, listed, rig.Class{Versions: listedVersions()})
+	p.ApplyClass(ctx, t, graphed, rig.Class{Extension: graphPlanner, Imageless: graphedBad})
+	p.createGraph(ctx, t)
 	for _, c := range topologies {
 		cluster := rig.NewCluster(c.key, c.version, 1, rig.Group{Name: workers, Replicas: 1})
 		if err := p.Client.Create(ctx, cluster); err != nil {

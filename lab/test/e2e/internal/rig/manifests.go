@@ -24,10 +24,11 @@ const ClassName = "small"
 const StartupVariable = "startup"
 
 // Class is a ClusterClass with machines in memory, a class of workers named "worker", and the variable StartupVariable. Either it lists Versions, or
-// Extension makes the plans.
+// Extension makes the plans. Machines of the control plane never start at the version Imageless.
 type Class struct {
 	Versions  []string
 	Extension string
+	Imageless string
 }
 
 var classManifest = template.Must(template.New("class").Parse(`
@@ -69,6 +70,17 @@ spec:
       - op: replace
         path: /spec/template/spec/backend/inMemory/vm/provisioning/startupDuration
         valueFrom: {variable: startup}
+{{- if .Imageless}}
+  - name: imageless
+    enabledIf: {{printf "'{{ with .builtin.controlPlane }}{{ eq .version %q }}{{ end }}'" .Imageless}}
+    definitions:
+    - selector:
+        apiVersion: infrastructure.cluster.x-k8s.io/v1beta2
+        kind: DevMachineTemplate
+        matchResources: {controlPlane: true}
+      jsonPatches:
+      - {op: replace, path: /spec/template/spec/backend/inMemory/vm/provisioning/startupDuration, value: 24h}
+{{- end}}
 ---
 apiVersion: infrastructure.cluster.x-k8s.io/v1beta2
 kind: DevClusterTemplate
