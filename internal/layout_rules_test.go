@@ -151,8 +151,8 @@ var rules = []rule{
 	`},
 	{pkg: "internal/hookserver", kind: effects, imports: `
 		api/v1alpha1 internal/gate internal/httplimit internal/inplace internal/inplace/cover
-		internal/keyed internal/loglimit internal/risks internal/text internal/untrusted
-		internal/upgradegraph pkg/plan pkg/version
+		internal/keyed internal/loglimit internal/risks internal/snapshot internal/text
+		internal/untrusted internal/upgradegraph pkg/plan pkg/version
 	`},
 	{pkg: "internal/htmlpage", kind: pure, imports: `internal/text embed`},
 	{pkg: "internal/htmlpage/htmlpagetest", kind: effects, imports: ``},

@@ -141,7 +141,7 @@ func SetUpExtension(ctx context.Context, mgr manager.Manager, o ExtensionOptions
 	}
 	served := hookserver.Options{
 		Graphs: hookserver.GraphsFrom(clients.cached), Updates: engine, Limits: engine,
-		Risks: o.Risks,
+		Risks: o.Risks, ControlPlanes: engine,
 		// Of two replicas that carry out updates, each would count only its own.
 		LeaderOnly: true,
 		Wrap:       func(next http.Handler) http.Handler { return hookserver.WhileHeld(o.Held, next) },

@@ -29,7 +29,7 @@ func TestForgedHooksInTheLog(t *testing.T) {
 			t.Parallel()
 			var lines []string
 			ctx := log.IntoContext(t.Context(), logr.New(&recordingSink{lines: &lines}))
-			planner := hookserver.NewUpgradePlanner(graphs{stable()}, nil, nil)
+			planner := hookserver.NewUpgradePlanner(graphs{stable()}, nil, nil, nil)
 			for i := range hooks {
 				forged := request("v1.29.0", "v1.29.0", []string{"v1.33.0", "v1.34.0"}[i%2])
 				forged.Cluster.Name = tt.cluster(i)

@@ -38,7 +38,7 @@ func TestWorkersStopWhereTheirUpdatersCanReach(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			response := &runtimehooksv1.GenerateUpgradePlanResponse{}
-			hookserver.NewUpgradePlanner(graphs{stable()}, tt.limits, nil).GenerateUpgradePlan(t.Context(), request("v1.29.0", "v1.29.0", "v1.32.3"), response)
+			hookserver.NewUpgradePlanner(graphs{stable()}, tt.limits, nil, nil).GenerateUpgradePlan(t.Context(), request("v1.29.0", "v1.29.0", "v1.32.3"), response)
 			if got := stops(response.WorkersUpgrades) + response.Message; !strings.Contains(got, tt.workers) || tt.limits.err == nil && got != tt.workers {
 				t.Errorf("workers stop at %q, want %q", got, tt.workers)
 			}

@@ -80,7 +80,7 @@ func TestSuccessIsValid(t *testing.T) {
 			r.Cluster.Annotations = map[string]string{"runtime.cluster.x-k8s.io/pending-hooks": "AfterWorkersUpgrade"}
 		}
 		response := &runtimehooksv1.GenerateUpgradePlanResponse{}
-		hookserver.NewUpgradePlanner(graphs{g}, nil, nil).GenerateUpgradePlan(t.Context(), r, response)
+		hookserver.NewUpgradePlanner(graphs{g}, nil, nil, nil).GenerateUpgradePlan(t.Context(), r, response)
 		switch response.Status {
 		case runtimehooksv1.ResponseStatusSuccess:
 			successes++

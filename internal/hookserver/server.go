@@ -35,6 +35,8 @@ type Options struct {
 	Limits Limits
 	// Risks are the known risks that UpgradeGraphs can block; nil means those of this release.
 	Risks *risks.Set
+	// ControlPlanes reads what these depend on; nil means that nothing is read.
+	ControlPlanes ControlPlanes
 	// Webhooks are served beside the hooks, by path: admission webhooks, which need the same certificate.
 	Webhooks map[string]http.Handler
 	// Updates serves the hooks for updates in place; nil omits them. UpdateTimeoutSeconds is how
@@ -100,7 +102,7 @@ func handlers(o Options) []server.ExtensionHandler {
 		}
 	}
 	if o.Graphs != nil {
-		planner := NewUpgradePlanner(o.Graphs, o.Limits, o.Risks)
+		planner := NewUpgradePlanner(o.Graphs, o.Limits, o.Risks, o.ControlPlanes)
 		add(timeoutSeconds, server.ExtensionHandler{
 			Hook: runtimehooksv1.GenerateUpgradePlan, Name: GenerateUpgradePlanHandler, HandlerFunc: planner.GenerateUpgradePlan,
 		})

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/risks"
+	"github.com/windlass-dev/windlass/internal/snapshot"
 	"github.com/windlass-dev/windlass/internal/upgradegraph"
 	"github.com/windlass-dev/windlass/pkg/plan"
 	"github.com/windlass-dev/windlass/pkg/version"
@@ -53,21 +55,30 @@ type Limits interface {
 	WorkerMinors(ctx context.Context, cluster *clusterv1.Cluster) (int, error)
 }
 
+// ControlPlanes reads what known risks of a Cluster depend on.
+type ControlPlanes interface {
+	// ReadReferenced returns the object that a reference names.
+	ReadReferenced(
+		ctx context.Context, namespace string, ref clusterv1.ContractVersionedObjectReference,
+	) (*unstructured.Unstructured, error)
+}
+
 // UpgradePlanner answers the GenerateUpgradePlan hook with plans from UpgradeGraphs. It is safe for concurrent use.
 type UpgradePlanner struct {
-	graphs   Graphs
-	limits   Limits
-	risks    *risks.Set
-	outcomes outcomes
+	graphs        Graphs
+	limits        Limits
+	risks         *risks.Set
+	controlPlanes ControlPlanes
+	outcomes      outcomes
 }
 
 // NewUpgradePlanner returns an UpgradePlanner. Without limits, workers can jump as far as skew allows. Without known
-// risks, those of this release count.
-func NewUpgradePlanner(graphs Graphs, limits Limits, known *risks.Set) *UpgradePlanner {
+// risks, those of this release count. Without control planes, nothing is known of one but its kind and size.
+func NewUpgradePlanner(graphs Graphs, limits Limits, known *risks.Set, controlPlanes ControlPlanes) *UpgradePlanner {
 	if known == nil {
 		known = risks.BuiltIn()
 	}
-	return &UpgradePlanner{graphs: graphs, limits: limits, risks: known, outcomes: newOutcomes()}
+	return &UpgradePlanner{graphs: graphs, limits: limits, risks: known, controlPlanes: controlPlanes, outcomes: newOutcomes()}
 }
 
 // GenerateUpgradePlan answers one request. The workers' stops are always explicit: what Cluster API infers from an empty
@@ -112,14 +123,36 @@ func (p *UpgradePlanner) answer(ctx context.Context, request *runtimehooksv1.Gen
 		return selected.Name, plan.Plan{}, fmt.Errorf("UpgradeGraph %q is not valid: %w", selected.Name, err)
 	}
 	parsed.Stops = sharedStops(upgradegraph.Stops(selected.Spec, upgradegraph.WorkersOf(&request.Cluster)))
-	// The etcd that runs is not known here: what a version brings counts.
-	kind := request.Cluster.Spec.ControlPlaneRef.Kind
-	parsed.Hazard = upgradegraph.Hazard(selected.Spec.KnownRisks, p.risks, risks.Facts{Distribution: risks.DistributionOfKind(kind)})
+	facts, err := p.readRiskFacts(ctx, &request.Cluster, selected.Spec.KnownRisks)
+	if err != nil {
+		return selected.Name, plan.Plan{}, err
+	}
+	parsed.Hazard = upgradegraph.Hazard(selected.Spec.KnownRisks, p.risks, facts)
 	question.Source = parsed
 	if computed, err = plan.Compute(question); err != nil {
 		return selected.Name, plan.Plan{}, fmt.Errorf("UpgradeGraph %q: %w", selected.Name, err)
 	}
 	return selected.Name, computed, nil
+}
+
+// readRiskFacts returns what known risks depend on. The etcd that runs is not known here: what a version brings counts, or
+// what the KubeadmControlPlane configures. Nothing is read for a graph that blocks no risk.
+func (p *UpgradePlanner) readRiskFacts(
+	ctx context.Context, cluster *clusterv1.Cluster, k v1alpha1.KnownRisks,
+) (risks.Facts, error) {
+	objects, ref := snapshot.Objects{Cluster: cluster}, cluster.Spec.ControlPlaneRef
+	// A caller must not choose which kinds are read.
+	configures := ref.Kind == "KubeadmControlPlane" && ref.APIGroup == "controlplane.cluster.x-k8s.io"
+	if p.controlPlanes != nil && configures && k.Action == v1alpha1.KnownRisksBlock {
+		object, err := p.controlPlanes.ReadReferenced(ctx, cluster.Namespace, ref)
+		if client.IgnoreNotFound(err) != nil {
+			return risks.Facts{}, fmt.Errorf("reading the control plane for known risks: %w", err)
+		}
+		if err == nil {
+			objects.ControlPlane = object
+		}
+	}
+	return snapshot.RiskFacts(objects), nil
 }
 
 // sharedStops makes one rule of those of a Cluster's groups, because a request tells of one group only.

@@ -10,7 +10,10 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
@@ -67,7 +70,7 @@ func with(r *runtimehooksv1.GenerateUpgradePlanRequest, change func(*runtimehook
 func ask(t *testing.T, g hookserver.Graphs, r *runtimehooksv1.GenerateUpgradePlanRequest) *runtimehooksv1.GenerateUpgradePlanResponse {
 	t.Helper()
 	response := &runtimehooksv1.GenerateUpgradePlanResponse{}
-	hookserver.NewUpgradePlanner(g, nil, nil).GenerateUpgradePlan(t.Context(), r, response)
+	hookserver.NewUpgradePlanner(g, nil, nil, nil).GenerateUpgradePlan(t.Context(), r, response)
 	return response
 }
 
@@ -378,7 +381,7 @@ func TestLogOncePerChange(t *testing.T) {
 	logger := klog.New(&recordingSink{lines: &lines})
 	ctx := log.IntoContext(t.Context(), logger)
 	list := graphs{stable()}
-	planner := hookserver.NewUpgradePlanner(list, nil, nil)
+	planner := hookserver.NewUpgradePlanner(list, nil, nil, nil)
 	tell := func(r *runtimehooksv1.GenerateUpgradePlanRequest) {
 		planner.GenerateUpgradePlan(ctx, r, &runtimehooksv1.GenerateUpgradePlanResponse{})
 	}
@@ -398,6 +401,18 @@ func TestLogOncePerChange(t *testing.T) {
 	}
 }
 
+// controlPlanes has one control plane object, or none.
+type controlPlanes struct {
+	object *unstructured.Unstructured
+	err    error
+}
+
+func (c *controlPlanes) ReadReferenced(
+	context.Context, string, clusterv1.ContractVersionedObjectReference,
+) (*unstructured.Unstructured, error) {
+	return c.object, c.err
+}
+
 // TestKnownRisks: a graph that blocks known risks refuses their steps with a reason, and another list
 // counts in the place of the built-in one.
 func TestKnownRisks(t *testing.T) {
@@ -411,23 +426,49 @@ func TestKnownRisks(t *testing.T) {
 	for _, id := range []string{"etcd-36-zombie-members", "etcd-36-too-many-learners"} {
 		accepting.KnownRisks.Accepted = append(accepting.KnownRisks.Accepted, v1alpha1.AcceptedRisk{ID: id, Reason: "new etcd"})
 	}
+	pinned := &unstructured.Unstructured{Object: map[string]any{
+		"kind": "KubeadmControlPlane", "spec": map[string]any{"replicas": int64(1), "kubeadmConfigSpec": map[string]any{
+			"clusterConfiguration": map[string]any{"etcd": map[string]any{"local": map[string]any{"imageTag": "3.5.26-0"}}},
+		}},
+	}}
+	gone := apierrors.NewNotFound(schema.GroupResource{Resource: "kubeadmcontrolplanes"}, "cp")
+	learners := accepting
+	learners.KnownRisks.Accepted = accepting.KnownRisks.Accepted[:1]
 	for name, tt := range map[string]struct {
-		spec    v1alpha1.UpgradeGraphSpec
-		known   *risks.Set
-		kind    string
-		message string
+		spec     v1alpha1.UpgradeGraphSpec
+		known    *risks.Set
+		kind     string
+		topology int32
+		read     *controlPlanes
+		message  string
 	}{
-		"by default":              {spec: spec},
-		"blocked":                 {spec: blocking, message: "etcd-36-zombie-members: Members that were removed"},
-		"of kubeadm":              {spec: blocking, kind: "KubeadmControlPlane", message: "(etcd v3.5.24 -> v3.6.5)"},
-		"a managed control plane": {spec: blocking, kind: "AWSManagedControlPlane"},
-		"accepted":                {spec: accepting},
-		"an empty list":           {spec: blocking, known: &risks.Set{}},
+		"etcd that the control plane names": {spec: blocking, kind: "KubeadmControlPlane", read: &controlPlanes{object: pinned}},
+		"no control plane yet":              {spec: blocking, kind: "KubeadmControlPlane", read: &controlPlanes{err: gone}, message: "etcd-36-zombie-members"},
+		"an unknown control plane": {
+			spec: blocking, kind: "KubeadmControlPlane", read: &controlPlanes{err: errors.New("timeout")}, message: "reading the control plane for known risks: timeout",
+		},
+		"no other kind is read":    {spec: blocking, kind: "Secret", read: &controlPlanes{err: errors.New("read")}},
+		"nor for another graph":    {spec: spec, kind: "KubeadmControlPlane", read: &controlPlanes{err: errors.New("read")}},
+		"machines of the topology": {spec: learners, topology: 1},
+		"by default":               {spec: spec},
+		"blocked":                  {spec: blocking, message: "etcd-36-zombie-members: Members that were removed"},
+		"of kubeadm":               {spec: blocking, kind: "KubeadmControlPlane", message: "(etcd v3.5.24 -> v3.6.5)"},
+		"a managed control plane":  {spec: blocking, kind: "AWSManagedControlPlane"},
+		"accepted":                 {spec: accepting},
+		"an empty list":            {spec: blocking, known: &risks.Set{}},
 	} {
 		r := request("v1.33.7", "", "v1.34.5")
 		r.Cluster.Spec.ControlPlaneRef.Kind = tt.kind
+		r.Cluster.Spec.ControlPlaneRef.APIGroup = "controlplane.cluster.x-k8s.io"
+		if tt.topology > 0 {
+			r.Cluster.Spec.Topology.ControlPlane.Replicas = &tt.topology
+		}
+		var read hookserver.ControlPlanes
+		if tt.read != nil {
+			read = tt.read
+		}
 		response := &runtimehooksv1.GenerateUpgradePlanResponse{}
-		planner := hookserver.NewUpgradePlanner(graphs{graph("g", tt.spec)}, nil, tt.known)
+		planner := hookserver.NewUpgradePlanner(graphs{graph("g", tt.spec)}, nil, tt.known, read)
 		planner.GenerateUpgradePlan(t.Context(), r, response)
 		want := runtimehooksv1.ResponseStatusSuccess
 		if tt.message != "" {

@@ -22,24 +22,16 @@ const (
 	graphPlanner = "generate-upgrade-plan." + setup.ExtensionName
 	// No machine of a control plane ever starts at graphedBad. graphedFirst is blocked.
 	graphedFrom, graphedFirst, graphedTo, graphedBad = "v1.33.0", "v1.34.1", "v1.34.2", "v1.34.99"
-	// zombies and learners are known risks of the step between their minors.
-	zombies, learners = "etcd-36-zombie-members", "etcd-36-too-many-learners"
+	// zombies is the only known risk of the step between their minors for a control plane of one machine.
+	zombies = "etcd-36-zombie-members"
 )
-
-// accept returns known risks as an UpgradeGraph accepts them.
-func accept(ids ...string) (accepted []v1alpha1.AcceptedRisk) {
-	for _, id := range ids {
-		accepted = append(accepted, v1alpha1.AcceptedRisk{ID: id, Reason: "no member was ever replaced"})
-	}
-	return accepted
-}
 
 func (p *plane) createGraph(ctx context.Context, t *testing.T) {
 	t.Helper()
 	graph := &v1alpha1.UpgradeGraph{Spec: v1alpha1.UpgradeGraphSpec{
 		Classes:    []v1alpha1.ClassReference{{Namespace: graphed, Name: rig.ClassName}},
 		Versions:   []v1alpha1.Version{graphedFrom, graphedFirst, graphedTo, graphedBad},
-		KnownRisks: v1alpha1.KnownRisks{Action: v1alpha1.KnownRisksBlock, Accepted: accept(learners)},
+		KnownRisks: v1alpha1.KnownRisks{Action: v1alpha1.KnownRisksBlock},
 	}}
 	graph.Name = graphed
 	if err := p.Client.Create(ctx, graph); err != nil {
@@ -63,7 +55,7 @@ func (c topology) testImageless(ctx context.Context, t *testing.T) {
 	graph := &v1alpha1.UpgradeGraph{}
 	graph.Name = graphed
 	rig.Patch(ctx, t, c.Client, graph, map[string]any{"spec": map[string]any{"knownRisks": map[string]any{
-		"accepted": accept(learners, zombies),
+		"accepted": []v1alpha1.AcceptedRisk{{ID: zombies, Reason: "no member was ever replaced"}},
 	}}})
 	// Another question is asked at once.
 	c.SetTarget(ctx, t, c.key, graphedBad)
