@@ -83,6 +83,10 @@ type Facts struct {
 	// 0 if unknown. CopyBesideState says that the copy and what Windlass keeps are on the same disk.
 	CopyKB, FreeCopyKB int64
 	CopyBesideState    bool
+	// ArchiveKB is the size of the archives of images that wait, and FreeDataKB what is left where RKE2
+	// and K3s import them to, in KiB. Archives are the names of those that they import.
+	ArchiveKB, FreeDataKB int64
+	Archives              string
 	// Cleaned says that the operation was seen to be done, and left no binaries behind.
 	Cleaned bool
 	// Begun says that kubeadm has begun an upgrade, to whatever version, that is not done. Verb is the
@@ -172,7 +176,9 @@ func ParseFacts(output string) (Facts, error) {
 		SnapshotKB: r.number("snapshot-kb"), FreeEtcdKB: r.number("free-etcd-kb"),
 		CopyKB: r.number("copy-kb"), FreeCopyKB: r.number("free-copy-kb"),
 		CopyBesideState: r.yes("copy-beside-state"),
-		Kept:            r.version("kept"), NotStarted: r.yes("not-started"),
+		ArchiveKB:       r.number("archive-kb"), FreeDataKB: r.number("free-data-kb"),
+		Archives: values["archives"],
+		Kept:     r.version("kept"), NotStarted: r.yes("not-started"),
 		Cleaned: r.yes("cleaned"), Drained: r.yes("drained"), Cordoned: r.yes("cordoned"),
 	}
 	for key, value := range values {

@@ -195,3 +195,16 @@ func (m Manifest) Digest(v version.Version, arch, name string) (Digest, bool) {
 	digest, ok := m.digests[BinaryName(v, arch, name)]
 	return digest, ok
 }
+
+// archives gives the archives of images for a goal's distribution, in the order of their names.
+func (m Manifest) archives(g Goal, arch string) []binary {
+	var found []binary
+	for file, digest := range m.digests {
+		name, ok := strings.CutPrefix(file, BinaryName(g.Version, arch, ""))
+		if ok && archiveSyntax[g.Distribution].MatchString(name) {
+			found = append(found, binary{name: name, digest: digest})
+		}
+	}
+	slices.SortFunc(found, func(a, b binary) int { return strings.Compare(a.name, b.name) })
+	return found
+}

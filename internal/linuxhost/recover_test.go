@@ -167,7 +167,7 @@ func (s *sandbox) run(t *testing.T, script string) (string, int) {
 	t.Helper()
 	for _, folder := range []string{
 		"/etc/kubernetes", "/var/lib/kubelet", "/var/lib/etcd", "/var/lib/containe", StateFolder,
-		"/sys/fs/cgroup", "/etc/default", "/etc/sysconfig",
+		"/var/lib/rancher", "/etc/rancher", "/sys/fs/cgroup", "/etc/default", "/etc/sysconfig",
 	} {
 		script = strings.ReplaceAll(script, folder, s.root+folder)
 	}

@@ -57,7 +57,24 @@ func lacksRoom(g Goal, steps []Step, s Seen) *Failure {
 		return newFailure(DiskFull, left.firstFetch, "%s has %d MiB left, but %d binaries need about %d MiB",
 			StateFolder, f.FreeStateKB>>10, left.fetch, (room*left.fetch+f.KeepKB)>>10)
 	}
+	if refused := lacksArchiveRoom(steps, s); refused != nil {
+		return refused
+	}
 	return lacksEtcdRoom(steps, s, room*left.fetch+f.KeepKB)
+}
+
+// unpacked is how much larger the images of an archive are, beside the archive itself.
+const unpacked = 4
+
+// lacksArchiveRoom returns why the images of the archives that wait would not fit.
+func lacksArchiveRoom(steps []Step, s Seen) *Failure {
+	need := s.Facts.ArchiveKB * unpacked
+	if need <= s.Facts.FreeDataKB || !isLeft(steps, s, InstallImages) {
+		return nil
+	}
+	return newFailure(DiskFull, InstallImages, "the disk of RKE2's or K3s' data has %d MiB left, but "+
+		"the images of the archives need about %d MiB. Nothing was changed",
+		s.Facts.FreeDataKB>>10, need>>10)
 }
 
 // lacksEtcdRoom returns why a snapshot of etcd, or the copy of etcd that kubeadm makes after it,

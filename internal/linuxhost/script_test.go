@@ -52,7 +52,7 @@ func digestsOfAll(tb testing.TB) Manifest {
 	tb.Helper()
 	var text strings.Builder
 	for i, v := range []string{"v1.36.3", "v1.36.3+rke2r1", "v1.36.3+k3s1"} {
-		for j, name := range []string{"kubeadm", "kubelet", "kubectl", "rke2", "k3s", kubeadmArchive} {
+		for j, name := range []string{"kubeadm", "kubelet", "kubectl", "rke2", "k3s", kubeadmArchive, "k3s-airgap-images-amd64.tar.zst"} {
 			fmt.Fprintf(&text, "%064x  %s/linux/amd64/%s\n", 16*i+j+1, v, name)
 		}
 	}

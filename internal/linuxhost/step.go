@@ -12,8 +12,11 @@ const (
 	FetchPrefix   = "fetch-"
 	InstallPrefix = "install-"
 
-	// PullImages brings the container images that kubeadm needs to the host.
+	// PullImages brings the container images that kubeadm needs to the host, or sees where RKE2 will
+	// find the one that it needs.
 	PullImages Name = "pull-images"
+	// InstallImages puts archives of images for RKE2 and K3s in their places.
+	InstallImages Name = "install-images"
 	// EtcdSnapshot saves etcd, before the first change of a machine with a member of it.
 	EtcdSnapshot Name = "etcd-snapshot"
 	// Drain cordons the node and evicts its pods.

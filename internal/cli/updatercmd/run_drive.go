@@ -122,6 +122,9 @@ func planNotes(f linuxhost.Facts, g linuxhost.Goal, watched bool) []string {
 	if running, ok := linuxhost.Running(g, f); ok {
 		notes = append(notes, running.Message)
 	}
+	if note := linuxhost.NoteArchives(g, f); note != "" {
+		notes = append(notes, note)
+	}
 	if !watched {
 		notes = append(notes, "the node is neither drained nor watched, as --no-drain says: its pods stay, and nobody waits until it is Ready")
 	}

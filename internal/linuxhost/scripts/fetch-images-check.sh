@@ -3,4 +3,4 @@ source lib-check.sh
 source lib-arrived.sh
 source lib-images.sh
 source lib-known.sh
-is_known "$FILE" || images_settled || images_ready || arrived
+is_known "$FILE" "$DIGEST" || images_settled || images_ready || arrived

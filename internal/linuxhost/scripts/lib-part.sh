@@ -10,7 +10,7 @@ accept_part() {
     fail WrongDigest "$(basename "$FILE") has the SHA-256 $found, but the manifest says $DIGEST"
   fi
   chmod 0755 "$PART"
-  sum_of "$PART" >"$FILE.sum"
+  sum_of "$PART" "$DIGEST" >"$FILE.sum"
   sync "$FILE.sum"
   mv "$PART" "$FILE"
   sync "$(dirname "$FILE")"

@@ -15,11 +15,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -45,6 +48,9 @@ type runHost struct {
 	distribution                      linuxhost.Distribution
 }
 
+// k3sArchive is the archive of images of a release of K3s.
+const k3sArchive = "k3s-airgap-images-amd64.tar.zst"
+
 // startRunHost makes a host that runs the unit, and a bundle with the binaries of the version that it is to have.
 func startRunHost(t *testing.T, d linuxhost.Distribution, from, to string, files map[string][]byte, unit string) *runHost {
 	t.Helper()
@@ -59,7 +65,12 @@ func startRunHost(t *testing.T, d linuxhost.Distribution, from, to string, files
 	}
 	var bundle, manifest bytes.Buffer
 	archive := tar.NewWriter(&bundle)
-	for name, content := range runStandIns(t, to) {
+	release := runStandIns(t, to)
+	if d == linuxhost.K3s {
+		release[k3sArchive] = bytes.Repeat([]byte("images"), 1<<20)
+	}
+	for _, name := range slices.Sorted(maps.Keys(release)) {
+		content := release[name]
 		name = linuxhost.BinaryName(r.to, "amd64", name)
 		sum := sha256.Sum256(content)
 		fmt.Fprintf(&manifest, "%s  %s\n", hex.EncodeToString(sum[:]), name)
@@ -338,7 +349,8 @@ func TestPrefetch(t *testing.T) {
 	r := startRunHost(t, linuxhost.K3s, "v1.35.4+k3s1", "v1.36.3+k3s1", map[string][]byte{
 		"/etc/systemd/system/k3s-agent.service": []byte("[Service]\nExecStart=/usr/local/bin/k3s agent\nRestart=always\n[Install]\nWantedBy=multi-user.target\n"),
 	}, "k3s-agent")
-	const state = "sha256sum /usr/local/bin/k3s; systemctl show --property MainPID k3s-agent"
+	const state = "sha256sum /usr/local/bin/k3s; systemctl show --property MainPID k3s-agent; " +
+		"ls /var/lib/rancher/k3s/agent/images 2>&1; true"
 	before := r.MustRun(state)
 	var out, notes bytes.Buffer
 	if err := r.startVerb(t.Context(), t, "prefetch", r.Address(), "root", &out, &notes); err != nil {
@@ -354,14 +366,24 @@ func TestPrefetch(t *testing.T) {
 	if err := r.start(t.Context(), t, r.Address(), "root", &out, &notes, "--no-drain", "--dry-run"); err != nil {
 		t.Fatalf("%v\n%s", err, notes.String())
 	}
-	if !strings.Contains(out.String(), "| fetch-k3s   | done ") {
-		t.Errorf("the upgrade finds\n%s", out.String())
+	for _, step := range []string{"fetch-k3s", "fetch-" + k3sArchive} {
+		if got := regexp.MustCompile(`\| ` + step + ` +\| done `).FindString(out.String()); got == "" {
+			t.Errorf("the upgrade does not find %s:\n%s", step, out.String())
+		}
 	}
 	r.MustRun("echo x >>" + linuxhost.StateFolder + "/binaries/v1.36.3-k3s1/k3s")
+	digests := r.write(t, "DIGESTS", must(os.ReadFile(r.digests)))
 	r.digests = r.write(t, "SHA256SUMS", bytes.Replace(must(os.ReadFile(r.digests)), must(os.ReadFile(r.digests))[:8], []byte("00000000"), 1))
 	notes.Reset()
 	err := r.startVerb(t.Context(), t, "prefetch", r.Address(), "root", &out, &notes)
 	mustExit(t, err, cli.ExitRefused, notes.String(), "host "+r.Address()+" was not brought to v1.36.3+k3s1: WrongDigest: step fetch-k3s: ")
+	r.digests = digests
+	if err := r.start(t.Context(), t, r.Address(), "root", &out, &notes, "--no-drain"); err != nil {
+		t.Fatalf("%v\n%s", err, notes.String())
+	}
+	if size := r.MustRun("stat -c %s /var/lib/rancher/k3s/agent/images/" + k3sArchive); size != "6291456\n" {
+		t.Errorf("the archive in its place has %s bytes", size)
+	}
 }
 
 func must(content []byte, err error) []byte {
