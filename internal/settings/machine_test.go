@@ -55,3 +55,20 @@ func TestCheckMachine(t *testing.T) {
 		})
 	}
 }
+
+// TestParseContainerd: what builds of containerd print becomes what a Node reports.
+func TestParseContainerd(t *testing.T) {
+	t.Parallel()
+	for printed, want := range map[string]string{
+		"containerd containerd.io 1.6.28 ae07eda36dd25f8a1b98dfbf587313b99c0190bb":                       "containerd://1.6.28",
+		"containerd github.com/containerd/containerd v1.7.24 88bf19b2105c8b17560993bee28a01ddc2f97182":   "containerd://1.7.24",
+		"containerd github.com/containerd/containerd 1.7.27 ":                                            "containerd://1.7.27",
+		"containerd github.com/containerd/containerd/v2 v2.1.5 fcd43222d6b07379a4be9786bda52438f0dd16a1": "containerd://2.1.5",
+		"containerd github.com/k3s-io/containerd v2.0.5-k3s1.32 ":                                        "containerd://2.0.5-k3s1.32",
+		"": "", "bash: containerd: command not found": "",
+	} {
+		if got := settings.ParseContainerd(printed); got != want {
+			t.Errorf("%q is %q, want %q", printed, got, want)
+		}
+	}
+}

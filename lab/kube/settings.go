@@ -22,13 +22,16 @@ type Settings map[settings.Component][]string
 
 // cataloged are the versions of the minors whose settings are cataloged, and that have no file of
 // requirements in the folder minors. The last patch of a minor has all gates that the others have.
-var cataloged = []string{"v1.32.13", "v1.33.13"}
+var cataloged = []string{"v1.28.15", "v1.29.15", "v1.30.14", "v1.31.14", "v1.32.13", "v1.33.13"}
 
 // substitutes are patches of staged modules in the place of those that are not published. They have
 // types and helpers only, no flags and no gates.
 var substitutes = map[string]string{
-
-	"k8s.io/endpointslice v0.32.13": "v0.32.12",
+	"k8s.io/endpointslice v0.31.14":           "v0.31.13",
+	"k8s.io/kube-controller-manager v0.31.14": "v0.31.13",
+	"k8s.io/kube-proxy v0.31.14":              "v0.31.11",
+	"k8s.io/kube-scheduler v0.31.14":          "v0.31.13",
+	"k8s.io/endpointslice v0.32.13":           "v0.32.12",
 }
 
 // ReadSettings asks the components of a minor for their settings. It compiles them: minutes, unless

@@ -13,7 +13,10 @@ import (
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
-var updateCatalog = flag.Bool("update", false, "write the catalog of settings")
+var (
+	updateCatalog = flag.Bool("update", false, "write the catalog of settings")
+	onlyMinor     = flag.Uint("minor", 0, "the minor whose settings are asked for, which may be one before the catalog's first")
+)
 
 const catalogFile = repository + "/internal/settings/catalog.txt"
 
@@ -26,7 +29,10 @@ func TestCatalog(t *testing.T) {
 	}
 	byMinor := cataloged()
 	minors := []uint32{settings.Newest().Minor}
-	if os.Getenv("WINDLASS_LONG") == "1" {
+	if *onlyMinor != 0 {
+		minors = []uint32{uint32(*onlyMinor)}
+	}
+	if os.Getenv("WINDLASS_LONG") == "1" && *onlyMinor == 0 {
 		minors = nil
 		for m := settings.Oldest().Minor; m <= settings.Newest().Minor; m++ {
 			minors = append(minors, m)
