@@ -105,6 +105,9 @@ func requirements(g Goal, f Facts) []settings.Requirement {
 		CgroupV1: f.Config.CgroupV1, InPlace: true, Kernel: f.Config.Kernel,
 		Runtime: settings.ParseContainerd(f.Config.Containerd),
 	}
+	if g.Distribution != Kubeadm {
+		machine.Kernel = "" // It is kubeadm that asks for one.
+	}
 	endpoint := ""
 	for _, file := range append(slices.Clip(f.Rancher.Kubelet), HostFile{Content: f.Config.Kubelet}) {
 		var config struct {

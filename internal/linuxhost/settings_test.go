@@ -273,7 +273,8 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
-// TestKernelOfUpgrades: kubeadm upgrade v1.33 refuses a kernel that v1.32 does not look at.
+// TestKernelOfUpgrades: kubeadm upgrade v1.33 refuses a kernel that v1.32 does not look at. RKE2 has no
+// kubeadm.
 func TestKernelOfUpgrades(t *testing.T) {
 	t.Parallel()
 	for to, refused := range map[string]bool{"v1.32.1": false, "v1.33.1": true} {
@@ -283,7 +284,11 @@ func TestKernelOfUpgrades(t *testing.T) {
 		if got := refuseSettings(g, f); (got != nil) != refused || (len(Warnings(g, f)) == 0) != refused {
 			t.Errorf("%s: %v", to, got)
 		}
-		g.IgnorePreflight = []string{systemVerification}
+		g.Distribution = RKE2
+		if got := refuseSettings(g, f); got != nil || len(Warnings(g, f)) > 0 {
+			t.Errorf("%s of RKE2: %v", to, got)
+		}
+		g.Distribution, g.IgnorePreflight = Kubeadm, []string{systemVerification}
 		if got := refuseSettings(g, f); got != nil || len(Warnings(g, f)) > 0 {
 			t.Errorf("%s, ignored: %v", to, got)
 		}

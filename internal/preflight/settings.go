@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/windlass-dev/windlass/internal/clustercheck"
+	"github.com/windlass-dev/windlass/internal/risks"
 	"github.com/windlass-dev/windlass/internal/settings"
 	"github.com/windlass-dev/windlass/internal/text"
 )
@@ -25,18 +26,25 @@ type Settings struct {
 	// is in the other sources, unless it is configured on the host alone.
 	Unasked string
 	// ControlPlaneWrites says that a KubeadmControlPlane replaces the configuration of kubeadm in the
-	// cluster by its own. Kept says that an UpdatePolicy keeps machines, so their own files stay.
-	ControlPlaneWrites, Kept bool
+	// cluster by its own.
+	ControlPlaneWrites bool
+	// Kept are the names of Nodes whose machines an UpdatePolicy keeps, so their own files stay.
+	Kept []string
 }
 
 // CheckMachines finds what the target needs of the machines and Nodes report to lack: a version of
 // the container runtime, and of the kernel.
-func CheckMachines(u Upgrade, nodes []corev1.Node, accepted []string) []clustercheck.Finding {
+func CheckMachines(
+	u Upgrade, of risks.Distribution, nodes []corev1.Node, accepted []string,
+) []clustercheck.Finding {
 	type lack struct{ id, message, fix string }
 	on, warns := map[lack][]string{}, map[lack]bool{}
 	for i := range nodes {
 		info := nodes[i].Status.NodeInfo
-		machine := settings.Machine{Runtime: info.ContainerRuntimeVersion, Kernel: info.KernelVersion}
+		machine := settings.Machine{Runtime: info.ContainerRuntimeVersion}
+		if of == risks.Kubeadm {
+			machine.Kernel = info.KernelVersion // It is kubeadm that asks for a kernel.
+		}
 		for _, want := range settings.CheckMachine(u.To.Minor(), machine) {
 			if !slices.Contains(accepted, want.ID) {
 				l := lack{want.ID, want.Message, want.Fix}

@@ -49,9 +49,9 @@ var words = []struct {
 	of   Distribution
 }{{"k3s", K3s}, {"rke2r", RKE2}, {"k0s", K0s}, {"eks-", EKSD}}
 
-// distributionOf returns the distribution of a version: what its build names, else what is known of
+// DistributionOf returns the distribution of a version: what its build names, else what is known of
 // the cluster, else kubeadm.
-func (f Facts) distributionOf(v version.Version) Distribution {
+func (f Facts) DistributionOf(v version.Version) Distribution {
 	spelled := v.String()
 	if _, suffix, has := strings.Cut(strings.Replace(spelled, "+", "-", 1), "-"); has {
 		for _, w := range words {

@@ -119,7 +119,7 @@ func (s *Set) match(r *Risk, f Facts, step Step) (etcd string, ok bool) {
 			len(m.From) > 0 && !anyContains(m.From, step.From) || !m.ControlPlane.matches(f) {
 			continue
 		}
-		distribution := f.distributionOf(step.To)
+		distribution := f.DistributionOf(step.To)
 		if len(m.Distributions) > 0 && !slices.Contains(m.Distributions, distribution) {
 			continue
 		}
@@ -155,8 +155,8 @@ func nameOf(etcd version.Version) string {
 func (s *Set) etcdOf(f Facts, step Step) (before, after version.Version) {
 	before, after = f.PinnedEtcd, f.PinnedEtcd
 	if after.IsZero() && f.Etcd != External {
-		before = s.broughtBy(f.distributionOf(step.From), step.From)
-		after = s.broughtBy(f.distributionOf(step.To), step.To)
+		before = s.broughtBy(f.DistributionOf(step.From), step.From)
+		after = s.broughtBy(f.DistributionOf(step.To), step.To)
 	}
 	if !f.RunningEtcd.IsZero() && f.RunningAt == step.From {
 		before = f.RunningEtcd

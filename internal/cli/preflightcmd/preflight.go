@@ -248,7 +248,7 @@ func (o *options) prepare(
 		Settings: preflight.Settings{
 			Uses: uses, Accepted: o.accept.Names, Unread: unreadSettings,
 			ControlPlaneWrites: writesClusterConfiguration(objects),
-			Kept:               slices.ContainsFunc(policies, keeps),
+			Kept:               keptNodes(objects, policies),
 		},
 		Timeout: o.timeout, CertificateDays: o.certificateDays, Now: time.Now(),
 	}, nil

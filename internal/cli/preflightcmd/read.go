@@ -218,5 +218,29 @@ func writesClusterConfiguration(objects snapshot.Objects) bool {
 	return err == nil && len(own) > 0
 }
 
-// keeps reports whether a policy keeps machines, and with them what is configured on their hosts.
-func keeps(p v1alpha1.UpdatePolicy) bool { return p.Spec.Strategy == v1alpha1.ExternalUpdate }
+// keptNodes returns the Nodes whose machines a policy keeps, and with them what is configured on their
+// hosts.
+func keptNodes(objects snapshot.Objects, policies []v1alpha1.UpdatePolicy) []string {
+	compiled := policy.CompileAll(policies)
+	isKept := func(g policy.Group) bool {
+		selected, err := compiled.Select(g)
+		return err == nil && selected.InPlace
+	}
+	groups := map[string]bool{}
+	for _, md := range objects.MachineDeployments {
+		groups[md.Name] = isKept(snapshot.MachineDeploymentGroup(objects.Cluster, md))
+	}
+	controlPlane := objects.ControlPlane != nil &&
+		isKept(snapshot.ControlPlaneGroup(objects.Cluster, objects.ControlPlane))
+	var kept []string
+	for _, m := range objects.Machines {
+		group := groups[m.Labels[clusterv1.MachineDeploymentNameLabel]]
+		if capi.IsControlPlane(m) {
+			group = controlPlane
+		}
+		if group && m.Status.NodeRef.Name != "" {
+			kept = append(kept, m.Status.NodeRef.Name)
+		}
+	}
+	return kept
+}

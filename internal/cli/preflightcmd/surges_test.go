@@ -68,6 +68,13 @@ func TestPoolsInPlace(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("pools (-want +got):\n%s", diff)
 	}
+	if diff := cmp.Diff([]string{"kept"}, keptNodes(objects, []v1alpha1.UpdatePolicy{policy})); diff != "" {
+		t.Errorf("kept Nodes (-want +got):\n%s", diff)
+	}
+	policy.Spec.Targets[0].ClusterName = "other"
+	if got := keptNodes(objects, []v1alpha1.UpdatePolicy{policy}); len(got) > 0 {
+		t.Errorf("another Cluster's policy keeps %v", got)
+	}
 }
 
 // TestStuck: a preflight fails for a control plane that would be stuck, before its version changes.

@@ -108,7 +108,8 @@ func Preflight(ctx context.Context, o PreflightOptions) ([]clustercheck.Finding,
 	s.removedAPIs(ctx)
 	s.settings(ctx, nodes)
 	s.judge(preflight.MachineRequirements, unread, func() []clustercheck.Finding {
-		return preflight.CheckMachines(o.Upgrade, nodes, o.Settings.Accepted)
+		of := o.Risks.Facts.DistributionOf(o.Upgrade.To)
+		return preflight.CheckMachines(o.Upgrade, of, nodes, o.Settings.Accepted)
 	})
 	bundles, unbundled := s.webhooks(ctx)
 	s.budgets(ctx, pods.all, unlisted)

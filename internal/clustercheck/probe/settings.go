@@ -24,7 +24,10 @@ type configMapSource struct {
 	read      func(settings.Place, map[string]any) []settings.Use
 }
 
-const kubeadmConfig = "kubeadm-config"
+const (
+	kubeadmConfig = "kubeadm-config"
+	kubeletConfig = "kubelet-config"
+)
 
 // configMapSources are those that kubeadm writes. It writes the kubelet's to each node that it
 // upgrades.
@@ -35,7 +38,7 @@ var configMapSources = []configMapSource{
 			return u.Component == settings.Kubeadm
 		})
 	}},
-	{"kubelet-config", "kubelet", settings.FromKubelet},
+	{kubeletConfig, "kubelet", settings.FromKubelet},
 	{"kube-proxy", "config.conf", func(p settings.Place, config map[string]any) []settings.Use {
 		return settings.GatesOf(p, settings.Proxy, config)
 	}},
@@ -45,6 +48,7 @@ var configMapSources = []configMapSource{
 // the kubelets that run.
 func (s scout) settings(ctx context.Context, nodes []corev1.Node) {
 	all := s.o.Settings
+	var written []settings.Use
 	for _, source := range configMapSources {
 		if source.name == kubeadmConfig && all.ControlPlaneWrites {
 			// Before it upgrades the first machine. Until then the ConfigMap may have what was removed.
@@ -55,8 +59,11 @@ func (s scout) settings(ctx context.Context, nodes []corev1.Node) {
 			all.Unread = append(all.Unread, fmt.Sprint(err))
 		}
 		all.Uses = append(all.Uses, uses...)
+		if source.name == kubeletConfig {
+			written = uses
+		}
 	}
-	uses, unasked := s.readKubelets(ctx, nodes)
+	uses, unasked := s.readKubelets(ctx, nodes, written)
 	all.Unasked = unasked
 	all.Uses = append(all.Uses, uses...)
 	s.judge(preflight.RemovedSettings, nil, func() []clustercheck.Finding {
@@ -96,10 +103,23 @@ const maxKubelets = 50
 // readKubelets returns the feature gates that running kubelets are given. Their other fields have
 // defaults there, which say nothing about what is configured. unasked says which kubelets did not
 // answer; empty for none.
+//
+// written are the settings of kubeadm's ConfigMap; none if there is none. kubeadm writes them to each
+// machine that it upgrades, so a gate that is not among them is passing, unless the host alone has it.
+// Updaters look for that.
 func (s scout) readKubelets(
-	ctx context.Context, nodes []corev1.Node,
+	ctx context.Context, nodes []corev1.Node, written []settings.Use,
 ) (uses []settings.Use, unasked string) {
-	byGate := map[settings.Arg][]string{}
+	type gateUse struct {
+		settings.Arg
+		passing bool
+	}
+	byGate := map[gateUse][]string{}
+	isRewritten := func(gate settings.Arg) bool {
+		return len(written) > 0 && !slices.ContainsFunc(written, func(u settings.Use) bool {
+			return u.Kind == settings.Gate && u.Name == gate.Name
+		})
+	}
 	failed := text.Some{Most: shownNodes}
 	var problem error
 	_ = s.within(ctx, "configz", func(ctx context.Context) error {
@@ -116,8 +136,10 @@ func (s scout) readKubelets(
 				}
 				failed.Add(name)
 			}
+			kept := slices.Contains(s.o.Settings.Kept, name)
 			for _, gate := range gates {
-				byGate[gate] = append(byGate[gate], name)
+				use := gateUse{gate, !kept || isRewritten(gate)}
+				byGate[use] = append(byGate[use], name)
 			}
 		}
 		return nil
@@ -126,7 +148,7 @@ func (s scout) readKubelets(
 		uses = append(uses, settings.Use{
 			Object: "Node " + text.JoinSome(on, shownNodes, ", "), Path: "configz",
 			Component: settings.Kubelet, Kind: settings.Gate, Name: gate.Name, Value: gate.Value,
-			Running: true, Passing: !s.o.Settings.Kept,
+			Running: true, Passing: gate.passing,
 		})
 	}
 	if failed.Len() > 0 {
