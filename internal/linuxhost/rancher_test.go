@@ -8,7 +8,8 @@ import (
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
-// rancherHost makes a host of RKE2 or K3s on which a unit is enabled. Its command line is the unit's.
+// rancherHost makes a host of RKE2 or K3s on which a unit is enabled. Its command line is the
+// unit's.
 func rancherHost(t *testing.T, d Distribution, unit, line string, files map[string]string) *folderHost {
 	t.Helper()
 	h := newFolderHost(t, files, map[string]string{
@@ -36,8 +37,8 @@ func (h *folderHost) facts(t *testing.T) Facts {
 	return facts
 }
 
-// TestAgentAsksItsAPIServer: an agent of RKE2 has two balancers, and only one of them is that of the
-// API server. Its kubelet knows which.
+// TestAgentAsksItsAPIServer: an agent of RKE2 has two balancers, and only one of them is that of
+// the API server. Its kubelet knows which.
 func TestAgentAsksItsAPIServer(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

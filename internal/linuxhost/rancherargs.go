@@ -11,13 +11,13 @@ import (
 	"github.com/windlass-dev/windlass/internal/settings"
 )
 
-// dropInName names the drop-in that Windlass writes. RKE2 and K3s read drop-ins in the order of their
-// names, after the main file: this one has what the main file of a new machine would have, so it
-// comes before those of people.
+// dropInName names the drop-in that Windlass writes. RKE2 and K3s read drop-ins in the order of
+// their names, after the main file: this one has what the main file of a new machine would have, so
+// it comes before those of people.
 const dropInName = "00-windlass.yaml"
 
-const dropInComment = "# Windlass writes this file. It takes the place of these keys in the file that the machine\n" +
-	"# was made with.\n"
+const dropInComment = "# Windlass writes this file. It takes the place of these keys in the file that\n" +
+	"# the machine was made with.\n"
 
 // dropInPath is where the drop-in is.
 func (c RancherConfig) dropInPath() string { return c.Path + ".d/" + dropInName }
@@ -56,8 +56,8 @@ func componentSteps(g Goal, f Facts) ([]Step, *Failure) {
 	if len(lists) > 0 {
 		what = strings.Join(slices.Sorted(maps.Keys(lists)), ", ")
 	}
-	step := writeStep(g, ComponentArgs, "set "+what+" in "+at, []File{file}, prefixes, g.protected())
-	return []Step{step}, nil
+	summary, files := "set "+what+" in "+at, []File{file}
+	return []Step{writeStep(g, ComponentArgs, summary, files, prefixes, g.protected())}, nil
 }
 
 // formatDropIn returns the content of the drop-in.
@@ -75,8 +75,8 @@ func formatDropIn(lists map[string][]string) string {
 }
 
 // dropInLists returns the keys that the drop-in has, with their arguments: those of the main file,
-// with what the goal sets, and without what the version lacks. Keys that stay as they are in the main
-// file are left out.
+// with what the goal sets, and without what the version lacks. Keys that stay as they are in the
+// main file are left out.
 func dropInLists(g Goal, f Facts) map[string][]string {
 	if !g.DropRemoved {
 		return nil
@@ -212,8 +212,8 @@ func withDropIn(g Goal, f Facts) RancherConfig {
 	return c
 }
 
-// refuseOthers refuses a host on which a component would not get what the drop-in sets, or would lose
-// what people wrote beside the main file.
+// refuseOthers refuses a host on which a component would not get what the drop-in sets, or would
+// lose what people wrote beside the main file.
 func refuseOthers(g Goal, f Facts, lists map[string][]string) *Failure {
 	at := f.Rancher.dropInPath()
 	for _, file := range f.Rancher.Files {
@@ -222,8 +222,8 @@ func refuseOthers(g Goal, f Facts, lists map[string][]string) *Failure {
 		}
 		for _, key := range slices.Sorted(maps.Keys(file.Content)) {
 			if _, sets := lists[strings.TrimSuffix(key, "+")]; sets {
-				return newFailure(FileRefused, ComponentArgs, "%s on the host has %s, which %s would replace. "+
-					"Nothing was changed. Fix: give the file a name that is sorted after %s",
+				return newFailure(FileRefused, ComponentArgs, "%s on the host has %s, which %s would "+
+					"replace. Nothing was changed. Fix: give the file a name that is sorted after %s",
 					file.Path, key, at, dropInName)
 			}
 		}
@@ -237,16 +237,17 @@ func refuseOthers(g Goal, f Facts, lists map[string][]string) *Failure {
 				slices.Equal(valuesIn(textsOfWords(words), name), want) {
 				continue
 			}
-			return newFailure(FileRefused, ComponentArgs, "%s on the host decides the argument %s of %s, so "+
-				"another value than the configuration of the machine has would count. Nothing was changed. "+
-				"Fix: remove %s there", after.decides(key, name, words), name,
+			return newFailure(FileRefused, ComponentArgs, "%s on the host decides the argument %s of "+
+				"%s, so another value than the configuration of the machine has would count. Nothing "+
+				"was changed. Fix: remove %s there", after.decides(key, name, words), name,
 				settings.RancherComponent(key), key)
 		}
 	}
 	return nil
 }
 
-// decides returns what gives an argument beside the main file and the drop-in, or else takes it away.
+// decides returns what gives an argument beside the main file and the drop-in, or else takes it
+// away.
 func (c RancherConfig) decides(key, name string, words []settings.Word) string {
 	isOwn := func(from string) bool { return from == c.Path || from == c.dropInPath() }
 	for _, word := range slices.Backward(words) {

@@ -69,9 +69,9 @@ func writtenDropIn(t *testing.T, steps []Step) (content, check string) {
 	return "", ""
 }
 
-// TestDropIn: the drop-in has the lists of the main file with what the goal sets, and nothing if they
-// are the same. It is refused if another value would count, or if it would take away what people
-// wrote.
+// TestDropIn: the drop-in has the lists of the main file with what the goal sets, and nothing if
+// they are the same. It is refused if another value would count, or if it would take away what
+// people wrote.
 func TestDropIn(t *testing.T) {
 	t.Parallel()
 	const (
@@ -241,8 +241,8 @@ func TestRemovedSettingInMainFile(t *testing.T) {
 	}
 }
 
-// TestNoRollbackOfAServer: what a server of K3s runs with is kept only if an upgrade changes nothing
-// but its configuration, also if a later step of that upgrade asks again.
+// TestNoRollbackOfAServer: what a server of K3s runs with is kept only if an upgrade changes
+// nothing but its configuration, also if a later step of that upgrade asks again.
 func TestNoRollbackOfAServer(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

@@ -76,8 +76,8 @@ func (c RancherConfig) lists(service string) settings.RancherLists {
 	return settings.MergeRancher(c.Files).WithArguments("the service "+service, c.Arguments)
 }
 
-// rancherUses are the settings that RKE2 or K3s gives to the components of its node, once the goal's
-// drop-in is there.
+// rancherUses are the settings that RKE2 or K3s gives to the components of its node, once the
+// goal's drop-in is there.
 func rancherUses(g Goal, f Facts) []settings.Use {
 	uses := withDropIn(g, f).lists(f.Service).Uses(f.ControlPlane)
 	for _, file := range f.Rancher.Kubelet {
@@ -91,7 +91,7 @@ func refuseUnread(f Facts) *Failure {
 	if f.Rancher.Unread == "" {
 		return nil
 	}
-	return newFailure(ConfigUnreadable, "", "%s on the host has a form that Windlass does not read, so "+
-		"nobody knows which arguments components get. Nothing was changed. Fix: write it as YAML with "+
-		"one key a line at the left, without anchors", f.Rancher.Unread)
+	return newFailure(ConfigUnreadable, "", "%s on the host has a form that Windlass does not read, "+
+		"so nobody knows which arguments components get. Nothing was changed. Fix: write it as YAML "+
+		"with one key a line at the left, without anchors", f.Rancher.Unread)
 }

@@ -42,9 +42,9 @@ type RancherFile struct {
 	Content map[string]any
 }
 
-// MergeRancher merges files in the order in which RKE2 and K3s read them. A key replaces the value of
-// the files before, unless it ends in "+": then it adds to that. If a file has both, the latter is
-// added, although its order counts for RKE2 and K3s.
+// MergeRancher merges files in the order in which RKE2 and K3s read them. A key replaces the value
+// of the files before, unless it ends in "+": then it adds to that. If a file has both, the latter
+// is added, although its order counts for RKE2 and K3s.
 func MergeRancher(files []RancherFile) RancherLists {
 	lists := RancherLists{}
 	for _, file := range files {
@@ -68,8 +68,8 @@ func wordsFrom(from string, value any) []Word {
 	return words
 }
 
-// WithArguments returns the lists with arguments of the command line, as KEY=WORD or --KEY=WORD. They
-// come after those of files. Others are left out.
+// WithArguments returns the lists with arguments of the command line, as KEY=WORD or --KEY=WORD.
+// They come after those of files. Others are left out.
 func (l RancherLists) WithArguments(from string, arguments []string) RancherLists {
 	all := maps.Clone(l)
 	for _, argument := range arguments {
@@ -81,8 +81,8 @@ func (l RancherLists) WithArguments(from string, arguments []string) RancherList
 	return all
 }
 
-// Uses returns the settings that components of a node get. An agent runs a kubelet and a proxy only,
-// and ignores the arguments for other components.
+// Uses returns the settings that components of a node get. An agent runs a kubelet and a proxy
+// only, and ignores the arguments for other components.
 func (l RancherLists) Uses(server bool) []Use {
 	var uses []Use
 	for _, key := range slices.Sorted(maps.Keys(l)) {

@@ -11,8 +11,8 @@ import (
 	"github.com/windlass-dev/windlass/internal/settings"
 )
 
-// TestMergeRancher: files count as RKE2 and K3s merge them. What a later file replaces, no component
-// gets.
+// TestMergeRancher: files count as RKE2 and K3s merge them. What a later file replaces, no
+// component gets.
 func TestMergeRancher(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

@@ -1,11 +1,12 @@
 # What RKE2 or K3s is told to give to components of Kubernetes.
 source lib-rancher.sh
+keys='(kubelet|kube-(apiserver|controller|controller-manager|scheduler|proxy))-arg'
 
 # of_components prints the keys of a configuration file whose values are arguments for components,
-# with these values: tokens and passwords stay on the host. It prints a line with ? if the file is in
-# a form in which it does not find keys, such as flow style.
+# with these values: tokens and passwords stay on the host. It prints a line with ? if the file is
+# in a form in which it does not find keys, such as flow style.
 of_components() {
-  awk '
+  awk -v keys="^$keys\$" '
     { sub(/\r$/, "") }
     /^[ \t]*(#|$)/ { next }
     /^%/ && !known { next }
@@ -17,7 +18,7 @@ of_components() {
       if (!match($0, /^ *["\047]?[A-Za-z0-9._-]+\+?["\047]?[ \t]*:([ \t]|$)/)) { print "?"; exit }
       key = substr($0, 1, RLENGTH)
       gsub(/[^A-Za-z0-9._-]/, "", key)
-      wanted = key ~ /^(kubelet|kube-(apiserver|controller|controller-manager|scheduler|proxy))-arg$/
+      wanted = key ~ keys
       inside = 1
     }
     !inside { print "?"; exit }
@@ -31,10 +32,10 @@ component_flags() {
     systemctl show --property ExecStart --value "$unit"
     systemctl show --property Environment --value "$unit"
     environment_files | xargs -r -d '\n' sed '/^[ \t]*[#;]/d'
-  } 2>/dev/null | tr ' \t' '\n' | tr -d "\"'\\\\" | awk '
+  } 2>/dev/null | tr ' \t' '\n' | tr -d "\"'\\\\" | awk -v flags="(^|=)--?$keys(=|\$)" '
     $0 == "" { next }
     before != "" { print before "=" $0; before = ""; next }
-    match($0, /(^|=)--?(kubelet|kube-(apiserver|controller|controller-manager|scheduler|proxy))-arg(=|$)/) {
+    match($0, flags) {
       flag = substr($0, RSTART, RLENGTH)
       gsub(/(^=?--?|=$)/, "", flag)
       if (RSTART + RLENGTH > length($0) && $0 !~ /=$/) before = flag
@@ -42,15 +43,15 @@ component_flags() {
     }'
 }
 
-# kubelet_files DATA prints the drop-ins of the kubelet that people write. RKE2 and K3s write their own one
-# again whenever they start.
+# kubelet_files DATA prints the drop-ins of the kubelet that people write. RKE2 and K3s write their
+# own one again whenever they start.
 kubelet_files() {
   { find "$1/agent/etc/kubelet.conf.d" -maxdepth 1 ! -type d -name '*.conf' \
     ! -name '00-*-defaults.conf' 2>/dev/null || true; } | LC_ALL=C sort
 }
 
-# component_facts DATA prints all of that. All facts together must fit into what is kept of the output, so
-# there is a file for which no room is left, and nobody knows its content.
+# component_facts DATA prints all of that. All facts together must fit into what is kept of the
+# output, so there is a file for which no room is left, and nobody knows its content.
 component_facts() {
   local left=65536 number=1000 file data=$1
   tell() {

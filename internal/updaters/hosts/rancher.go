@@ -45,13 +45,13 @@ var rancherKinds = map[linuxhost.Distribution]rancherKind{
 	}},
 }
 
-// The arguments that a running component can be given: numbers, durations and gates. All others name
-// files, decide who may call the component, or must be the same on all machines of a cluster.
+// The arguments that a running component can be given: numbers, durations and gates. All others
+// name files, decide who may call the component, or must be the same on all machines of a cluster.
 var (
 	safeProxyArgs = []string{
 		"conntrack-max-per-core", "conntrack-min", "conntrack-tcp-be-liberal",
-		"conntrack-tcp-timeout-close-wait", "conntrack-tcp-timeout-established", "conntrack-udp-timeout",
-		"conntrack-udp-timeout-stream", "feature-gates", "iptables-min-sync-period",
+		"conntrack-tcp-timeout-close-wait", "conntrack-tcp-timeout-established",
+		"conntrack-udp-timeout", "conntrack-udp-timeout-stream", "feature-gates", "iptables-min-sync-period",
 		"iptables-sync-period", "ipvs-min-sync-period", "ipvs-sync-period", "ipvs-tcp-timeout",
 		"ipvs-tcpfin-timeout", "ipvs-udp-timeout", "kube-api-burst", "kube-api-qps", "v", "vmodule",
 	}
@@ -59,9 +59,10 @@ var (
 		"audit-log-maxage", "audit-log-maxbackup", "audit-log-maxsize",
 		"default-not-ready-toleration-seconds", "default-unreachable-toleration-seconds",
 		"default-watch-cache-size", "delete-collection-workers", "event-ttl", "feature-gates",
-		"goaway-chance", "http2-max-streams-per-connection", "kubelet-timeout", "livez-grace-period",
-		"max-mutating-requests-inflight", "max-requests-inflight", "min-request-timeout", "profiling",
-		"request-timeout", "shutdown-delay-duration", "v", "vmodule", "watch-cache", "watch-cache-sizes",
+		"goaway-chance", "http2-max-streams-per-connection", "kubelet-timeout",
+		"livez-grace-period", "max-mutating-requests-inflight", "max-requests-inflight",
+		"min-request-timeout", "profiling", "request-timeout", "shutdown-delay-duration", "v",
+		"vmodule", "watch-cache", "watch-cache-sizes",
 	}
 	safeManagerArgs = []string{
 		"concurrent-deployment-syncs", "concurrent-endpoint-syncs", "concurrent-gc-syncs",
@@ -70,9 +71,9 @@ var (
 		"horizontal-pod-autoscaler-sync-period", "horizontal-pod-autoscaler-tolerance",
 		"kube-api-burst", "kube-api-qps", "large-cluster-size-threshold", "min-resync-period",
 		"namespace-sync-period", "node-eviction-rate", "node-monitor-grace-period",
-		"node-monitor-period", "node-startup-grace-period", "profiling", "resource-quota-sync-period",
-		"secondary-node-eviction-rate", "terminated-pod-gc-threshold", "unhealthy-zone-threshold", "v",
-		"vmodule",
+		"node-monitor-period", "node-startup-grace-period", "profiling",
+		"resource-quota-sync-period", "secondary-node-eviction-rate", "terminated-pod-gc-threshold",
+		"unhealthy-zone-threshold", "v", "vmodule",
 	}
 	safeSchedulerArgs = []string{
 		"feature-gates", "kube-api-burst", "kube-api-qps", "profiling", "v", "vmodule",
@@ -88,7 +89,8 @@ func (f argumentField) names() []string { return strings.Split(f.path, "/") }
 
 // isSafe reports whether a running component can be given an argument.
 func (f argumentField) isSafe(arg settings.Arg) bool {
-	return slices.Contains(f.safe, arg.Name) && !isTemplate(arg.Value) && argValue.MatchString(arg.Value)
+	return slices.Contains(f.safe, arg.Name) && !isTemplate(arg.Value) &&
+		argValue.MatchString(arg.Value)
 }
 
 // rancherVersions are the versions of the providers' APIs that are known here.
@@ -96,8 +98,8 @@ var rancherVersions = []string{
 	"bootstrap.cluster.x-k8s.io/v1beta1", "bootstrap.cluster.x-k8s.io/v1beta2",
 }
 
-// readRancherSpec reads the spec of a bootstrap config of a kind; nil for all other objects, and for
-// none. object is what was decoded.
+// readRancherSpec reads the spec of a bootstrap config of a kind; nil for all other objects, and
+// for none. object is what was decoded.
 func readRancherSpec(
 	raw json.RawMessage, scope cover.Scope, kind string,
 ) (spec configSpec, object map[string]any, err error) {
@@ -147,7 +149,8 @@ func (c coverage) rancherClaims(
 		if why == "" {
 			paths = append(paths, "/spec/"+field.path)
 		} else if why != unchanged {
-			notes = append(notes, text.Bound(strings.ReplaceAll(field.path, "/", ".")+": "+why, maxMessage))
+			name := strings.ReplaceAll(field.path, "/", ".")
+			notes = append(notes, text.Bound(name+": "+why, maxMessage))
 		}
 	}
 	if hasVersion(to, v) {
@@ -190,8 +193,8 @@ func (f argumentField) uncoveredWords(v version.Version, from, to []string) stri
 		arg := settings.ArgOf(word)
 		_, kept := after[arg.Name]
 		if !kept && !settings.LacksArg(v, settings.RancherComponent(f.key), arg) {
-			return fmt.Sprintf("the argument %s is removed, and the host cannot tell which arguments are "+
-				"the provider's own", text.Bound(arg.Name, maxName))
+			return fmt.Sprintf("the argument %s is removed, and the host cannot tell which arguments "+
+				"are the provider's own", text.Bound(arg.Name, maxName))
 		}
 	}
 	for _, word := range to {
@@ -200,9 +203,9 @@ func (f argumentField) uncoveredWords(v version.Version, from, to []string) stri
 			continue
 		}
 		if len(f.argsOf(after[arg.Name])) == 0 {
-			return fmt.Sprintf("a running host is not given the argument %s: it names a file, decides who "+
-				"may call the component, counts only when a node is registered, or has a value with "+
-				"blanks, quotes or a template", text.Bound(arg.Name, maxName))
+			return fmt.Sprintf("a running host is not given the argument %s: it names a file, decides "+
+				"who may call the component, counts only when a node is registered, or has a value "+
+				"with blanks, quotes or a template", text.Bound(arg.Name, maxName))
 		}
 	}
 	return ""
@@ -245,7 +248,8 @@ func (c coverage) refuseRancherSettings(v version.Version, object map[string]any
 	}
 	kind, _ := object["kind"].(string)
 	name, _ := updaters.LookUp(object, []string{"metadata", "name"})
-	uses := settings.FromObject(settings.Object{Kind: kind, Name: fmt.Sprint(name), Content: object})
+	from := settings.Object{Kind: kind, Name: fmt.Sprint(name), Content: object}
+	uses := settings.FromObject(from)
 	uses = slices.DeleteFunc(uses, func(u settings.Use) bool {
 		return c.worker && u.Component != settings.Kubelet && u.Component != settings.Proxy
 	})
@@ -257,8 +261,9 @@ func (c coverage) refuseRancherSettings(v version.Version, object map[string]any
 	return &setupError{string(linuxhost.RemovedSetting), errors.New(settings.Describe(found))}
 }
 
-// withRancherConfig adds what a config of RKE2 or K3s asks for. Without a config that is known here,
-// it adds nothing. It returns a *setupError for a config with a setting that the version lacks.
+// withRancherConfig adds what a config of RKE2 or K3s asks for. Without a config that is known
+// here, it adds nothing. It returns a *setupError for a config with a setting that the version
+// lacks.
 func (c coverage) withRancherConfig(
 	goal linuxhost.Goal, bootstrap json.RawMessage,
 ) (linuxhost.Goal, error) {
@@ -276,9 +281,9 @@ func (c coverage) withRancherConfig(
 	goal.DropRemoved = true
 	for _, field := range kind.fields {
 		words, _ := decodeField[[]string](spec, field.names()...)
-		args := field.argsOf(words)
-		if field.covers(c.worker) && len(args) > 0 {
-			goal.Arguments = append(goal.Arguments, linuxhost.ComponentArguments{Key: field.key, Args: args})
+		list := linuxhost.ComponentArguments{Key: field.key, Args: field.argsOf(words)}
+		if field.covers(c.worker) && len(list.Args) > 0 {
+			goal.Arguments = append(goal.Arguments, list)
 		}
 	}
 	return goal, nil

@@ -56,7 +56,8 @@ func TestRancherCoverage(t *testing.T) {
 		worker   bool
 		// version is the desired one; the current one is v1.34.8.
 		version string
-		// left is what is not covered, below the spec of the config; a dot stands for the Machine's version.
+		// left is what is not covered, below the spec of the config; a dot stands for the Machine's
+		// version.
 		left, note string
 	}{
 		"nothing":                 {d: linuxhost.RKE2, from: fields{}, to: fields{}},
@@ -248,7 +249,8 @@ func TestSafeArgumentsExist(t *testing.T) {
 	}
 }
 
-// FuzzRancherCoverage looks for panics, and for arguments that are covered and not given to the host.
+// FuzzRancherCoverage looks for panics, and for arguments that are covered and not given to the
+// host.
 func FuzzRancherCoverage(f *testing.F) {
 	f.Add("v=1", "v=2", true)
 	f.Add("feature-gates+=A=true", "--feature-gates=A=true", false)

@@ -12,16 +12,17 @@ import (
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
-// configFile is the configuration file of RKE2 or K3s on the host, and dropIn the one that an update
-// writes beside it.
+// configFile is the configuration file of RKE2 or K3s on the host, and dropIn the one that an
+// update writes beside it.
 func (w *world) configFile() string {
 	return "/etc/rancher/" + string(w.upgrade.Goal.Distribution) + "/config.yaml"
 }
 
 func (w *world) dropIn() string { return w.configFile() + ".d/00-windlass.yaml" }
 
-// mustHaveDropIn checks that the drop-in has the arguments of the goal beside those of the main file,
-// for root only, and that the main file is as it was. The token is in no record of the update.
+// mustHaveDropIn checks that the drop-in has the arguments of the goal beside those of the main
+// file, for root only, and that the main file is as it was. The token is in no record of the
+// update.
 func (w *world) mustHaveDropIn(t *testing.T) {
 	t.Helper()
 	const want = `kubelet-arg: ["cloud-provider=external","max-pods=50"]`
@@ -61,7 +62,8 @@ exec %s %s
 
 // TestConfigurationAlone: an update changes the arguments of components on a host that has the
 // version already. One with which the service does not stay up is put back, also on a server, whose
-// program stays the same. The next attempt, with another one, ends; once it has, nothing is left to do.
+// program stays the same. The next attempt, with another one, ends; once it has, nothing is left to
+// do.
 func TestConfigurationAlone(t *testing.T) {
 	t.Parallel()
 	testhosts.Require(t)
