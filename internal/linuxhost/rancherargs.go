@@ -16,8 +16,8 @@ import (
 // it comes before those of people.
 const dropInName = "00-windlass.yaml"
 
-const dropInComment = "# Windlass writes this file. It takes the place of these keys in the file that\n" +
-	"# the machine was made with.\n"
+const dropInComment = "# Windlass writes this file. It takes the place of these keys in the file\n" +
+	"# that the machine was made with.\n"
 
 // dropInPath is where the drop-in is.
 func (c RancherConfig) dropInPath() string { return c.Path + ".d/" + dropInName }
@@ -222,9 +222,9 @@ func refuseOthers(g Goal, f Facts, lists map[string][]string) *Failure {
 		}
 		for _, key := range slices.Sorted(maps.Keys(file.Content)) {
 			if _, sets := lists[strings.TrimSuffix(key, "+")]; sets {
-				return newFailure(FileRefused, ComponentArgs, "%s on the host has %s, which %s would "+
-					"replace. Nothing was changed. Fix: give the file a name that is sorted after %s",
-					file.Path, key, at, dropInName)
+				return newFailure(FileRefused, ComponentArgs, "%s on the host has %s, which %s "+
+					"would replace. Nothing was changed. Fix: give the file a name that is sorted "+
+					"after %s", file.Path, key, at, dropInName)
 			}
 		}
 	}
@@ -237,9 +237,9 @@ func refuseOthers(g Goal, f Facts, lists map[string][]string) *Failure {
 				slices.Equal(valuesIn(textsOfWords(words), name), want) {
 				continue
 			}
-			return newFailure(FileRefused, ComponentArgs, "%s on the host decides the argument %s of "+
-				"%s, so another value than the configuration of the machine has would count. Nothing "+
-				"was changed. Fix: remove %s there", after.decides(key, name, words), name,
+			return newFailure(FileRefused, ComponentArgs, "%s on the host decides the argument %s "+
+				"of %s, so another value than the configuration of the machine has would count. "+
+				"Nothing was changed. Fix: remove %s there", after.decides(key, name, words), name,
 				settings.RancherComponent(key), key)
 		}
 	}

@@ -91,7 +91,7 @@ func refuseUnread(f Facts) *Failure {
 	if f.Rancher.Unread == "" {
 		return nil
 	}
-	return newFailure(ConfigUnreadable, "", "%s on the host has a form that Windlass does not read, "+
-		"so nobody knows which arguments components get. Nothing was changed. Fix: write it as YAML "+
-		"with one key a line at the left, without anchors", f.Rancher.Unread)
+	return newFailure(ConfigUnreadable, "", "%s on the host has a form that Windlass does not "+
+		"read, so nobody knows which arguments components get. Nothing was changed. Fix: write it as "+
+		"YAML with one key a line at the left, without anchors", f.Rancher.Unread)
 }

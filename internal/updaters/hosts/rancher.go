@@ -51,7 +51,8 @@ var (
 	safeProxyArgs = []string{
 		"conntrack-max-per-core", "conntrack-min", "conntrack-tcp-be-liberal",
 		"conntrack-tcp-timeout-close-wait", "conntrack-tcp-timeout-established",
-		"conntrack-udp-timeout", "conntrack-udp-timeout-stream", "feature-gates", "iptables-min-sync-period",
+		"conntrack-udp-timeout", "conntrack-udp-timeout-stream", "feature-gates",
+		"iptables-min-sync-period",
 		"iptables-sync-period", "ipvs-min-sync-period", "ipvs-sync-period", "ipvs-tcp-timeout",
 		"ipvs-tcpfin-timeout", "ipvs-udp-timeout", "kube-api-burst", "kube-api-qps", "v", "vmodule",
 	}
@@ -193,8 +194,8 @@ func (f argumentField) uncoveredWords(v version.Version, from, to []string) stri
 		arg := settings.ArgOf(word)
 		_, kept := after[arg.Name]
 		if !kept && !settings.LacksArg(v, settings.RancherComponent(f.key), arg) {
-			return fmt.Sprintf("the argument %s is removed, and the host cannot tell which arguments "+
-				"are the provider's own", text.Bound(arg.Name, maxName))
+			return fmt.Sprintf("the argument %s is removed, and the host cannot tell which "+
+				"arguments are the provider's own", text.Bound(arg.Name, maxName))
 		}
 	}
 	for _, word := range to {
@@ -203,9 +204,9 @@ func (f argumentField) uncoveredWords(v version.Version, from, to []string) stri
 			continue
 		}
 		if len(f.argsOf(after[arg.Name])) == 0 {
-			return fmt.Sprintf("a running host is not given the argument %s: it names a file, decides "+
-				"who may call the component, counts only when a node is registered, or has a value "+
-				"with blanks, quotes or a template", text.Bound(arg.Name, maxName))
+			return fmt.Sprintf("a running host is not given the argument %s: it names a file, "+
+				"decides who may call the component, counts only when a node is registered, or has a "+
+				"value with blanks, quotes or a template", text.Bound(arg.Name, maxName))
 		}
 	}
 	return ""
