@@ -187,7 +187,7 @@ func textsOfWords(words []settings.Word) []string {
 func withDropIn(g Goal, f Facts) RancherConfig {
 	c := f.Rancher
 	lists := dropInLists(g, f)
-	if len(lists) == 0 && !(g.DropRemoved && c.hasDropIn()) {
+	if len(lists) == 0 && (!g.DropRemoved || !c.hasDropIn()) {
 		return c
 	}
 	content := map[string]any{}

@@ -1,6 +1,7 @@
 package linuxhost
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -33,13 +34,13 @@ func parseRancherConfig(values map[string]string) RancherConfig {
 	for _, file := range filesIn(values, "config-file-") {
 		parsed := settings.RancherFile{Path: file.Path}
 		if untrusted.Object.UnmarshalYAML([]byte(file.Content), &parsed.Content) != nil {
-			c.noteUnread(file.Path)
+			c.Unread = cmp.Or(c.Unread, file.Path)
 		}
 		c.Files = append(c.Files, parsed)
 	}
 	for _, file := range filesIn(values, "kubelet-file-") {
 		if file.Content == unreadContent {
-			c.noteUnread(file.Path)
+			c.Unread = cmp.Or(c.Unread, file.Path)
 		}
 		c.Kubelet = append(c.Kubelet, file)
 	}
@@ -51,12 +52,6 @@ func parseRancherConfig(values map[string]string) RancherConfig {
 
 // unreadContent is what the host prints in the place of content that it cannot print.
 const unreadContent = "?"
-
-func (c *RancherConfig) noteUnread(path string) {
-	if c.Unread == "" {
-		c.Unread = path
-	}
-}
 
 // filesIn returns the facts with a prefix, in the order of their keys: a path, and in the next line
 // the content.

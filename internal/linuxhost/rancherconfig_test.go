@@ -84,6 +84,10 @@ func TestRefuseRancherSettings(t *testing.T) {
 			files:  map[string]string{config: "--- {kubelet-arg: [v=2]}\n"},
 			reason: ConfigUnreadable, want: config,
 		},
+		"a list": {
+			files:  map[string]string{config: "- kubelet-arg\n"},
+			reason: ConfigUnreadable, want: config,
+		},
 		"an alias": {
 			files:  map[string]string{config: "x: &a [v=2]\nkubelet-arg: *a\n"},
 			reason: ConfigUnreadable, want: config,

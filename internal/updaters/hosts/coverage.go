@@ -52,38 +52,49 @@ func (c coverage) claims(
 	if c.worker, err = isWorker(desired.Machine); err != nil {
 		return nil, nil, err
 	}
-	if c.distribution != linuxhost.Kubeadm {
-		paths, notes, ok, err := c.rancherClaims(scope, current, desired)
-		if err != nil || !ok {
-			return nil, notes, err
-		}
-		return append(claims, inBootstrap(paths)...), notes, nil
+	var paths []string
+	if c.distribution == linuxhost.Kubeadm {
+		paths, notes, ok, err = c.kubeadmClaims(ctx, scope, current, desired)
+	} else {
+		paths, notes, ok, err = c.rancherClaims(scope, current, desired)
 	}
+	if err != nil || !ok {
+		return nil, notes, err
+	}
+	return append(claims, inBootstrap(paths)...), notes, nil
+}
+
+// kubeadmClaims returns the paths of a KubeadmConfig that an update brings to what is desired, and
+// what people should know of the others. ok is false if UpdateMachine would refuse the desired
+// config.
+func (c coverage) kubeadmClaims(
+	ctx context.Context, scope cover.Scope, current, desired cover.Objects,
+) (paths, notes []string, ok bool, err error) {
 	from, to, err := readSpecs(scope, current, desired)
-	if err != nil {
-		return nil, nil, err
-	}
-	if to == nil {
-		return claimsWithoutConfig(claims, desired.Bootstrap)
-	}
-	if from == nil {
-		return claims, nil, nil
+	switch {
+	case err != nil:
+		return nil, nil, false, err
+	case to == nil:
+		if err := checkNoConfig(desired.Bootstrap, ""); err != nil {
+			return nil, []string{err.Error()}, false, nil //nolint:nilerr // The error is the note.
+		}
+		return nil, nil, true, nil
+	case from == nil:
+		return nil, nil, true, nil
 	}
 	v, err := desiredVersion(scope, desired)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, false, err
 	}
 	if _, err := c.withConfig(ctx, linuxhost.Goal{Version: v}, to); err != nil {
 		if ctx.Err() != nil {
-			return nil, nil, err
+			return nil, nil, false, err
 		}
-		// UpdateMachine would refuse it, whatever differs.
-		return nil, []string{err.Error()}, nil
+		return nil, []string{err.Error()}, false, nil
 	}
-	paths, notes := c.coveredConfig(ctx, v, from, to)
-	claims = append(claims, inBootstrap(paths)...)
+	paths, notes = c.coveredConfig(ctx, v, from, to)
 	// A file that was not read in time does not make the change uncovered.
-	return claims, notes, ctx.Err()
+	return paths, notes, true, ctx.Err()
 }
 
 // inBootstrap returns pointers to paths of the bootstrap config.
@@ -93,17 +104,6 @@ func inBootstrap(paths []string) []cover.Pointer {
 		pointers = append(pointers, cover.Pointer{Part: cover.PartBootstrap, Path: path})
 	}
 	return pointers
-}
-
-// claimsWithoutConfig returns the claims, or none and why, for a bootstrap config of another kind.
-func claimsWithoutConfig(
-	claims []cover.Pointer, bootstrap json.RawMessage,
-) (_ []cover.Pointer, notes []string, err error) {
-	if err := checkNoConfig(bootstrap, ""); err != nil {
-		// UpdateMachine would refuse it, too.
-		return nil, []string{err.Error()}, nil //nolint:nilerr // The error is the note.
-	}
-	return claims, nil, nil
 }
 
 // isWorker reports whether a Machine or MachineSet has no label of a control plane.

@@ -31,18 +31,26 @@ type argumentField struct {
 	safe []string
 }
 
-var rancherKinds = map[linuxhost.Distribution]rancherKind{
-	linuxhost.RKE2: {"RKE2Config", []argumentField{
+var (
+	rke2Kind = rancherKind{"RKE2Config", []argumentField{
 		{"agentConfig/kubelet/extraArgs", settings.KubeletArgKey, safeArgs},
 		{"agentConfig/kubeProxy/extraArgs", settings.ProxyArgKey, safeProxyArgs},
-	}},
-	linuxhost.K3s: {"KThreesConfig", []argumentField{
+	}}
+	k3sKind = rancherKind{"KThreesConfig", []argumentField{
 		{"agentConfig/kubeletArgs", settings.KubeletArgKey, safeArgs},
 		{"agentConfig/kubeProxyArgs", settings.ProxyArgKey, safeProxyArgs},
 		{"serverConfig/kubeAPIServerArg", "kube-apiserver-arg", safeServerArgs},
 		{"serverConfig/kubeControllerManagerArgs", "kube-controller-manager-arg", safeManagerArgs},
 		{"serverConfig/kubeSchedulerArgs", "kube-scheduler-arg", safeSchedulerArgs},
-	}},
+	}}
+)
+
+// rancherKind returns the kind of the distribution's provider.
+func (c coverage) rancherKind() rancherKind {
+	if c.distribution == linuxhost.K3s {
+		return k3sKind
+	}
+	return rke2Kind
 }
 
 // The arguments that a running component can be given: numbers, durations and gates. All others
@@ -129,7 +137,7 @@ func readRancherSpec(
 func (c coverage) rancherClaims(
 	scope cover.Scope, current, desired cover.Objects,
 ) (paths, notes []string, ok bool, err error) {
-	kind := rancherKinds[c.distribution]
+	kind := c.rancherKind()
 	from, _, err := readRancherSpec(current.Bootstrap, scope, kind.kind)
 	if err != nil {
 		return nil, nil, false, err
@@ -143,7 +151,7 @@ func (c coverage) rancherClaims(
 		return nil, nil, false, err
 	}
 	if err := c.refuseRancherSettings(v, object); err != nil {
-		return nil, []string{err.Error()}, false, nil
+		return nil, []string{err.Error()}, false, nil //nolint:nilerr // The error is the note.
 	}
 	for _, field := range kind.fields {
 		why := field.uncovered(v, c.worker, from, to)
@@ -268,7 +276,7 @@ func (c coverage) refuseRancherSettings(v version.Version, object map[string]any
 func (c coverage) withRancherConfig(
 	goal linuxhost.Goal, bootstrap json.RawMessage,
 ) (linuxhost.Goal, error) {
-	kind := rancherKinds[c.distribution]
+	kind := c.rancherKind()
 	spec, object, err := readRancherSpec(bootstrap, cover.Machine, kind.kind)
 	if err != nil {
 		return linuxhost.Goal{}, setup("%w", err)

@@ -31,7 +31,7 @@ func rancherObjects(
 // words is a spec with one field below agentConfig or serverConfig.
 func words(path string, args ...any) fields {
 	names := strings.Split(path, "/")
-	var value any = list(args)
+	var value any = args
 	for _, name := range slices.Backward(names) {
 		value = fields{name: value}
 	}
@@ -79,6 +79,11 @@ func TestRancherCoverage(t *testing.T) {
 		},
 		"all that the version lacks is removed": {
 			d: linuxhost.RKE2, from: words(rke2, gate), to: fields{}, version: "v1.35.5",
+		},
+		"all that the version lacks is removed, with what is around it": {
+			d: linuxhost.RKE2, to: fields{}, version: "v1.35.5",
+			from: fields{"agentConfig": fields{"kubelet": fields{"extraArgs": list{gate}, "extraEnv": fields{"A": "b"}}}},
+			left: "/" + rke2 + " /agentConfig/kubelet/extraEnv/A", note: "the list is removed with what is around it",
 		},
 		"one that the version lacks stays": {
 			d: linuxhost.RKE2, from: words(rke2, gate), to: words(rke2, gate), version: "v1.35.5", left: ".",
@@ -231,7 +236,7 @@ func TestRancherGoalRefusesSettings(t *testing.T) {
 // component has in a version of the catalog.
 func TestSafeArgumentsExist(t *testing.T) {
 	t.Parallel()
-	for d, kind := range rancherKinds {
+	for _, kind := range []rancherKind{rke2Kind, k3sKind} {
 		for _, field := range kind.fields {
 			component := settings.RancherComponent(field.key)
 			known := map[string]bool{}
@@ -242,7 +247,7 @@ func TestSafeArgumentsExist(t *testing.T) {
 			}
 			for _, name := range field.safe {
 				if name != "feature-gates" && !known["flag "+name] {
-					t.Errorf("%s: %s has no flag --%s", d, component, name)
+					t.Errorf("%s: %s has no flag --%s", kind.kind, component, name)
 				}
 			}
 		}
