@@ -392,3 +392,59 @@ func must(content []byte, err error) []byte {
 	}
 	return content
 }
+
+// TestPrefetchOfImages: a registry that refuses is told ahead of the upgrade, and the node works as
+// before. A prefetch that was killed continues, and one that is done asks no registry.
+func TestPrefetchOfImages(t *testing.T) {
+	t.Parallel()
+	r := startRunHost(t, linuxhost.Kubeadm, "v1.35.4", "v1.36.3", map[string][]byte{
+		"/etc/systemd/system/kubelet.service": []byte("[Service]\nExecStart=/usr/bin/kubelet\n" +
+			"Restart=always\nRestartSec=1\n[Install]\nWantedBy=multi-user.target\n"),
+		"/etc/kubernetes/kubelet.conf":  []byte("    server: https://balancer.example:6443\n"),
+		"/etc/stand-in/cluster-version": []byte("v1.36.3"),
+		"/etc/stand-in/registry":        []byte("unexpected status: 403 Forbidden; token=hunter2\n"),
+		"/usr/local/bin/crictl": []byte(`#!/bin/bash
+image=/var/lib/images/${2//\//%}
+mkdir -p /var/lib/images
+case "$1" in
+  images) echo 'registry.k8s.io/kube-proxy   v1.35.4   aec12dadf56dd   51.6MB' ;;
+  inspecti) [ -e "$image" ] ;;
+  pull)
+    echo "$2" >>/var/log/pulled
+    [ ! -e /etc/stand-in/registry ] || { cat /etc/stand-in/registry; exit 1; }
+    while [ -e /etc/stand-in/registry.hang ]; do sleep 0.05; done
+    : >"$image" ;;
+esac
+`),
+	}, "kubelet")
+	const state = "sha256sum /usr/bin/kube*; systemctl show --property MainPID kubelet; " +
+		"ls /var/lib/windlass/keep /var/lib/kubelet 2>&1; true"
+	var out, notes bytes.Buffer
+	prefetch := func(ctx context.Context, out io.Writer) error {
+		notes.Reset()
+		return r.startVerb(ctx, t, "prefetch", r.Address(), "root", out, &notes)
+	}
+	before := r.MustRun("mkdir -p /var/lib/windlass/keep; " + state)
+	mustExit(t, prefetch(t.Context(), &out), cli.ExitRefused, notes.String(), "host "+r.Address()+
+		" was not brought to v1.36.3: RegistryRefused: step pull-images: the host lacks the image "+
+		"registry.k8s.io/kube-proxy:v1.36.3, and cannot pull it: unexpected status: 403 Forbidden")
+	if told := out.String() + notes.String(); strings.Contains(told, "hunter2") {
+		t.Errorf("a secret is in\n%s", told)
+	}
+	r.Remove("/etc/stand-in/registry")
+	r.Write("/etc/stand-in/registry.hang", nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	err := prefetch(ctx, &awaitedText{text: " pull-images        running", written: cancel})
+	mustExit(t, err, cli.ExitUnfinished, notes.String(), "interrupted: step pull-images continues on the host")
+	r.Remove("/etc/stand-in/registry.hang")
+	for range 2 {
+		if err := prefetch(t.Context(), &out); err != nil {
+			t.Fatalf("%v\n%s", err, notes.String())
+		}
+	}
+	proxy := strings.Count(r.MustRun("cat /var/log/pulled"), "kube-proxy")
+	if after := r.MustRun(state); after != before || proxy != 2 {
+		t.Errorf("kube-proxy was pulled %d times, and the host was\n%s and is\n%s", proxy, before, after)
+	}
+}
