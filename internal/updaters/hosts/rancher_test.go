@@ -2,13 +2,16 @@ package hosts
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/yaml"
 
 	"github.com/windlass-dev/windlass/internal/inplace/cover"
 	"github.com/windlass-dev/windlass/internal/linuxhost"
@@ -204,9 +207,11 @@ func TestRancherGoal(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := coverage{distribution: linuxhost.K3s, worker: test.worker}
-			o := rancherObjects(t, cover.Machine, test.kind, "v1.35.5+k3s1", test.worker, spec)
-			goal, err := c.withRancherConfig(linuxhost.Goal{Version: version.MustParse("v1.35.5+k3s1")}, o.Bootstrap)
+			u := &Updater{coverage: coverage{distribution: linuxhost.K3s}}
+			v := version.MustParse("v1.35.5+k3s1")
+			o := rancherObjects(t, cover.Machine, test.kind, v.String(), test.worker, spec)
+			a := attempt{to: v, bootstrap: o.Bootstrap, worker: test.worker}
+			goal, err := u.computeGoal(testContext, a, linuxhost.Manifest{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -230,6 +235,85 @@ func TestRancherGoalRefusesSettings(t *testing.T) {
 	if _, err := c.withRancherConfig(linuxhost.Goal{}, json.RawMessage("[")); err == nil {
 		t.Error("a config that is no JSON is no error")
 	}
+}
+
+// TestWhatIsCoveredOfRancherIsDone makes a host by one config, as the provider does, and has the
+// update to another one done to it: if the change is covered, the kubelet gets what it would get on a
+// host that was made by the other one.
+func TestWhatIsCoveredOfRancherIsDone(t *testing.T) {
+	t.Parallel()
+	const mainFile, own = "/etc/rancher/rke2/config.yaml", "cloud-provider=external"
+	file := func(at string, words []any) settings.RancherFile {
+		return settings.RancherFile{Path: at, Content: fields{"kubelet-arg": words}}
+	}
+	gets := func(files ...settings.RancherFile) map[string][]string {
+		var words []string
+		for _, word := range settings.MergeRancher(files)["kubelet-arg"] {
+			words = append(words, word.Text)
+		}
+		return byName(words)
+	}
+	anyWords := rapid.SliceOfN(rapid.SampledFrom([]any{
+		"v=1", "v=2", "--v=1", "max-pods=1", "max-pods=2", "config=/x", "node-labels=a=b", "fail-swap-on",
+		"kube-reserved+=cpu=1", "kube-reserved=cpu=2", "feature-gates=UserNamespacesPodSecurityStandards=true",
+		"feature-gates=NodeSwap=true", "v={{ x }}",
+	}), 0, 5)
+	c := coverage{distribution: linuxhost.RKE2, worker: true}
+	v := version.MustParse("v1.35.5+rke2r1")
+	covered := 0
+	rapid.Check(t, func(t *rapid.T) {
+		before, after := anyWords.Draw(t, "before"), anyWords.Draw(t, "after")
+		spec := func(words []any) fields { return fields{"agentConfig": fields{"kubelet": fields{"extraArgs": words}}} }
+		from := rancherObjects(t, cover.Machine, "RKE2Config", v.String(), true, spec(before))
+		to := rancherObjects(t, cover.Machine, "RKE2Config", v.String(), true, spec(after))
+		paths, _, ok, err := c.rancherClaims(cover.Machine, from, to)
+		if err != nil || !ok || len(paths) == 0 {
+			return
+		}
+		covered++
+		goal, err := c.withRancherConfig(linuxhost.Goal{Distribution: linuxhost.RKE2, Version: v}, to.Bootstrap)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files := []settings.RancherFile{file(mainFile, append(slices.Clip(before), own))}
+		facts := linuxhost.Facts{Arch: "amd64", Service: "rke2-agent", Installed: v}
+		facts.Rancher = linuxhost.RancherConfig{Path: mainFile, Files: files}
+		steps, refused := linuxhost.ComputeSteps(goal, facts)
+		if refused != nil {
+			t.Fatalf("%v to %v is covered, and the host is refused: %s", before, after, refused)
+		}
+		for _, step := range steps {
+			if step.Name == linuxhost.ComponentArgs {
+				files = append(files, file(mainFile+".d/00-windlass.yaml", writtenList(t, step)))
+			}
+		}
+		want := gets(file(mainFile, append(slices.Clip(after), own)))
+		if diff := cmp.Diff(want, gets(files...)); diff != "" {
+			t.Errorf("%v to %v: the kubelet gets (-want +got):\n%s", before, after, diff)
+		}
+	})
+	if covered == 0 {
+		t.Error("no change was covered")
+	}
+}
+
+// writtenList returns the kubelet's arguments in the file that a step writes.
+func writtenList(t *rapid.T, step linuxhost.Step) []any {
+	action, _ := step.Action.(linuxhost.Run)
+	_, rest, _ := strings.Cut(action.Script, "FILES='")
+	line, _, _ := strings.Cut(rest, "'")
+	fields := strings.Fields(line)
+	content, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(fields[len(fields)-1], "="))
+	var parsed struct {
+		Kubelet []any `json:"kubelet-arg"`
+	}
+	if err == nil {
+		err = yaml.Unmarshal(content, &parsed)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parsed.Kubelet
 }
 
 // TestSafeArgumentsExist: each argument that a running component can be given is one that the
