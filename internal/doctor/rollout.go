@@ -94,7 +94,7 @@ func checkReplicas(f Facts, groups []group, into *findings) {
 		case *replicas < minSurgelessReplicas:
 			fix := fmt.Sprintf("scale it to %d or more and set maxSurge 0, or let its machines be replaced", minSurgelessReplicas)
 			if g.selected.Guarded {
-				fix = guard.ControlPlane{Replicas: int(*replicas), MaxSurge: 1}.Fix()
+				fix = guard.ControlPlane{Kind: "KubeadmControlPlane", Replicas: int(*replicas), MaxSurge: 1}.Fix()
 			}
 			into.add(g.atRisk(), g.Subject, fix,
 				"stock Cluster API cannot keep a control plane of %d: it adds a machine before it asks, because its webhook refuses maxSurge 0 below %d replicas%s",
@@ -161,15 +161,15 @@ func controlPlaneSurge(f Facts) any {
 func checkProviderSurge(f Facts, g group, into *findings) {
 	const fix = "set maxSurge 0 in the rollout strategy of the control plane, if its provider has that field"
 	switch value := controlPlaneSurge(f); {
-	case !hasAsked(g):
+	case value == nil && !hasAsked(g):
 	case value == nil:
 		into.unknown(g.Subject, fix, "its maxSurge is not set: its provider may create a machine before it asks")
 	case fmt.Sprint(value) == "0":
 		into.ok(g.Subject, "maxSurge is 0")
 	default:
 		into.add(g.atRisk(), g.Subject, fix,
-			"maxSurge is %v: its provider creates a machine before it asks, and deletes one in the end%s",
-			value, refusedBy(g))
+			"maxSurge is %v: its provider creates a machine before it asks, and deletes one in the end%s%s",
+			value, refusedBy(g), isStuck(f, g))
 	}
 }
 

@@ -82,7 +82,7 @@ func TestIsStuck(t *testing.T) {
 	var walk func(r rollout, members []member)
 	walk = func(r rollout, members []member) {
 		if slices.ContainsFunc(members, func(m member) bool { return !m.done }) {
-			c := guard.ControlPlane{Replicas: r.replicas, MaxSurge: r.maxSurge, Machines: len(members)}
+			c := guard.ControlPlane{Kind: "KubeadmControlPlane", Replicas: r.replicas, MaxSurge: r.maxSurge, Machines: len(members)}
 			for _, m := range members {
 				if m.replaceable {
 					c.Replaceable++
@@ -116,8 +116,18 @@ func TestIsStuck(t *testing.T) {
 // TestWaysOut: each size has the ways out that Cluster API accepts.
 func TestWaysOut(t *testing.T) {
 	t.Parallel()
-	for replicas, want := range map[int]string{1: "let Machines be replaced", 2: "let Machines be replaced", 3: "set maxSurge 0"} {
-		c := guard.ControlPlane{Name: "cp", Policy: "p", Replicas: replicas, MaxSurge: 1, Machines: replicas}
+	for _, tt := range []struct {
+		kind     string
+		replicas int
+		want     string
+	}{
+		{"KubeadmControlPlane", 1, "let Machines be replaced"},
+		{"KubeadmControlPlane", 2, "let Machines be replaced"},
+		{"KubeadmControlPlane", 3, "set maxSurge 0"},
+		{"RKE2ControlPlane", 1, "set maxSurge 0 (rollingUpdate in the rollout strategy of the RKE2ControlPlane"},
+	} {
+		replicas, want := tt.replicas, tt.want
+		c := guard.ControlPlane{Kind: tt.kind, Name: "cp", Policy: "p", Replicas: replicas, MaxSurge: 1, Machines: replicas}
 		if fix := c.Fix(); !c.IsStuck() || !strings.HasPrefix(fix, want) || len(c.Why()) > 200 {
 			t.Errorf("%d replicas: %q, %q", replicas, c.Why(), fix)
 		}

@@ -67,7 +67,7 @@ func CheckReady(ready Ready) []clustercheck.Finding {
 func CheckControlPlane(standing *guard.ControlPlane) []clustercheck.Finding {
 	r := report{id: ControlPlaneCanMove}
 	if standing != nil {
-		r.fail(named("KubeadmControlPlane", "", standing.Name), standing.Fix(), "it would be stuck: %s", standing.Why())
+		r.fail(named(standing.Kind, "", standing.Name), standing.Fix(), "it would be stuck: %s", standing.Why())
 	}
 	return r.finish("no UpdatePolicy keeps Cluster API from moving the control plane")
 }

@@ -13,13 +13,17 @@ import (
 )
 
 // Stuck returns the control plane of o if its policy, selected, keeps its machines, some of them are not
-// at a version, and Cluster API can never bring them all there; ok is false otherwise, and for control planes of
-// other kinds than KubeadmControlPlane.
+// at a version, and Cluster API can never bring them all there. ok is false otherwise, and if nothing tells that its
+// provider creates a machine first: those of KubeadmControlPlane and RKE2ControlPlane do by default, others if the
+// object says so.
 func Stuck(o Objects, selected policy.Policy, to version.Version) (c guard.ControlPlane, ok bool) {
-	if o.ControlPlane == nil || o.ControlPlane.GetKind() != "KubeadmControlPlane" || !selected.Guarded {
+	if o.ControlPlane == nil || !selected.Guarded {
 		return guard.ControlPlane{}, false
 	}
-	c = guard.ControlPlane{Name: o.ControlPlane.GetName(), Policy: selected.Name, Replicas: aimedReplicas(o), MaxSurge: maxSurge(o.ControlPlane)}
+	c = guard.ControlPlane{
+		Kind: o.ControlPlane.GetKind(), Name: o.ControlPlane.GetName(), Policy: selected.Name,
+		Replicas: aimedReplicas(o), MaxSurge: maxSurge(o.ControlPlane),
+	}
 	behind := false
 	for _, m := range o.Machines {
 		if !capi.IsControlPlane(m) || !m.DeletionTimestamp.IsZero() {
@@ -47,7 +51,7 @@ func aimedReplicas(o Objects) int {
 	return 1
 }
 
-// maxSurge is 0 or 1, the default, as v1beta2 or v1beta1 has it.
+// maxSurge is 0 or 1, as v1beta2 or v1beta1 has it. Of most kinds nobody knows the default; 0 means that, too.
 func maxSurge(controlPlane *unstructured.Unstructured) int {
 	for _, strategy := range [][]string{{"rollout", "strategy"}, {"rolloutStrategy"}} {
 		path := append(append([]string{"spec"}, strategy...), "rollingUpdate", "maxSurge")
@@ -59,5 +63,10 @@ func maxSurge(controlPlane *unstructured.Unstructured) int {
 			return 1
 		}
 	}
-	return 1
+	switch controlPlane.GetKind() {
+	case "KubeadmControlPlane", "RKE2ControlPlane":
+		return 1
+	default:
+		return 0
+	}
 }

@@ -79,7 +79,7 @@ func TestStuck(t *testing.T) {
 		"no policy":       {change: func(f *Facts) { f.Policies = nil }},
 		"this one may":    {change: func(f *Facts) { f.Machines[0].Annotations = map[string]string{v1alpha1.AllowReplacementAnnotation: ""} }},
 		"is there":        {change: func(f *Facts) { f.Machines[0].Spec.Version = "v1.32.4" }},
-		"another kind":    {change: func(f *Facts) { f.ControlPlane.SetKind("RKE2ControlPlane") }},
+		"another kind":    {change: func(f *Facts) { f.ControlPlane.SetKind("AcmeControlPlane") }},
 		"three, maxSurge 0": {change: func(f *Facts) {
 			f.ControlPlane.Object["spec"] = map[string]any{"version": "v1.32.4", "replicas": int64(3), "rollout": map[string]any{"strategy": map[string]any{
 				"rollingUpdate": map[string]any{"maxSurge": int64(0)},

@@ -94,16 +94,31 @@ func TestStuck(t *testing.T) {
 	keep.Spec.Strategy, keep.Spec.Fallback = v1alpha1.ExternalUpdate, v1alpha1.FallbackNone
 	replace := *keep.DeepCopy()
 	replace.Spec.Fallback = v1alpha1.FallbackRollingUpdate
+	surge := func(n int64) map[string]any { return map[string]any{"rollingUpdate": map[string]any{"maxSurge": n}} }
 	for name, tt := range map[string]struct {
 		policies []v1alpha1.UpdatePolicy
 		to       string
 		want     clustercheck.Outcome
+		// other is the rollout strategy of a control plane of another kind.
+		other map[string]any
+		kind  string
 	}{
-		"kept":            {[]v1alpha1.UpdatePolicy{keep}, "v1.32.4", clustercheck.Failed},
-		"has it":          {[]v1alpha1.UpdatePolicy{keep}, "v1.31.1", clustercheck.Passed},
-		"may be replaced": {[]v1alpha1.UpdatePolicy{replace}, "v1.32.4", clustercheck.Passed},
-		"no policy":       {nil, "v1.32.4", clustercheck.Passed},
+		"RKE2, kept":                           {[]v1alpha1.UpdatePolicy{keep}, "v1.32.4", clustercheck.Failed, surge(1), "RKE2ControlPlane"},
+		"RKE2, one at a time":                  {[]v1alpha1.UpdatePolicy{keep}, "v1.32.4", clustercheck.Passed, surge(0), "RKE2ControlPlane"},
+		"RKE2, by default":                     {[]v1alpha1.UpdatePolicy{keep}, "v1.32.4", clustercheck.Failed, map[string]any{}, "RKE2ControlPlane"},
+		"of another kind":                      {[]v1alpha1.UpdatePolicy{keep}, "v1.32.4", clustercheck.Failed, surge(1), "AcmeControlPlane"},
+		"of a kind whose default nobody knows": {[]v1alpha1.UpdatePolicy{keep}, "v1.32.4", clustercheck.Passed, map[string]any{}, "AcmeControlPlane"},
+		"kept":                                 {[]v1alpha1.UpdatePolicy{keep}, "v1.32.4", clustercheck.Failed, nil, ""},
+		"has it":                               {[]v1alpha1.UpdatePolicy{keep}, "v1.31.1", clustercheck.Passed, nil, ""},
+		"may be replaced":                      {[]v1alpha1.UpdatePolicy{replace}, "v1.32.4", clustercheck.Passed, nil, ""},
+		"no policy":                            {nil, "v1.32.4", clustercheck.Passed, nil, ""},
 	} {
+		objects := objects
+		if tt.kind != "" {
+			objects.ControlPlane = controlPlane.DeepCopy()
+			objects.ControlPlane.SetKind(tt.kind)
+			objects.ControlPlane.Object["spec"] = map[string]any{"version": "v1.31.1", "rolloutStrategy": tt.other}
+		}
 		found := preflight.CheckControlPlane(stuckControlPlane(objects, tt.policies, version.MustParse(tt.to)))
 		if len(found) != 1 || found[0].ID != preflight.ControlPlaneCanMove || found[0].Outcome != tt.want {
 			t.Errorf("%s: %+v", name, found)

@@ -114,7 +114,7 @@ func (w *Cluster) isStuck(ctx context.Context, objects snapshot.Objects, to vers
 	if !ok {
 		return "", nil
 	}
-	return fmt.Sprintf("KubeadmControlPlane %s would be stuck: %s. Fix: %s", stuck.Name, stuck.Why(), stuck.Fix()), nil
+	return fmt.Sprintf("%s %s would be stuck: %s. Fix: %s", stuck.Kind, stuck.Name, stuck.Why(), stuck.Fix()), nil
 }
 
 // readObjects reads a Cluster's objects, all but the Cluster. A control plane that is not there is an error, as in Cluster API: nothing

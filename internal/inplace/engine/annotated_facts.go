@@ -47,7 +47,7 @@ func stuckControlPlane(cluster *clusterv1.Cluster, controlPlane *unstructured.Un
 	if !ok {
 		return ""
 	}
-	return fmt.Sprintf("KubeadmControlPlane %s is stuck: %s. Fix: %s", c.Name, c.Why(), c.Fix())
+	return fmt.Sprintf("%s %s is stuck: %s. Fix: %s", c.Kind, c.Name, c.Why(), c.Fix())
 }
 
 // isOrphaned reports whether nothing recorded accounts for the protection from remediation or from a move that this
