@@ -56,5 +56,7 @@ func TestInPlace(t *testing.T) {
 		t.Run("drain", func(t *testing.T) { t.Parallel(); p.testDrain(ctx, t) })
 		t.Run("in flight", func(t *testing.T) { t.Parallel(); p.testInFlight(ctx, t) })
 	})
+	t.Run("control plane of one machine", func(t *testing.T) { p.testStuck(ctx, t) })
 	rig.CheckCensus(t, before, p.Census(rig.PoolsCluster, nil))
+	t.Run("way out", func(t *testing.T) { p.testWayOut(ctx, t) })
 }
