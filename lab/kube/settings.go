@@ -20,7 +20,7 @@ import (
 // Settings are what each component of one minor knows, in the form of [settings.Catalog.Lines].
 type Settings map[settings.Component][]string
 
-// cataloged are the versions of the minors whose settings are cataloged, and that have no file of
+// cataloged are the versions of the minors whose settings can be cataloged, and that have no file of
 // requirements in the folder minors. The last patch of a minor has all gates that the others have.
 var cataloged = []string{"v1.28.15", "v1.29.15", "v1.30.14", "v1.31.14", "v1.32.13", "v1.33.13"}
 
@@ -47,15 +47,18 @@ func ReadSettings(
 	if err != nil {
 		return nil, fmt.Errorf("asking the components of %s for their settings: %w", m.version, err)
 	}
-	read := Settings{}
+	read := make(Settings)
 	for line := range strings.Lines(printed) {
 		if setting, found := strings.CutPrefix(line, "setting "); found {
 			component, line, _ := strings.Cut(strings.TrimSpace(setting), " ")
 			read[settings.Component(component)] = append(read[settings.Component(component)], line)
 		}
 	}
-	for _, lines := range read {
-		slices.Sort(lines)
+	for _, component := range settings.Components() {
+		if read[component] == nil {
+			return nil, fmt.Errorf("%s %s has printed no settings", component, m.version)
+		}
+		slices.Sort(read[component])
 	}
 	return read, nil
 }

@@ -15,7 +15,7 @@ import (
 
 var (
 	updateCatalog = flag.Bool("update", false, "write the catalog of settings")
-	onlyMinor     = flag.Uint("minor", 0, "the minor whose settings are asked for, which may be one before the catalog's first")
+	onlyMinor     = flag.Uint("minor", 0, "the only minor to ask, which the catalog need not have")
 )
 
 const catalogFile = repository + "/internal/settings/catalog.txt"
