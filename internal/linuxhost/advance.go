@@ -75,7 +75,12 @@ func Look(ctx context.Context, u Upgrade) (Report, error) {
 func (u Upgrade) lookFurther(ctx context.Context, facts Facts) (Report, error) {
 	facts.Oldest = u.Oldest
 	report := Report{Facts: facts}
+	seen := Seen{Facts: facts, Attempt: u.Attempt}
 	steps, refused := ComputeSteps(u.Goal, facts)
+	if refused != nil && !u.Prepare && undoesRestart(u.Goal, seen) {
+		// A host that cannot be upgraded to the goal gets back what it ran with as well.
+		steps, refused = nil, nil
+	}
 	if refused != nil {
 		report.Refused = refused
 		running, ok := Running(u.Goal, facts)
@@ -93,7 +98,7 @@ func (u Upgrade) lookFurther(ctx context.Context, facts Facts) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	seen := Seen{Facts: facts, Checks: checks, Attempt: u.Attempt}
+	seen.Checks = checks
 	if u.Node != nil {
 		node := u.Node.Look(ctx)
 		seen.Node = &node

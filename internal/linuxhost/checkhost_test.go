@@ -61,7 +61,7 @@ func (h *folderHost) run(t *testing.T, script string) (printed string, exit int)
 		"/var/lib/containe", h.root+"/var/lib/containe", StateFolder, h.root+StateFolder,
 		"/etc/rancher", h.root+"/etc/rancher", "/var/lib/rancher", h.root+"/var/lib/rancher",
 		"/sys/fs/cgroup", h.root+"/sys/fs/cgroup", "/etc/default", h.root+"/etc/default",
-		"/etc/sysconfig", h.root+"/etc/sysconfig",
+		"/etc/sysconfig", h.root+"/etc/sysconfig", "/etc/systemd", h.root+"/etc/systemd",
 	)
 	command := exec.CommandContext(ctx, "bash")
 	command.Env = append(os.Environ(), "PATH="+h.goal.Folder+":"+os.Getenv("PATH"))

@@ -33,6 +33,6 @@ func restartStep(g Goal, f Facts, limit time.Duration) Step {
 	return Step{
 		Name: Restart, Summary: "systemctl daemon-reload, systemctl restart " + f.Service,
 		Check:  g.script("restart-check", value{"SERVICE", f.Service}),
-		Action: g.run(limit, "restart", value{"SERVICE", f.Service}, g.looks()),
+		Action: g.run(limit, "restart", value{"SERVICE", f.Service}, g.looks(), hold()),
 	}
 }

@@ -149,7 +149,7 @@ func decide(g Goal, steps []Step, s Seen) Progress {
 	if len(steps) > 0 && steps[0].Name == KubeadmRecover && !IsDone(g, steps, 0, s) {
 		return decideRecovery(g, steps[0], s)
 	}
-	if s.Facts.NotStarted || ranInAttempt(g, PutBack, s) {
+	if undoesRestart(g, s) {
 		return decidePutBack(g, s)
 	}
 	if short := lacks(g, steps, s); short != nil {

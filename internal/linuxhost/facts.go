@@ -97,8 +97,8 @@ type Facts struct {
 	// back yet.
 	Cut bool
 	// Kept is the version of the program that the node was started with before the upgrade, which is
-	// kept with its configuration; zero if nothing is kept. NotStarted says that the service does not
-	// stay up with the new ones, and is stopped.
+	// kept with its configuration; zero if nothing is kept. NotStarted says that the service did not
+	// stay up with the new ones and was stopped, or that its put-back has begun.
 	Kept       version.Version
 	NotStarted bool
 	// Drained says that the operation has drained the node; Cordoned that the node was

@@ -39,8 +39,7 @@ func TestFactsOfAJobThatEnds(t *testing.T) {
 		"flock": `cd "${0%/*}/..` + StateFolder + `" || exit
 echo 1 >job/exit
 echo 'windlass-reason ServiceNotStarted: it ends' >job/out
-for op in op/*; do touch "$op/not-started"; done
-mkdir -p keep/node && echo 'k3s version v1.35.4+k3s1' >keep/node/version && touch keep/node/digest
+mkdir -p keep/node && touch keep/not-started && echo 'k3s version v1.35.4+k3s1' >keep/node/version && touch keep/node/digest
 `,
 		"k3s":       "echo k3s version v1.36.3+k3s1\n",
 		"systemctl": "",

@@ -22,8 +22,10 @@ type scriptedHost struct {
 	// cordoned says that an upgrade has cordoned the host's node.
 	cordoned bool
 	// cut says that kubeadm was cut short; job and exit are the last job, and how it ended.
-	cut       bool
-	job, exit string
+	cut bool
+	// notStarted says that the kubelet is stopped because it did not stay up.
+	notStarted bool
+	job, exit  string
 	// starts is the exit code of the scripts that start steps.
 	starts  int
 	started port.HostCommand
@@ -38,6 +40,7 @@ func (h *scriptedHost) Exec(_ context.Context, c port.HostCommand) (port.HostRes
 			{"arch", "x86_64"}, {"installed", "Kubernetes v1.35.4"}, {"service", "kubelet"}, {"writable", "yes"}, {"free-kb", "9000000"}, {"free-state-kb", "9000000"},
 			{"cordoned", map[bool]string{true: "yes"}[h.cordoned]},
 			{"cut", map[bool]string{true: "yes"}[h.cut]},
+			{"not-started", map[bool]string{true: "yes"}[h.notStarted]},
 			{"job", h.job}, {"job-state", map[bool]string{true: "ended"}[h.exit != ""]}, {"job-exit", h.exit},
 			{"end", "yes"},
 		} {
@@ -173,5 +176,34 @@ func TestFollowAfterRecovery(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"facts", "checks"}, host.asked); diff != "" {
 		t.Errorf("the host was asked (-want +got):\n%s", diff)
+	}
+}
+
+// TestPutBackOfARefusedGoal: a service that is stopped gets back what it ran with although the host
+// cannot be upgraded to the goal. The attempt tells that; the next one is refused.
+func TestPutBackOfARefusedGoal(t *testing.T) {
+	t.Parallel()
+	host, upgrade := fresh(t)
+	upgrade.Goal.Version = version.MustParse("v1.38.0")
+	host.goal, host.notStarted = upgrade.Goal, true
+	p, err := linuxhost.Advance(t.Context(), upgrade)
+	if err != nil || p.Step != linuxhost.PutBack || p.Begin == nil || p.Failure != nil {
+		t.Fatalf("%v, %+v", err, p)
+	}
+	if diff := cmp.Diff([]string{"facts", "checks", "start"}, host.asked); diff != "" {
+		t.Errorf("the host was asked (-want +got):\n%s", diff)
+	}
+	host.notStarted, host.exit = false, "1"
+	host.job = strings.Join([]string{host.goal.Operation(), string(linuxhost.PutBack), "a", host.goal.Manifest()}, " ")
+	if p, err = linuxhost.Advance(t.Context(), upgrade); err != nil || p.Failure == nil || p.Failure.Step != linuxhost.PutBack {
+		t.Errorf("%v, %+v", err, p)
+	}
+	upgrade.Attempt = "b"
+	if p, err = linuxhost.Advance(t.Context(), upgrade); err != nil || p.Failure == nil || p.Failure.Reason != linuxhost.VersionRefused {
+		t.Errorf("%v, %+v", err, p)
+	}
+	host.notStarted, upgrade.Prepare = true, true
+	if p, err = linuxhost.Advance(t.Context(), upgrade); err != nil || p.Failure == nil || p.Failure.Reason != linuxhost.VersionRefused {
+		t.Errorf("a preparation: %v, %+v", err, p)
 	}
 }

@@ -39,7 +39,7 @@ func TestPutBackAsksTheNode(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			g, steps, seen := situation(t, "")
-			seen.Facts.NotStarted, seen.Node = true, test.node
+			seen.Facts.NotStarted, seen.Node, seen.Facts.Installed = true, test.node, g.Version
 			if test.kept != "" {
 				seen.Facts.Kept = version.MustParse(test.kept)
 			}
@@ -74,5 +74,30 @@ func TestPutBackEndsTheAttempt(t *testing.T) {
 	seen.Attempt = "another"
 	if got := wordNext(linuxhost.Decide(g, steps, seen)); !strings.HasPrefix(got, "start ") {
 		t.Errorf("the next attempt: %s", got)
+	}
+}
+
+// TestPutBackLooksAgain: a put-back that found the service started, and stopped it again, is decided
+// about again, once in an attempt.
+func TestPutBackLooksAgain(t *testing.T) {
+	t.Parallel()
+	g, steps, seen := situation(t, "")
+	seen.Facts.NotStarted, seen.Facts.Installed = true, g.Version
+	seen.Facts.Kept = version.MustParse("v1.35.4")
+	seen.Facts.Job = linuxhost.Job{
+		Operation: g.Operation(), Step: linuxhost.PutBack, Attempt: seen.Attempt, Manifest: g.Manifest(),
+		State: linuxhost.JobEnded,
+	}
+	if got := wordNext(linuxhost.Decide(g, steps, seen)); got != "start put-back-again" {
+		t.Error(got)
+	}
+	held := seen
+	held.Facts.NotStarted = false
+	if p := linuxhost.Decide(g, steps, held); p.Failure == nil {
+		t.Errorf("the host has started the service: %+v", p)
+	}
+	seen.Facts.Job.Step, seen.Facts.Job.ExitCode = linuxhost.PutBackAgain, 1
+	if p := linuxhost.Decide(g, steps, seen); p.Failure == nil || p.Failure.Step != linuxhost.PutBackAgain {
+		t.Errorf("%+v", p)
 	}
 }

@@ -41,7 +41,7 @@ func (r Report) findRecovery() (p Progress, ok bool) {
 	if p.Failure != nil && p.Failure.Step == KubeadmUpgrade && r.Facts.Cut && !r.Steps[0].Done {
 		p.Step, p.Begin, p.Failure = r.Steps[0].Step.Name, r.Steps[0].Step.Action, nil
 	}
-	return p, (p.Step == KubeadmRecover || p.Step == PutBack) && p.Begin != nil
+	return p, (p.Step == KubeadmRecover || isPutBack(p.Step)) && p.Begin != nil
 }
 
 // undo begins KubeadmRecover or PutBack, and waits for it: nothing else begins.

@@ -30,7 +30,7 @@ func allScripts(tb testing.TB, g Goal, f Facts) map[string]string {
 	scripts := map[string]string{
 		"facts": FactsScript(g), "checks": ChecksScript(steps), "drained": g.script("drained"),
 		"cordoned": g.script("cordoned"), "uncordoned": g.script("uncordoned"), "clean": g.script("clean"),
-		"identity": IdentityScript(g), string(PutBack): putBack(g, f, "").Script,
+		"identity": IdentityScript(g), string(PutBack): putBack(g, f, PutBack, "").Script,
 	}
 	for _, step := range steps {
 		if step.Check != "" {

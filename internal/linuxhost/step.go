@@ -42,6 +42,8 @@ const (
 	Restart Name = "restart"
 	// PutBack ends a restart after which the service did not stay up. It is part of no plan.
 	PutBack Name = "put-back"
+	// PutBackAgain is PutBack once more, after a boot or a person started the service in between.
+	PutBackAgain Name = "put-back-again"
 	// ControlPlaneReady waits until the static pods of a control plane machine are Ready as the
 	// restarted kubelet has them: a kubelet of another minor restarts them.
 	ControlPlaneReady Name = "control-plane-ready"

@@ -82,6 +82,7 @@ sync_manifests() {
 await_control_plane
 make_room
 keep_node
+[ -e /var/lib/kubelet/instance-config.yaml ] || note_created /var/lib/kubelet/instance-config.yaml
 record
 keep
 command=("$BIN/kubeadm" upgrade "$VERB")

@@ -54,5 +54,5 @@ exec 9>&-
 [ -f "$OP/drained" ] && fact drained yes
 [ -f "$KEEP/cordoned" ] && ! is_older "$KEEP/cordoned" && fact cordoned yes
 [ -f "$KEEP/node/digest" ] && fact kept "$(cat "$KEEP/node/version")"
-[ -f "$OP/not-started" ] && fact not-started yes
+is_held && fact not-started yes
 [ -f "$OP/done" ] && [ ! -d "$STATE/binaries" ] && fact cleaned yes

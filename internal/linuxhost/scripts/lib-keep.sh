@@ -8,5 +8,9 @@ is_older() {
   [[ "$kept" =~ ^[0-9]+$ ]] && [ "$kept" -lt "$wanted" ]
 }
 
+# is_held reports whether the service was stopped because it did not stay up, and nothing is decided
+# yet, or whether its put-back has begun.
+is_held() { [ -f "$KEEP/not-started" ] || [ -f "$KEEP/put-back" ]; }
+
 # has_begun reports whether kubeadm has begun this upgrade, possibly with another goal.
 has_begun() { [ -f "$KEEP/kubeadm" ] && ! is_older "$KEEP/kubeadm"; }

@@ -1,7 +1,10 @@
 # kept holds what the node was started with before the upgrade: its program, and the files that it
-# reads when it starts, without credentials. It is there until the upgrade is done, whatever the goal
-# is by then. A server of RKE2 or K3s has none if it gets another program: that is the control plane,
-# too, and an older one may be unable to read what a newer one wrote.
+# kept holds what the node was started with before the upgrade: its program, and the files that it
+# reads when it starts. Those of RKE2 and K3s may have the cluster's token: only root can read the
+# copy. The file created has the paths of files that the upgrade creates. The copy is there until the
+# upgrade is done, whatever the goal is by then. A server of RKE2 or K3s has none if it gets another
+# program: that is the control plane, too, and an older one may be unable to read what a newer one
+# wrote.
 source lib-keep.sh
 source lib-rancher.sh
 kept=$KEEP/node
@@ -12,7 +15,7 @@ program=$DISTRIBUTION
 start_files() {
   if [ "$DISTRIBUTION" = kubeadm ]; then
     ls /var/lib/kubelet/{config.yaml,instance-config.yaml,kubeadm-flags.env} \
-      /etc/{default,sysconfig}/kubelet /etc/systemd/system/kubelet.service \
+      /etc/default/kubelet /etc/sysconfig/kubelet /etc/systemd/system/kubelet.service \
       /etc/systemd/system/kubelet.service.d/*.conf 2>/dev/null || true
   else
     unit=$(node_unit)
@@ -21,8 +24,21 @@ start_files() {
   fi
 }
 
+# is_in_use tells whether the service runs with what is on the host now: since a minute, and since
+# the last change of its program and files.
+is_in_use() {
+  local service=kubelet pid age
+  [ "$DISTRIBUTION" = kubeadm ] || service=$(node_unit)
+  pid=$(systemctl show --property MainPID --value "$service") &&
+    age=$(ps -o etimes= -p "$pid" 2>/dev/null) && [ "$age" -ge 60 ] || return 1
+  [ -z "$({ start_files; echo "$BIN/$program"; } | while read -r file; do
+    find -L "$file" -maxdepth 0 -newerct "@$(($(date +%s) - age))"
+  done)" ]
+}
+
 # keep_node copies them before the first change. A copy of the same operation, or of one that kubeadm
-# has begun, is from before that change.
+# has begun, is from before that change. So may be one of another operation, which the host did not
+# survive: it stays until the service is seen to run with what is there.
 keep_node() {
   local told
   if [ "$(cat "$kept/operation" 2>/dev/null)" = "$OP" ] || has_begun; then return; fi
@@ -36,6 +52,7 @@ keep_node() {
     return 0
   fi
   [ -n "$told" ] || return 0
+  if [ -d "$kept" ] && ! is_in_use; then return; fi
   rm -rf "$kept" "$kept.new"
   (umask 077; mkdir "$kept.new" "$kept.new/files")
   ln -L "$BIN/$program" "$kept.new/program" 2>/dev/null || cp -p "$BIN/$program" "$kept.new/program"
@@ -65,10 +82,19 @@ replace() {
   sync "$(dirname "$2")"
 }
 
-# put_node_back undoes the changes. It can be repeated.
+# note_created FILE notes that the upgrade is about to create a file.
+note_created() {
+  [ -d "$kept" ] && ! grep -qsxF -e "$1" "$kept/created" || return 0
+  printf '%s\n' "$1" >>"$kept/created"
+  sync "$kept/created" "$kept"
+}
+
+# put_node_back undoes the changes. It can be repeated. Files that others have created since stay.
 put_node_back() {
   local file
-  start_files | while read -r file; do [ -e "$kept/files$file" ] || rm -f "$file"; done
+  start_files | while read -r file; do
+    [ -e "$kept/files$file" ] || ! grep -qsxF -e "$file" "$kept/created" || rm -f "$file"
+  done
   find "$kept/files" -type f -printf '/%P\n' | while read -r file; do
     cmp -s "$kept/files$file" "$file" || replace "$kept/files$file" "$file"
   done

@@ -1,17 +1,34 @@
 # Ends a restart after which the service did not stay up. If RESTORE is set, the service gets back
 # what it ran with before the upgrade, and kubeadm and the restart have to run again. WHY says why
-# that is not done. In any case the job fails, and says what it did.
+# that is not done. Then the service is started, and the job fails, and says what it did.
+#
+# It ends well if the service was started since its Node was looked up: it is stopped again, so that
+# the Node can be looked up again. That happens once, to FIRST.
 source lib-job.sh
 source lib-running.sh
 source lib-service.sh
 source lib-kept.sh
-words=$(cat "$OP/not-started") || true
+source lib-hold.sh
+held=$(cat "$KEEP/put-back" 2>/dev/null || cat "$KEEP/not-started") || true
+read -r with _ <<<"$held"
+words=$(tail -n +2 <<<"$held")
 did="$WHY"
-if [ -n "$RESTORE" ]; then
-  is_kept || fail ServiceNotStarted "$SERVICE does not stay up: $words; $kept is damaged"
+if [ -z "$RESTORE" ]; then
+  :
+elif ! is_held || ! is_stopped; then
+  if [ -n "$FIRST" ] && is_held && hold "$words"; then exit 0; fi
+  did="Nothing was put back, because $SERVICE was started since its Node was looked up"
+elif ! is_kept; then
+  did="Nothing was put back, because $kept is damaged"
+else
+  [ -f "$KEEP/put-back" ] || mv "$KEEP/not-started" "$KEEP/put-back"
+  # From here on the upgrade has to do its steps again, also if this is cut short for good.
+  rm -f "$OP/kubeadm-upgrade" "$OP/restart"
+  sync "$KEEP" "$OP"
+  # However this ends, the service is not left stopped.
+  trap 'systemctl start --no-block "$SERVICE" || true' EXIT
   systemctl stop "$SERVICE" || true
   put_node_back
-  rm -f "$OP/kubeadm-upgrade" "$OP/restart"
   did="$(<"$kept/version") and its configuration were put back"
   systemctl daemon-reload
 fi
@@ -20,6 +37,7 @@ if stays_up; then
 else
   did="$did, and the service does not stay up: $(last_words)"
 fi
-rm -f "$OP/not-started"
-sync "$OP"
-fail ServiceNotStarted "$SERVICE does not stay up with $TARGET and its configuration: $words. $did"
+rm -f "$KEEP"/{not-started,put-back}
+sync "$KEEP"
+fail ServiceNotStarted "$SERVICE does not stay up with ${with:-$TARGET} and its configuration: \
+$words. $did"

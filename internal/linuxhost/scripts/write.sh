@@ -65,6 +65,7 @@ while read -r path below owner permissions mode sum content; do
   if [ "$(digest "$name")" = "$sum" ] && [ "$(stat -c %U:%G:%a "$name")" = "$owner:$mode" ]; then
     continue
   fi
+  [ -e "$name" ] || note_created "$path"
   new=./.windlass-new
   rm -f "$new"
   # A default ACL of the folder has the effect that umask does not count. Who opens the file before

@@ -139,6 +139,39 @@ func TestRegisteredNodeIsNotPutBack(t *testing.T) {
 	w.mustFinish(t)
 }
 
+// TestHostEndsItsWait: while the Node cannot be looked up, the kubelet stays stopped for a limited time.
+// Then the host starts the new one by itself, and the attempt ends.
+func TestHostEndsItsWait(t *testing.T) {
+	t.Parallel()
+	testhosts.Require(t)
+	w := newWorld(t, linuxhost.Kubeadm, false)
+	silent := &registeredNode{w.node, inplace.Node{Exists: true, Ready: true, Unschedulable: true, Kubelet: version.MustParse("v1.35.4")}}
+	w.upgrade.Node = silent
+	w.breakNew()
+	w.upTo(t, linuxhost.Restart)
+	silent.node = inplace.Node{Unknown: "no answer"}
+	w.until(t, false, func(p linuxhost.Progress) bool { return p.Step == linuxhost.PutBack })
+	const state = "systemctl show --property SubState --value kubelet"
+	if sub := w.host.MustRun(state); strings.TrimSpace(sub) != "dead" && strings.TrimSpace(sub) != "failed" {
+		t.Fatalf("the kubelet is %s", sub)
+	}
+	w.host.Remove(w.fault())
+	// Nobody waits for so long here.
+	w.host.MustRun("kill $(pgrep -fx 'sleep 180')")
+	p := w.until(t, false, nil)
+	if p.Failure == nil || p.Failure.Reason != linuxhost.ServiceNotStarted || p.Failure.Step != linuxhost.Restart {
+		t.Errorf("%+v, want the failure of the restart", p)
+	}
+	if sub := w.host.MustRun(state); strings.TrimSpace(sub) != "running" {
+		t.Errorf("the kubelet is %s", sub)
+	}
+	if kubelet := w.host.MustRun("sha256sum /usr/bin/kubelet"); strings.Fields(kubelet)[0] != w.digests["kubelet"] {
+		t.Error("the kubelet was replaced with an older one")
+	}
+	w.upgrade.Node, w.upgrade.Attempt = w.node, "second"
+	w.mustFinish(t)
+}
+
 // TestPutBackOutlivesAPowerCut: what began to come back is back after a power cut, also if nobody
 // wants the upgrade any longer.
 func TestPutBackOutlivesAPowerCut(t *testing.T) {

@@ -1,0 +1,46 @@
+# A service that is stopped until it is decided whether it gets back what it ran with before.
+
+# hold WORDS stops the service, and records why: the version, an id, and the service's last words.
+# If nothing is decided within HOLD seconds, the host starts the service again: the program that
+# drives the upgrade may be gone, or may wait for an API server that needs this service. A host that
+# cannot see to that keeps the service running.
+hold() {
+  local now id
+  now=$(date +%s)
+  if [ -f "$KEEP/put-back" ]; then
+    id=$(head -n 1 "$KEEP/put-back")
+  else
+    id="$TARGET $$ $now"
+    write "$KEEP/not-started" "$id
+$1"
+  fi
+  if ! systemd-run --quiet --collect --unit "windlass-start-$now-$$" /bin/bash -c \
+    "$(declare -f start_again)
+$(declare -p STATE KEEP SERVICE HOLD id); start_again"; then
+    rm -f "$KEEP/not-started"
+    return 1
+  fi
+  systemctl stop "$SERVICE" || true
+}
+
+# is_stopped reports whether the service is stopped. One that somebody or a boot has started since
+# may register in the cluster.
+is_stopped() {
+  grep -qx -e dead -e failed <<<"$(systemctl show --property SubState --value "$SERVICE")"
+}
+
+# start_again waits, also for a job that runs. Once it starts the service, nothing is put back any
+# more, unless the put-back has begun: then half of it is no state to stay in.
+start_again() {
+  sleep "$HOLD"
+  exec 8>>"$STATE/job.lock"
+  flock 8
+  if [ "$(head -n 1 "$KEEP/not-started" 2>/dev/null)" = "$id" ]; then
+    rm -f "$KEEP/not-started"
+  elif [ "$(head -n 1 "$KEEP/put-back" 2>/dev/null)" != "$id" ]; then
+    return
+  fi
+  sync "$KEEP"
+  systemctl reset-failed "$SERVICE"
+  systemctl start --no-block "$SERVICE"
+}
