@@ -35,7 +35,7 @@ func TestHeldDrain(t *testing.T) {
 	t.Parallel()
 	host, upgrade := fresh(t)
 	host.goal.Drain = true
-	host.checks = "fetch-kubeadm 0\nfetch-kubelet 0\n"
+	host.checks = "fetch-kubeadm 0\nfetch-kubelet 0\npull-images 0\n"
 	upgrade.Goal, upgrade.Node = host.goal, &heldNode{}
 	for range 2 {
 		host.asked = nil

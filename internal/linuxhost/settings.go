@@ -293,18 +293,19 @@ func setKubeletFlags(g Goal, f Facts) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if lacking := lackingFlags(g.Version, file.words); len(lacking) > 0 {
+	if lacking := lackingFlags(g, file.words); len(lacking) > 0 {
 		file.words = without(file.words, lacking)
 		content = file.String()
 	}
 	return ComputeKubeletFlags(content, g.KubeletArgs)
 }
 
-// lackingFlags are the names of the words that have nothing which a version accepts.
-func lackingFlags(v version.Version, words []flagWord) map[string]bool {
+// lackingFlags are the names of the words that have nothing which the goal's version accepts, or
+// somebody has accepted by name.
+func lackingFlags(g Goal, words []flagWord) map[string]bool {
 	lacking := map[string]bool{}
 	for _, arg := range settings.ArgsOf(textsOf(words)) {
-		if settings.LacksArg(v, settings.Kubelet, arg) {
+		if settings.LacksArg(g.Version, g.Accepted, settings.Kubelet, arg) {
 			lacking[strings.TrimLeft(arg.Name, "-")] = true
 		}
 	}
@@ -326,7 +327,7 @@ func dropped(g Goal, f Facts) []string {
 		return nil
 	}
 	var names []string
-	for name := range lackingFlags(g.Version, file.words) {
+	for name := range lackingFlags(g, file.words) {
 		names = append(names, "--"+name)
 	}
 	return names

@@ -326,6 +326,23 @@ func TestDropRemoved(t *testing.T) {
 	t.Error("no step removes the argument")
 }
 
+// TestDropRemovedKeepsAccepted: a flag that a person has accepted by name stays in kubeadm's file.
+func TestDropRemovedKeepsAccepted(t *testing.T) {
+	t.Parallel()
+	g := Goal{Distribution: Kubeadm, Version: version.MustParse("v1.35.5"), DropRemoved: true}
+	var f Facts
+	f.KubeletFlags = "KUBELET_KUBEADM_ARGS=\"--vendor-flag=x --other-vendors=y --max-pods=50\"\n"
+	g.Accepted = []string{"kubelet/--vendor-flag"}
+	content, err := setKubeletFlags(g, f)
+	const want = "KUBELET_KUBEADM_ARGS=\"--vendor-flag=x --max-pods=50\"\n"
+	if diff := cmp.Diff(want, content); diff != "" || err != nil {
+		t.Errorf("the file (-want +got):\n%s%v", diff, err)
+	}
+	if diff := cmp.Diff([]string{"--other-vendors"}, dropped(g, f)); diff != "" {
+		t.Errorf("dropped (-want +got):\n%s", diff)
+	}
+}
+
 // digestsOf135 are digests of v1.35.5.
 func digestsOf135(t *testing.T) Manifest {
 	t.Helper()

@@ -335,11 +335,11 @@ func Errors(found []Finding) []Finding {
 	return slices.DeleteFunc(slices.Clone(found), func(f Finding) bool { return f.Warning })
 }
 
-// LacksArg reports whether a version accepts nothing of an argument of a component. One that it
-// would ignore, or may not get, does not count.
-func LacksArg(v version.Version, c Component, arg Arg) bool {
+// LacksArg reports whether a version accepts nothing of an argument of a component, and nobody has
+// accepted it by name. One that the version would ignore, or may not get, does not count.
+func LacksArg(v version.Version, accepted []string, c Component, arg Arg) bool {
 	uses := FromArgs(Place{}, c, []Arg{arg})
-	found := Errors(Check(Upgrade{To: v}, uses))
+	found := Errors(Accepted(Check(Upgrade{To: v}, uses), accepted))
 	return len(uses) > 0 && len(found) == len(uses)
 }
 

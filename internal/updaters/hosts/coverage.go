@@ -34,6 +34,8 @@ type coverage struct {
 	// worker is set for a Machine that is no control plane: kubeadm applies no patches of static pods and
 	// of CoreDNS there.
 	worker bool
+	// newVersion is set for a Machine that gets another version.
+	newVersion bool
 }
 
 const versionPath = "/spec/version"
@@ -86,6 +88,11 @@ func (c coverage) kubeadmClaims(
 	if err != nil {
 		return nil, nil, false, err
 	}
+	was, err := desiredVersion(scope, current)
+	if err != nil {
+		return nil, nil, false, err
+	}
+	c.newVersion = !was.IsZero() && was != v
 	if _, err := c.withConfig(ctx, linuxhost.Goal{Version: v}, to); err != nil {
 		if ctx.Err() != nil {
 			return nil, nil, false, err
@@ -176,8 +183,10 @@ func (c coverage) coveredConfig(
 		add("/spec/"+list, ok && okTo && c.coversCommands(commandsFrom, commandsTo))
 	}
 	args := []string{configuration, "nodeRegistration", "kubeletExtraArgs"}
-	add("/spec/"+strings.Join(args, "/"), coversKubeletArgs(v, from, to, args))
-	paths = append(paths, coveredComponents(v, from, to)...)
+	add("/spec/"+strings.Join(args, "/"), coversKubeletArgs(c.lacksIn(v), from, to, args))
+	if c.newVersion {
+		paths = append(paths, coveredComponents(c.lacksIn(v), from, to)...)
+	}
 	add("/spec/"+configuration+"/patches/directory", knownFolder && hasPatches(folder, filesTo))
 	add("/spec/clusterConfiguration/featureGates", coversGates(from, to))
 	add("/spec/clusterConfiguration", dropsLocalMode(from, to))
@@ -185,11 +194,11 @@ func (c coverage) coveredConfig(
 }
 
 // coversKubeletArgs reports whether the arguments of the kubelet, which are at fields, are covered.
-func coversKubeletArgs(v version.Version, from, to configSpec, fields []string) bool {
+func coversKubeletArgs(lacks lacks, from, to configSpec, fields []string) bool {
 	argsFrom, ok := decodeField[[]bootstrapv1.Arg](from, fields...)
 	argsTo, okTo := decodeField[[]bootstrapv1.Arg](to, fields...)
 	return (len(argsTo) > 0 || removesOnly(from, to, fields)) &&
-		ok && okTo && coversArgs(v, argsFrom, argsTo)
+		ok && okTo && coversArgs(lacks, argsFrom, argsTo)
 }
 
 // coversGates reports whether the feature gates of kubeadm differ in nothing but the local mode of kubelets, which an upgrade of a control plane host
@@ -292,7 +301,7 @@ func (c coverage) isRepeatable(command string) bool {
 // coversArgs reports whether all that differs between two lists of arguments can be done: arguments
 // that are added, or have another value. One that is removed can be only if the version lacks it: a
 // host cannot tell which other arguments are kubeadm's own.
-func coversArgs(v version.Version, from, to []bootstrapv1.Arg) bool {
+func coversArgs(lacks lacks, from, to []bootstrapv1.Arg) bool {
 	before, ok := argsByName(from)
 	after, okTo := argsByName(to)
 	if !ok || !okTo {
@@ -300,7 +309,7 @@ func coversArgs(v version.Version, from, to []bootstrapv1.Arg) bool {
 	}
 	for name, value := range before {
 		arg := settings.Arg{Name: name, Value: value}
-		if _, kept := after[name]; !kept && !settings.LacksArg(v, settings.Kubelet, arg) {
+		if _, kept := after[name]; !kept && !lacks(settings.Kubelet, arg) {
 			return false
 		}
 	}

@@ -154,7 +154,7 @@ func (c coverage) rancherClaims(
 		return nil, []string{err.Error()}, false, nil //nolint:nilerr // The error is the note.
 	}
 	for _, field := range kind.fields {
-		why := field.uncovered(v, c.worker, from, to)
+		why := field.uncovered(c.lacksIn(v), c.worker, from, to)
 		if why == "" {
 			paths = append(paths, "/spec/"+field.path)
 		} else if why != unchanged {
@@ -179,7 +179,7 @@ func hasVersion(spec configSpec, v version.Version) bool {
 const unchanged = "it is unchanged"
 
 // uncovered says why a field's change is not covered; empty for one that is.
-func (f argumentField) uncovered(v version.Version, worker bool, from, to configSpec) string {
+func (f argumentField) uncovered(lacks lacks, worker bool, from, to configSpec) string {
 	before, ok := decodeField[[]string](from, f.names()...)
 	after, okTo := decodeField[[]string](to, f.names()...)
 	switch {
@@ -192,16 +192,16 @@ func (f argumentField) uncovered(v version.Version, worker bool, from, to config
 	case len(after) == 0 && !removesOnly(from, to, f.names()):
 		return "the list is removed with what is around it"
 	}
-	return f.uncoveredWords(v, before, after)
+	return f.uncoveredWords(lacks, before, after)
 }
 
 // uncoveredWords says which argument a running host cannot be given.
-func (f argumentField) uncoveredWords(v version.Version, from, to []string) string {
+func (f argumentField) uncoveredWords(lacks lacks, from, to []string) string {
 	before, after := byName(from), byName(to)
 	for _, word := range from {
 		arg := settings.ArgOf(word)
 		_, kept := after[arg.Name]
-		if !kept && !settings.LacksArg(v, settings.RancherComponent(f.key), arg) {
+		if !kept && !lacks(settings.RancherComponent(f.key), arg) {
 			return fmt.Sprintf("the argument %s is removed, and the host cannot tell which "+
 				"arguments are the provider's own", text.Bound(arg.Name, maxName))
 		}

@@ -66,10 +66,22 @@ func unknownVersion(scope cover.Scope, desired cover.Objects) []string {
 	return warnings
 }
 
+// lacks reports whether the desired version accepts nothing of an argument of a component, and nobody
+// has accepted it by name.
+type lacks func(settings.Component, settings.Arg) bool
+
+// lacksIn returns lacks for a version.
+func (c coverage) lacksIn(v version.Version) lacks {
+	return func(of settings.Component, arg settings.Arg) bool {
+		return settings.LacksArg(v, c.accepted, of, arg)
+	}
+}
+
 // coveredComponents returns the paths of the arguments of a control plane's components from which
-// nothing is removed but what the version lacks. kubeadm writes the manifests of another minor by
-// the configuration in the cluster, which KubeadmControlPlane has changed before.
-func coveredComponents(v version.Version, from, to configSpec) []string {
+// nothing is removed but what the version lacks. kubeadm writes the manifests of another version by
+// the configuration in the cluster, which KubeadmControlPlane has changed before. At the same version
+// it does not run.
+func coveredComponents(lacks lacks, from, to configSpec) []string {
 	var paths []string
 	for _, of := range []struct {
 		field     string
@@ -81,7 +93,7 @@ func coveredComponents(v version.Version, from, to configSpec) []string {
 		fields := []string{"clusterConfiguration", of.field, "extraArgs"}
 		argsFrom, ok := decodeField[[]bootstrapv1.Arg](from, fields...)
 		argsTo, okTo := decodeField[[]bootstrapv1.Arg](to, fields...)
-		if ok && okTo && removesLacking(v, of.component, argsFrom, argsTo) &&
+		if ok && okTo && removesLacking(lacks, of.component, argsFrom, argsTo) &&
 			(len(argsTo) > 0 || removesOnly(from, to, fields)) {
 			paths = append(paths, "/spec/"+strings.Join(fields, "/"))
 		}
@@ -91,19 +103,19 @@ func coveredComponents(v version.Version, from, to configSpec) []string {
 
 // removesLacking reports whether two lists of arguments differ, and in nothing but what a version
 // lacks: arguments, and feature gates in the value of one.
-func removesLacking(v version.Version, c settings.Component, from, to []bootstrapv1.Arg) bool {
+func removesLacking(lacks lacks, c settings.Component, from, to []bootstrapv1.Arg) bool {
 	before, ok := argsByName(from)
 	after, okTo := argsByName(to)
 	if !ok || !okTo || maps.Equal(before, after) {
 		return false
 	}
 	for name, value := range after {
-		if known, kept := before[name]; !kept || known != value && !dropsGates(v, c, name, known, value) {
+		if known, kept := before[name]; !kept || known != value && !dropsGates(lacks, c, name, known, value) {
 			return false
 		}
 	}
 	for name, value := range before {
-		if _, kept := after[name]; !kept && !settings.LacksArg(v, c, settings.Arg{Name: name, Value: value}) {
+		if _, kept := after[name]; !kept && !lacks(c, settings.Arg{Name: name, Value: value}) {
 			return false
 		}
 	}
@@ -112,7 +124,7 @@ func removesLacking(v version.Version, c settings.Component, from, to []bootstra
 
 // dropsGates reports whether an argument has feature gates, and loses only those that a version
 // lacks.
-func dropsGates(v version.Version, c settings.Component, name, before, after string) bool {
+func dropsGates(lacks lacks, c settings.Component, name, before, after string) bool {
 	if name != "feature-gates" {
 		return false
 	}
@@ -122,7 +134,7 @@ func dropsGates(v version.Version, c settings.Component, name, before, after str
 		switch {
 		case at >= 0:
 			left = slices.Delete(left, at, at+1)
-		case !settings.LacksArg(v, c, settings.Arg{Name: name, Value: gate.Name + "=" + gate.Value}):
+		case !lacks(c, settings.Arg{Name: name, Value: gate.Name + "=" + gate.Value}):
 			return false
 		}
 	}

@@ -1,6 +1,7 @@
 package hosts
 
 import (
+	"cmp"
 	"strings"
 	"testing"
 
@@ -33,6 +34,9 @@ func TestLackingSettings(t *testing.T) {
 	for name, test := range map[string]struct {
 		from, to fields
 		version  string
+		// was is the current version; v1.34.8 if it is empty. accepted are names of settings.
+		was      string
+		accepted []string
 		// covered says that nothing of the config is left, and note is in the notes.
 		covered bool
 		note    string
@@ -86,6 +90,22 @@ func TestLackingSettings(t *testing.T) {
 		"the API server's cloud provider is removed": {
 			from: server("cloud-provider", "external"), to: fields{}, version: "v1.35.5", covered: true,
 		},
+		"an argument of the API server is removed without a change of the version": {
+			from: server("v", "2", "feature-gates", gate), to: server("v", "2"), version: "v1.35.5",
+			was: "v1.35.5",
+		},
+		"an argument of the API server is removed for another patch": {
+			from: server("v", "2", "feature-gates", gate), to: server("v", "2"), version: "v1.35.5",
+			was: "v1.35.4", covered: true,
+		},
+		"the argument is removed, and its gate is accepted": {
+			from: withArgs("v", "1", "feature-gates", gate), to: withArgs("v", "1"), version: "v1.35.5",
+			accepted: []string{"kubelet/UserNamespacesPodSecurityStandards"},
+		},
+		"the API server's argument is removed, and its gate is accepted": {
+			from: server("v", "2", "feature-gates", gate), to: server("v", "2"), version: "v1.35.5",
+			accepted: []string{"kube-apiserver/UserNamespacesPodSecurityStandards"},
+		},
 		"another argument of the API server is removed": {
 			from: server("v", "2", "profiling", "false"), to: server("v", "2"), version: "v1.35.5",
 		},
@@ -97,19 +117,21 @@ func TestLackingSettings(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for _, scope := range []cover.Scope{cover.Machine, cover.MachineSet} {
-				from := objects(t, scope, "v1.34.8", test.from)
+				from := objects(t, scope, cmp.Or(test.was, "v1.34.8"), test.from)
 				to := objects(t, scope, test.version, test.to)
-				patches, err := (&Updater{coverage: kubeadmCoverage()}).patches(testContext, scope, from, to)
+				accepts := kubeadmCoverage()
+				accepts.accepted = test.accepted
+				patches, err := (&Updater{coverage: accepts}).patches(testContext, scope, from, to)
 				if err != nil {
 					t.Fatal(err)
 				}
 				if !strings.Contains(strings.Join(patches.Notes, " "), test.note) {
 					t.Errorf("scope %d: notes %q, want %q", scope, patches.Notes, test.note)
 				}
-				if covers := len(patches.Machine.Data) > 0; covers != (test.note == "") {
+				if covers := len(patches.Machine.Data) > 0; covers != (test.note == "" && test.was != test.version) {
 					t.Errorf("scope %d: covers the version: %t", scope, covers)
 				}
-				left := uncovered(t, kubeadmCoverage(), scope, from, to)
+				left := uncovered(t, accepts, scope, from, to)
 				if covered := len(left) == 0; covered != test.covered {
 					t.Errorf("scope %d: left %v, want all covered: %t", scope, left, test.covered)
 				}
