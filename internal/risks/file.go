@@ -99,6 +99,16 @@ type Matcher struct {
 	Etcd EtcdMatcher `json:"etcd,omitzero"`
 	// ControlPlane selects by topology.
 	ControlPlane ControlPlaneMatcher `json:"controlPlane,omitzero"`
+	// Machines selects clusters that have such a machine.
+	Machines MachineMatcher `json:"machines,omitzero"`
+}
+
+// MachineMatcher selects machines by what their Nodes report. A pattern that is empty matches all.
+type MachineMatcher struct {
+	// Kernel is of kernelVersion, Runtime of containerRuntimeVersion, OS of osImage.
+	Kernel  Pattern `json:"kernel,omitzero"`
+	Runtime Pattern `json:"runtime,omitzero"`
+	OS      Pattern `json:"os,omitzero"`
 }
 
 // EtcdMatcher selects steps by the etcd before and after. A zero Range holds all.

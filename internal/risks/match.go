@@ -71,6 +71,8 @@ type Facts struct {
 	// PinnedEtcd is the version of etcd that the configuration asks for whatever the version of
 	// Kubernetes.
 	PinnedEtcd version.Version
+	// Hosts are the machines, each kind of them once; none if they are not known.
+	Hosts []Host
 }
 
 // Applied is a risk of a step.
@@ -116,7 +118,8 @@ func (s *Set) Of(f Facts, step Step) []Applied {
 func (s *Set) match(r *Risk, f Facts, step Step) (etcd string, ok bool) {
 	for _, m := range r.Match {
 		if !anyContains(m.To, step.To) || anyContains(m.To, step.From) ||
-			len(m.From) > 0 && !anyContains(m.From, step.From) || !m.ControlPlane.matches(f) {
+			len(m.From) > 0 && !anyContains(m.From, step.From) || !m.ControlPlane.matches(f) ||
+			!m.Machines.matches(f) {
 			continue
 		}
 		distribution := f.DistributionOf(step.To)

@@ -54,6 +54,14 @@ func matcherText(m risks.Matcher) string {
 	if c.MaxMachines > 0 {
 		text += fmt.Sprintf("; at most %d control plane machines", c.MaxMachines)
 	}
+	for _, of := range []struct {
+		what    string
+		pattern risks.Pattern
+	}{{"kernel", m.Machines.Kernel}, {"runtime", m.Machines.Runtime}, {"OS", m.Machines.OS}} {
+		if !of.pattern.IsZero() {
+			text += "; a machine whose " + of.what + " matches `" + strings.ReplaceAll(of.pattern.String(), "|", "\\|") + "`"
+		}
+	}
 	return text
 }
 

@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/windlass-dev/windlass/internal/risks"
@@ -16,6 +17,11 @@ func RiskFacts(o Objects) risks.Facts {
 	if n := ControlPlaneReplicas(o); n != nil {
 		f.Machines = int(*n)
 	}
+	infos := make([]*corev1.NodeSystemInfo, 0, len(o.Machines))
+	for _, m := range o.Machines {
+		infos = append(infos, m.Status.NodeInfo)
+	}
+	f.Hosts = risks.HostsOf(infos)
 	if o.ControlPlane == nil {
 		return f
 	}

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -43,6 +44,10 @@ func TestRiskFacts(t *testing.T) {
 	} {
 		o := snapshot.Objects{Cluster: &clusterv1.Cluster{}}
 		o.Cluster.Spec.ControlPlaneRef.Kind = "RKE2ControlPlane"
+		machine := &clusterv1.Machine{}
+		machine.Status.NodeInfo = &corev1.NodeSystemInfo{KernelVersion: "6.8.0", OSImage: "os"}
+		o.Machines = []*clusterv1.Machine{machine, {}, machine}
+		tt.want.Hosts = []risks.Host{{Kernel: "6.8.0", OS: "os"}}
 		if tt.object != nil {
 			o.ControlPlane = &unstructured.Unstructured{Object: tt.object}
 		}

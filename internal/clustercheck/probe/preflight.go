@@ -101,7 +101,7 @@ func Preflight(ctx context.Context, o PreflightOptions) ([]clustercheck.Finding,
 	s.judge(preflight.VersionSkew, unread, func() []clustercheck.Finding {
 		return preflight.CheckSkew(o.Upgrade, nodes)
 	})
-	s.risks(pods.etcd, unlisted)
+	s.risks(nodes, pods.etcd, unlisted)
 	for _, f := range s.management() {
 		s.add(f)
 	}
@@ -282,9 +282,17 @@ func (s scout) certificates(
 	})
 }
 
-// risks judges the known risks, by the oldest etcd that runs. Without its Pods, what versions bring counts.
-func (s scout) risks(pods []preflight.EtcdPod, unlisted error) {
+// risks judges the known risks, by the oldest etcd that runs, and by what Nodes report. Without its Pods, what versions bring
+// counts.
+func (s scout) risks(nodes []corev1.Node, pods []preflight.EtcdPod, unlisted error) {
 	known := s.o.Risks
+	if len(nodes) > 0 {
+		infos := make([]*corev1.NodeSystemInfo, 0, len(nodes))
+		for i := range nodes {
+			infos = append(infos, &nodes[i].Status.NodeInfo)
+		}
+		known.Facts.Hosts = risks.HostsOf(infos)
+	}
 	known.Facts.RunningAt = s.o.Upgrade.From
 	for _, pod := range pods {
 		if pod.Version.IsZero() {
