@@ -245,6 +245,21 @@ func TestFactsOfLargeFiles(t *testing.T) {
 	}
 }
 
+// TestFactsOfTheKubeletsMap: the ConfigMap that kubeadm writes the kubelet's configuration from is read
+// with kubectl, or else with curl.
+func TestFactsOfTheKubeletsMap(t *testing.T) {
+	t.Parallel()
+	const path = "/api/v1/namespaces/kube-system/configmaps/kubelet-config"
+	const prints = `case "$*" in *` + path + `) echo '{"data": {"kubelet": "maxPods: 5\n"}}' ;; *) exit 1 ;; esac` + "\n"
+	for _, program := range []string{"kubectl", "curl"} {
+		h := newFolderHost(t, map[string]string{"/etc/kubernetes/kubelet.conf": "    server: https://x:6443\n"},
+			map[string]string{"systemctl": "echo 0\n", "kubelet": "echo Kubernetes v1.35.4\n", program: prints})
+		if got := h.readFacts(t).Config.KubeletMap; got != "maxPods: 5\n" {
+			t.Errorf("%s: %q", program, got)
+		}
+	}
+}
+
 // TestFactsOfSettings: what a host gives to its components in files, units and the configuration is
 // read, and refused before the upgrade begins.
 func TestFactsOfSettings(t *testing.T) {

@@ -197,7 +197,7 @@ func ParseFacts(output string) (Facts, error) {
 	f.Config = Configuration{
 		Command: values["kubelet-command"], Units: values["kubelet-units"],
 		Defaults: values["kubelet-defaults"], Sysconfig: values["kubelet-sysconfig"],
-		Kubelet: values["kubelet-config"], Cluster: values["cluster-configuration"],
+		Kubelet: values["kubelet-config"], KubeletMap: mapKey(values["kubelet-map"], "kubelet"), Cluster: values["cluster-configuration"],
 		CgroupV1: r.yes("cgroup-v1"), Kernel: values["kernel"], Containerd: values["containerd"],
 	}
 	f.Rancher = parseRancherConfig(values)

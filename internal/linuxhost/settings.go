@@ -18,9 +18,10 @@ type Configuration struct {
 	// Units is the kubelet's unit with its drop-ins. Defaults and Sysconfig are the files with
 	// arguments that people write: /etc/default/kubelet and /etc/sysconfig/kubelet.
 	Units, Defaults, Sysconfig string
-	// Kubelet is the kubelet's configuration file, and Cluster kubeadm's ClusterConfiguration, which
-	// only a control plane host has.
-	Kubelet, Cluster string
+	// Kubelet is the kubelet's configuration file, and KubeletMap what kubeadm upgrade writes into it
+	// for another minor: the ConfigMap kubelet-config; empty if it could not be read. Cluster is
+	// kubeadm's ClusterConfiguration, which only a control plane host has.
+	Kubelet, KubeletMap, Cluster string
 	// CgroupV1 says that the host has cgroups of version 1 only.
 	CgroupV1 bool
 	// Kernel is the kernel's release, and Containerd what containerd prints of its version; empty if
@@ -32,6 +33,26 @@ type Configuration struct {
 const systemVerification = "SystemVerification"
 
 const kubeletConfigFile = kubeletFolder + "/config.yaml"
+
+// nextKubelet returns the configuration that the kubelet has after kubeadm upgrade, and where it is
+// from. If the ConfigMap could not be read, that is the host's file, which is a copy of an earlier one.
+func (c Configuration) nextKubelet() (object, content string) {
+	if c.KubeletMap != "" {
+		return "the ConfigMap kube-system/kubelet-config", c.KubeletMap
+	}
+	return kubeletConfigFile, c.Kubelet
+}
+
+// mapKey returns a key of a ConfigMap in JSON; empty if it cannot be read.
+func mapKey(text, key string) string {
+	var m struct {
+		Data map[string]string `json:"data"`
+	}
+	if untrusted.Object.UnmarshalYAML([]byte(text), &m) != nil {
+		return ""
+	}
+	return m.Data[key]
+}
 
 // kubeadmRemoves are the flags that kubeadm itself removes from kubeletFlagsFile, by the first minor
 // that does.
@@ -109,13 +130,17 @@ func requirements(g Goal, f Facts) []settings.Requirement {
 		machine.Kernel = "" // It is kubeadm that asks for one.
 	}
 	endpoint := ""
-	for _, file := range append(slices.Clip(f.Rancher.Kubelet), HostFile{Content: f.Config.Kubelet}) {
+	for _, file := range append(slices.Clip(f.Rancher.Kubelet), HostFile{Content: f.Config.Kubelet}, HostFile{Content: f.Config.KubeletMap}) {
 		var config struct {
 			FailCgroupV1 *bool  `json:"failCgroupV1"`
 			Endpoint     string `json:"containerRuntimeEndpoint"`
 		}
 		if untrusted.Object.UnmarshalYAML([]byte(file.Content), &config) != nil {
 			continue
+		}
+		if f.Config.KubeletMap != "" && file.Content == f.Config.KubeletMap {
+			// It replaces the host's file. The endpoint may be the host's own.
+			machine.CgroupV1Allowed = false
 		}
 		if config.FailCgroupV1 != nil {
 			machine.CgroupV1Allowed = !*config.FailCgroupV1
@@ -200,7 +225,8 @@ func hostUses(g Goal, f Facts) []settings.Use {
 	kubelet("the kubelet that runs", slices.DeleteFunc(command, func(arg settings.Arg) bool {
 		return slices.Contains(known, arg)
 	}), true)
-	uses = append(uses, fromDocument(kubeletConfigFile, f.Config.Kubelet, settings.FromKubelet)...)
+	object, content := f.Config.nextKubelet()
+	uses = append(uses, fromDocument(object, content, settings.FromKubelet)...)
 	if f.ControlPlane {
 		cluster := fromDocument("kubeadm's ClusterConfiguration", f.Config.Cluster, settings.FromCluster)
 		uses = append(uses, slices.DeleteFunc(cluster, func(u settings.Use) bool {

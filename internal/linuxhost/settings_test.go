@@ -90,6 +90,25 @@ func TestRefuseSettings(t *testing.T) {
 		"a flag that this build of the kubelet runs with": {
 			edit: func(_ *Goal, f *Facts) { f.Config.Command = "/usr/bin/kubelet\n--no-such-flag" },
 		},
+		"a gate in the file that the ConfigMap replaces": {
+			edit: func(_ *Goal, f *Facts) {
+				f.Config.Kubelet, f.Config.KubeletMap = "featureGates: {NoSuchGate: true}\n", "maxPods: 110\n"
+			},
+		},
+		"a gate in the ConfigMap": {
+			edit: func(_ *Goal, f *Facts) { f.Config.KubeletMap = "featureGates: {NoSuchGate: true}\n" },
+			want: "the ConfigMap kube-system/kubelet-config, featureGates: the feature gate NoSuchGate=true of kubelet",
+		},
+		"cgroups of version 1 that the ConfigMap allows": {
+			edit: func(_ *Goal, f *Facts) { f.Config.CgroupV1, f.Config.KubeletMap = true, "failCgroupV1: false\n" },
+		},
+		"cgroups of version 1 that only the file allows": {
+			edit: func(_ *Goal, f *Facts) {
+				f.Config.CgroupV1, f.Config.KubeletMap = true, "maxPods: 110\n"
+				f.Config.Kubelet = "failCgroupV1: false\n"
+			},
+			want: "the machine has cgroups of version 1",
+		},
 		"a gate in the kubelet's configuration": {
 			edit: func(_ *Goal, f *Facts) { f.Config.Kubelet = "featureGates: {NoSuchGate: true}\n" },
 			want: "/var/lib/kubelet/config.yaml, featureGates: the feature gate NoSuchGate=true of kubelet " +

@@ -15,7 +15,8 @@ if has_begun; then
   fact verb "$verb"
 fi
 [ -d "$KEEP/before-kubeadm" ] && fact cut yes
-fact installed "$("$BIN/kubelet" --version 2>/dev/null)"
+installed=$("$BIN/kubelet" --version 2>/dev/null)
+fact installed "$installed"
 pid=$(systemctl show --property MainPID --value kubelet 2>/dev/null)
 replaced=
 if [ "${pid:-0}" -gt 0 ] && [ ! "/proc/$pid/exe" -ef "$BIN/kubelet" ]; then
@@ -31,6 +32,21 @@ if ! has_begun; then
   fact kubelet-defaults "$(head -c 12288 /etc/default/kubelet 2>/dev/null)"
   fact kubelet-sysconfig "$(head -c 12288 /etc/sysconfig/kubelet 2>/dev/null)"
   fact kubelet-config "$(head -c 24577 /var/lib/kubelet/config.yaml 2>/dev/null)"
+  # kubeadm upgrade writes that file from a ConfigMap, which kubelets may read. It is judged only if
+  # the minor changes.
+  settings=/api/v1/namespaces/kube-system/configmaps/kubelet-config
+  told=
+  if [[ $installed == *" ${TARGET%.*}."* ]]; then
+    :
+  elif [ -n "$kubectl" ]; then
+    told=$(kube kubelet get --raw $settings 2>/dev/null | head -c 24577)
+  elif command -v curl >/dev/null; then
+    own=/var/lib/kubelet/pki/kubelet-client-current.pem
+    told=$(curl --silent --fail --max-time 2 --cacert $kubernetes/pki/ca.crt --cert $own --key $own \
+      "$(sed -n 's/^ *server: *//p' $kubernetes/kubelet.conf 2>/dev/null | head -n 1)$settings" |
+      head -c 24577)
+  fi
+  fact kubelet-map "$told"
   [ "$(stat -fc %T /sys/fs/cgroup 2>/dev/null)" = tmpfs ] && fact cgroup-v1 yes
   fact kernel "$(uname -r)"
   fact containerd "$(PATH="$PATH:/usr/local/bin" containerd --version 2>/dev/null | head -c 1024)"
