@@ -92,7 +92,7 @@ func TestBuiltIn(t *testing.T) {
 		"files for the containerd of k0s":          {from: "v1.35.4+k0s.0", to: "v1.36.1+k0s.0", workers: true, id: "k0s-136-containerd-config"},
 		"an etcd pinned before v3.6": {
 			facts: risks.Facts{PinnedEtcd: risks.EtcdOfTag("v3.5.21-eks-1-35-9"), Etcd: risks.Stacked},
-			from:  "v1.35.4-eks-1-35-9", to: "v1.36.0-eks-1-36-2", id: "kubeadm-136-etcd-35", etcd: "etcd v3.5.21-eks-1-35-9 -> v3.5.21-eks-1-35-9",
+			from:  "v1.35.4-eks-1-35-9", to: "v1.36.0-eks-1-36-2", id: "kubeadm-136-etcd-35", etcd: "etcd v3.5.21 -> v3.5.21",
 		},
 		"kubeadm's own etcd":                     {from: "v1.35.4", to: "v1.36.1", id: "kubeadm-136-etcd-35", not: true},
 		"external etcd gets no flags of kubeadm": {facts: risks.Facts{Etcd: risks.External}, from: "v1.35.4", to: "v1.36.1", id: "kubeadm-136-etcd-35", not: true},
