@@ -60,7 +60,7 @@ func newHeldHost(t *testing.T) *folderHost {
 // log returns what has changed the service, and forgets it.
 func (h *folderHost) log(t *testing.T) []string {
 	t.Helper()
-	file := filepath.Join(h.root, "bin/log")
+	file := filepath.Join(h.root, "bin", "log")
 	content, err := os.ReadFile(file)
 	if err == nil {
 		err = os.Remove(file)
@@ -293,11 +293,15 @@ func TestPutBackComesBeforeTheGoal(t *testing.T) {
 		Facts: Facts{Installed: installed, Kept: old, NotStarted: true, Service: "kubelet"},
 		Node:  &inplace.Node{Exists: true, Kubelet: installed},
 	}
-	if p := Decide(g, nil, seen); strings.Contains(p.Begin.(Run).Script, "RESTORE='yes'") {
+	restores := func() bool {
+		run, ok := Decide(g, nil, seen).Begin.(Run)
+		return ok && strings.Contains(run.Script, "RESTORE='yes'")
+	}
+	if restores() {
 		t.Error("an older kubelet replaces one that has registered")
 	}
 	seen.Node.Kubelet = old
-	if p := Decide(g, nil, seen); !strings.Contains(p.Begin.(Run).Script, "RESTORE='yes'") {
+	if !restores() {
 		t.Error("nothing is put back")
 	}
 }

@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"strconv"
 	"time"
+
+	"github.com/windlass-dev/windlass/internal/inplace"
+	"github.com/windlass-dev/windlass/pkg/version"
 )
 
 // looks is how often restart.sh must see the service run.
@@ -39,26 +42,32 @@ func decidePutBack(g Goal, s Seen) Progress {
 		}
 		p.Step = PutBackAgain
 	}
-	putBack := func(g Goal, f Facts, why string) Run { return putBack(g, f, p.Step, why) }
-	switch {
-	case !before.IsZero() && before == s.Facts.Installed:
-		// The upgrade changes the configuration only.
-		p.Begin = putBack(g, s.Facts, "")
-	case node == nil:
-		p.Begin = putBack(g, s.Facts,
-			"Nothing was put back, because nobody looks at the Node")
-	case node.Unknown != "":
+	configurationOnly := !before.IsZero() && before == s.Facts.Installed
+	if !configurationOnly && node != nil && node.Unknown != "" {
 		p.Message = fmt.Sprintf("%s does not stay up with %s and is stopped for up to %s; it gets back "+
 			"%s if its Node does not report another version, but the Node cannot be looked up: %s",
 			s.Facts.Service, s.Facts.Installed, holdLimit, before, node.Unknown)
-	case before.IsZero() || !node.Exists || !before.RunBy(node.Kubelet):
-		p.Begin = putBack(g, s.Facts, fmt.Sprintf("Nothing was put back, because the Node does "+
-			"not report %s but %s: a kubelet is never replaced with an older one",
-			before, kubeletOf(*node)))
-	default:
-		p.Begin = putBack(g, s.Facts, "")
+		return p
 	}
+	why := ""
+	if !configurationOnly {
+		why = whyNotBack(before, node)
+	}
+	p.Begin = putBack(g, s.Facts, p.Step, why)
 	return p
+}
+
+// whyNotBack says why a kubelet's version is not put back; empty if it is. node is nil if nobody
+// looks at it.
+func whyNotBack(before version.Version, node *inplace.Node) string {
+	switch {
+	case node == nil:
+		return "Nothing was put back, because nobody looks at the Node"
+	case before.IsZero() || !node.Exists || !before.RunBy(node.Kubelet):
+		return fmt.Sprintf("Nothing was put back, because the Node does not report %s but %s: "+
+			"a kubelet is never replaced with an older one", before, kubeletOf(*node))
+	}
+	return ""
 }
 
 // putBack puts back what the service ran with before, unless why says why not, and starts it.

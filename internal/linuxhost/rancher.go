@@ -31,8 +31,9 @@ func rancherSteps(g Goal, f Facts) ([]Step, *Failure) {
 
 // archiveSyntax is that of the names that releases of RKE2 and K3s have for archives of images.
 var archiveSyntax = map[Distribution]*regexp.Regexp{
-	RKE2: regexp.MustCompile(`^rke2-images[A-Za-z0-9.-]*\.tar(\.(zst|gz|bz2|lz4))?$`),
-	K3s:  regexp.MustCompile(`^k3s-airgap-images[A-Za-z0-9.-]*\.tar(\.(zst|gz|bz2|lz4))?$`),
+	Kubeadm: nil,
+	RKE2:    regexp.MustCompile(`^rke2-images[A-Za-z0-9.-]*\.tar(\.(zst|gz|bz2|lz4))?$`),
+	K3s:     regexp.MustCompile(`^k3s-airgap-images[A-Za-z0-9.-]*\.tar(\.(zst|gz|bz2|lz4))?$`),
 }
 
 // rancherImages are the steps that bring the archives in the manifest to a host before its node is

@@ -117,13 +117,7 @@ func (s *Set) Of(f Facts, step Step) []Applied {
 // match also says which versions of etcd counted.
 func (s *Set) match(r *Risk, f Facts, step Step) (etcd string, ok bool) {
 	for _, m := range r.Match {
-		if !anyContains(m.To, step.To) || anyContains(m.To, step.From) ||
-			len(m.From) > 0 && !anyContains(m.From, step.From) || !m.ControlPlane.matches(f) ||
-			!m.Machines.matches(f) {
-			continue
-		}
-		distribution := f.DistributionOf(step.To)
-		if len(m.Distributions) > 0 && !slices.Contains(m.Distributions, distribution) {
+		if !m.matchesVersions(step) || !m.matchesCluster(f, step.To) {
 			continue
 		}
 		if m.Etcd == (EtcdMatcher{}) {
@@ -135,6 +129,16 @@ func (s *Set) match(r *Risk, f Facts, step Step) (etcd string, ok bool) {
 		}
 	}
 	return "", false
+}
+
+func (m Matcher) matchesVersions(s Step) bool {
+	return anyContains(m.To, s.To) && !anyContains(m.To, s.From) &&
+		(len(m.From) == 0 || anyContains(m.From, s.From))
+}
+
+func (m Matcher) matchesCluster(f Facts, to version.Version) bool {
+	return m.ControlPlane.matches(f) && m.Machines.matches(f) &&
+		(len(m.Distributions) == 0 || slices.Contains(m.Distributions, f.DistributionOf(to)))
 }
 
 func (c ControlPlaneMatcher) matches(f Facts) bool {

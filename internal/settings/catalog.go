@@ -75,7 +75,7 @@ const allServers = string(APIServer + "," + ControllerManager + "," + Scheduler 
 // separated by commas, or AllServers. RANGES are the minors that know the setting, such as 28-31,33; on and off are
 // those that lock a gate to true or false. Lines whose KIND is needs are other: see there.
 func ParseCatalog(text string) (Catalog, error) {
-	c := Catalog{entries: map[key]entry{}, needs: map[Component][]need{}}
+	c := Catalog{entries: map[key]entry{}, needs: make(map[Component][]need)}
 	for line := range strings.Lines(text) {
 		fields := strings.Fields(line)
 		if len(fields) == 0 || strings.HasPrefix(line, "#") {

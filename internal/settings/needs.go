@@ -9,7 +9,7 @@ import (
 // needs is the kind of the lines of a catalog that say which gate can be on only while another one
 // is: a component of v1.35 or newer ends otherwise. The name of such a setting is GATE/OTHER, and it
 // is locked to true where both are on by default, and to false where both are off.
-const needs Kind = "needs"
+const needs = "needs"
 
 // need is one such line.
 type need struct {
@@ -69,17 +69,20 @@ func (c Catalog) broken(use Use, set gateValues, minor version.Minor) (n need, o
 		return n, false
 	}
 	for _, n := range c.needs[use.Component] {
-		switch {
-		case !n.known.has(minor.Minor):
-		case value && n.gate == use.Name:
-			ok = n.lockedOff.has(minor.Minor) && !set.anywhere(use, n.other, true)
-		case !value && n.other == use.Name:
-			isOn := n.lockedOn.has(minor.Minor) || set.beside(use, n.gate, true)
-			ok = isOn && !set.anywhere(use, n.gate, false)
-		}
-		if ok {
+		if n.known.has(minor.Minor) && n.brokenBy(use, value, set, minor.Minor) {
 			return n, true
 		}
 	}
 	return n, false
+}
+
+func (n need) brokenBy(use Use, value bool, set gateValues, minor uint32) bool {
+	switch {
+	case value && n.gate == use.Name:
+		return n.lockedOff.has(minor) && !set.anywhere(use, n.other, true)
+	case !value && n.other == use.Name:
+		isOn := n.lockedOn.has(minor) || set.beside(use, n.gate, true)
+		return isOn && !set.anywhere(use, n.gate, false)
+	}
+	return false
 }

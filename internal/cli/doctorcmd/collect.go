@@ -42,7 +42,7 @@ func (c *collector) readEngine(ctx context.Context) (err error) {
 }
 
 func (c *collector) readClass(ctx context.Context) (err error) {
-	c.facts.Class, err = c.Cluster.Class(ctx, c.facts.Objects.Cluster)
+	c.facts.Class, err = c.Class(ctx, c.facts.Objects.Cluster)
 	return err
 }
 

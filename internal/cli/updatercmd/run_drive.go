@@ -321,7 +321,9 @@ func isForPeople(r linuxhost.Reason) bool {
 	case linuxhost.NotThisDistribution, linuxhost.VersionRefused, linuxhost.NoDigest, linuxhost.WrongDigest, linuxhost.WrongVersion, linuxhost.DownloadFailed, linuxhost.DiskFull,
 		linuxhost.FolderReadOnly, linuxhost.ToolMissing, linuxhost.FileRefused, linuxhost.WrongHost,
 		linuxhost.EtcdUnhealthy, linuxhost.EtcdUnknown, linuxhost.ServiceNotStarted,
-		linuxhost.ConfigUnreadable, linuxhost.ConfigUnsupported, linuxhost.RemovedSetting:
+		linuxhost.ConfigUnreadable, linuxhost.ConfigUnsupported, linuxhost.RemovedSetting,
+		linuxhost.ImageMissing, linuxhost.RegistryRefused, linuxhost.RegistryUnreachable,
+		linuxhost.ImagePullFailed, linuxhost.ArchiveUnusable, linuxhost.RuntimeUnavailable:
 		return true
 	case linuxhost.SnapshotFailed, linuxhost.StepFailed, linuxhost.StepTimedOut, linuxhost.StepHadNoEffect,
 		linuxhost.ControlPlaneNotReady, linuxhost.NodeNotReady:

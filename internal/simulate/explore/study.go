@@ -62,9 +62,9 @@ func imageless(s Study, route []version.Version) Study {
 		switch source.(type) {
 		case plan.Graph, plan.Response:
 			return true
-		default:
-			return false
+		case plan.NextMinor, plan.VersionList:
 		}
+		return false
 	})
 	s.Config.Broken, s.Config.Extension = []version.Version{bad}, nil
 	s.Config.Retargets = []version.Version{s.Config.Target}
