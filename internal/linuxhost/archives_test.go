@@ -66,6 +66,7 @@ func (s *sandbox) names(t *testing.T, folder string) []string {
 func TestArchivesOfRKE2(t *testing.T) {
 	t.Parallel()
 	release := map[string]string{coreFile: "core", "rke2-images-canal.linux-amd64.tar.zst": "canal",
+		"rke2-images-core.linux-amd64.tar.gz": "core, too", "rke2-images-core.linux-amd64.tar": "core",
 		"rke2-images.linux-amd64.txt": "no archive"}
 	s, g := newRKE2(t, release)
 	s.write(t, rke2Images+"/rke2-images-core.linux-amd64.tar.gz", "old")

@@ -271,9 +271,11 @@ func TestImageThatWasRemoved(t *testing.T) {
 	for p := s.next(t, g, "1"); p.Step != KubeadmUpgrade; p = s.next(t, g, "1") {
 		s.do(t, g, p, "1")
 	}
-	s.write(t, "/lacks", serverImage)
+	// The first one that kubeadm lists, and the last one.
+	removed := []string{serverImage, "registry.example/etcd:3.6.0"}
+	s.write(t, "/lacks", strings.Join(removed, "\n"))
 	s.mustReach(t, g, "1")
-	if diff := cmp.Diff([]string{serverImage}, s.asked("pull")); diff != "" {
+	if diff := cmp.Diff(removed, s.asked("pull")); diff != "" {
 		t.Errorf("pulled (-want +got):\n%s", diff)
 	}
 }

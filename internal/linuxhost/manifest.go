@@ -196,7 +196,8 @@ func (m Manifest) Digest(v version.Version, arch, name string) (Digest, bool) {
 	return digest, ok
 }
 
-// archives gives the archives of images for a goal's distribution, in the order of their names.
+// archives gives the archives of images for a goal's distribution, in the order of their names. Of an
+// archive in several compressions, as releases publish it, it gives one: in zstd if there is such.
 func (m Manifest) archives(g Goal, arch string) []binary {
 	var found []binary
 	for file, digest := range m.digests {
@@ -205,6 +206,9 @@ func (m Manifest) archives(g Goal, arch string) []binary {
 			found = append(found, binary{name: name, digest: digest})
 		}
 	}
-	slices.SortFunc(found, func(a, b binary) int { return strings.Compare(a.name, b.name) })
+	slices.SortFunc(found, func(a, b binary) int { return strings.Compare(b.name, a.name) })
+	stem := func(b binary) string { stem, _, _ := strings.Cut(b.name, ".tar"); return stem }
+	found = slices.CompactFunc(found, func(a, b binary) bool { return stem(a) == stem(b) })
+	slices.Reverse(found)
 	return found
 }

@@ -108,10 +108,7 @@ func (c RancherConfig) mainLists() settings.RancherLists {
 // lacksWord reports whether the goal's version accepts nothing of an argument, and nobody has
 // accepted it by name.
 func lacksWord(g Goal, c settings.Component, word string) bool {
-	uses := settings.FromWords(settings.Place{}, c, []string{word})
-	found := settings.Check(settings.Upgrade{To: g.Version}, uses)
-	found = settings.Errors(settings.Accepted(found, g.Accepted))
-	return len(uses) > 0 && len(found) == len(uses)
+	return settings.LacksArg(g.Version, g.Accepted, c, settings.ArgOf(word))
 }
 
 // argumentsOf returns the goal's arguments of a key.

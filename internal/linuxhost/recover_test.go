@@ -43,6 +43,7 @@ root=%[1]s
 cd $root
 if [ "$1 $2 $3" = "config images list" ]; then
   echo 'a warning' >&2
+  ! grep -q 'featureGates\|SomeGate' "$5" || { echo 'SomeGate is not a valid feature name' >&2; exit 1; }
   from=$(sed -n 's/^imageRepository: //p' "$5")
   to=$(sed -n 's/^kubernetesVersion: //p' "$5")
   for image in kube-{apiserver,controller-manager,scheduler,proxy}:$to coredns:v1.14.0 pause:3.10 etcd:3.6.0; do
@@ -81,7 +82,8 @@ func newSandbox(t *testing.T) *sandbox {
 cd `+s.root+`
 grep -q key .`+serverKey+` && grep -q 'status: {}' .`+apiServer+` || exit 1
 case "$*" in
-  *kubeadm-config*) echo "kubernetesVersion: $(<cluster)" ;;
+  *kubeadm-config*)
+    echo 'featureGates:'; echo '  SomeGate: true'; echo "kubernetesVersion: $(<cluster)" ;;
   *whoami*) echo system:node:n ;;
   *"get node"*) echo True ;;
 esac

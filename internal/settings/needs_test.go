@@ -6,6 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/windlass-dev/windlass/internal/settings"
+	"github.com/windlass-dev/windlass/pkg/version"
 )
 
 // TestNeeds: a component ends if a gate is on whose other one is off. What is on by default counts.
@@ -84,5 +85,18 @@ func TestNeeds(t *testing.T) {
 		"kubelet/GangScheduling if this build has it"
 	if diff := cmp.Diff(want, settings.Describe(found)); diff != "" {
 		t.Errorf("description (-want +got):\n%s", diff)
+	}
+}
+
+// TestNeedsAreNotLacks: a version accepts a gate that only others make wrong.
+func TestNeedsAreNotLacks(t *testing.T) {
+	t.Parallel()
+	for gates, want := range map[string]bool{
+		"GracefulNodeShutdown=false": false, "GangScheduling=true": false, "NoSuchGate=true": true,
+	} {
+		arg := settings.Arg{Name: "feature-gates", Value: gates}
+		if got := settings.LacksArg(version.MustParse("v1.36.1"), nil, settings.Kubelet, arg); got != want {
+			t.Errorf("v1.36 lacks %s: %t, want %t", gates, got, want)
+		}
 	}
 }

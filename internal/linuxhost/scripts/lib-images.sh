@@ -17,7 +17,8 @@ cri=(crictl)
 # missing prints those of the images on stdin that the host lacks.
 missing() {
   local image
-  while read -r image; do
+  # The last line may have no end.
+  while read -r image || [ -n "$image" ]; do
     [ -z "$image" ] || "${cri[@]}" inspecti "$image" >/dev/null 2>&1 </dev/null || echo "$image"
   done
 }
