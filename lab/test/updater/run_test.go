@@ -329,7 +329,7 @@ func TestRunOnAHostWhoseConnectionsDrop(t *testing.T) {
 		"/etc/systemd/system/k3s-agent.service": []byte("[Service]\nExecStart=/usr/local/bin/k3s agent\nRestart=always\nRestartSec=1\n[Install]\nWantedBy=multi-user.target\n"),
 	}, "k3s-agent")
 	var out, notes bytes.Buffer
-	address := r.DropConnectionsEvery(time.Second)
+	address := r.DropConnectionsEvery(2 * time.Second)
 	if err := r.start(t.Context(), t, address, "root", &out, &notes, "--no-drain", "--timeout", "5m"); err != nil {
 		t.Fatalf("%v; it prints\n%s%s", err, out.String(), notes.String())
 	}
