@@ -14,12 +14,16 @@ import (
 
 // joinProblem says why a machine may have joined the control plane although no Machine says so; empty if
 // none has. Cluster API gives a Machine its Node once that has the machine's providerID, which a cloud
-// controller manager may set much later than kubeadm joins.
+// controller manager may set much later than kubeadm joins. The text is bounded, whatever the workload
+// cluster answers.
 func (r *run) joinProblem(ctx context.Context, machines []*clusterv1.Machine) string {
 	nodes, err := r.ControlPlaneNodes(ctx, client.ObjectKeyFromObject(r.cluster))
+	return text.Bound(joinProblemOf(nodes, err, machines), conditionBytes)
+}
+
+func joinProblemOf(nodes []string, err error, machines []*clusterv1.Machine) string {
 	if err != nil {
-		return text.Bound(fmt.Sprintf("the workload cluster cannot be asked which machines have joined: %v", err),
-			conditionBytes)
+		return fmt.Sprintf("the workload cluster cannot be asked which machines have joined: %v", err)
 	}
 	slices.Sort(nodes)
 	for _, node := range nodes {
