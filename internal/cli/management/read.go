@@ -51,6 +51,12 @@ func (m Cluster) Class(
 	if !cluster.Spec.Topology.IsDefined() {
 		return nil, nil //nolint:nilnil // Without a topology there is no class, which is no error.
 	}
+	return m.readClass(ctx, cluster)
+}
+
+func (m Cluster) readClass(
+	ctx context.Context, cluster *clusterv1.Cluster,
+) (*clusterv1.ClusterClass, error) {
 	class := &clusterv1.ClusterClass{}
 	if err := m.Object(ctx, "ClusterClass", cluster.GetClassKey(), class); err != nil {
 		return nil, err
@@ -60,9 +66,8 @@ func (m Cluster) Class(
 
 // Source reads the Cluster's class, and where that leaves plans to an extension the UpgradeGraphs, if there are any.
 func (m Cluster) Source(ctx context.Context, cluster *clusterv1.Cluster) (*clusterv1.ClusterClass, []*v1alpha1.UpgradeGraph, error) {
-	namespace, name, _ := snapshot.Class(cluster)
-	class := &clusterv1.ClusterClass{}
-	if err := m.Object(ctx, "ClusterClass", types.NamespacedName{Namespace: namespace, Name: name}, class); err != nil {
+	class, err := m.readClass(ctx, cluster)
+	if err != nil {
 		return nil, nil, err
 	}
 	if class.Spec.Upgrade.External.GenerateUpgradePlanExtension == "" {

@@ -90,8 +90,7 @@ func readPlans(ctx context.Context, m management.Cluster, r *doctor.Removal) err
 }
 
 func readExtensions(ctx context.Context, m management.Cluster, r *doctor.Removal) error {
-	all, err := management.ListKnown[runtimev1.ExtensionConfig, runtimev1.ExtensionConfigList](
-		ctx, m, "ExtensionConfigs", management.Scope{})
+	all, err := m.ExtensionConfigs(ctx)
 	if err != nil {
 		return err
 	}
