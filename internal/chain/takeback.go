@@ -57,7 +57,7 @@ func (d *decider) wayBack() (to version.Version, way plan.Plan, problem string) 
 		return to, way, d.s.JoinProblem
 	}
 	cp, request := d.s.ControlPlane, d.request(d.s.ControlPlane.Running)
-	// What an extension answered is the way from the step's version only.
+	// An extension's answer is the way from the version of the step only.
 	if _, answered := d.s.Source.(plan.Response); answered || d.s.SourceProblem != "" {
 		if request.Source = d.s.Back; d.s.Back == nil {
 			return to, way, d.s.BackProblem

@@ -95,7 +95,7 @@ func TestArchivesOfRKE2(t *testing.T) {
 	if got := s.asked("pull"); len(got) != 0 {
 		t.Errorf("pulled %q", got)
 	}
-	// What waited is gone after the upgrade, and nothing is brought again.
+	// The files that waited are gone after the upgrade, and nothing is brought again.
 	if err := os.RemoveAll(s.root + StateFolder + "/binaries"); err != nil {
 		t.Fatal(err)
 	}

@@ -61,7 +61,7 @@ left=$(grep -vxF -f "${@: -1}" lacks); echo "$left" >lacks
 }
 
 // TestImagesBeforeTheChange: what kubeadm lists and the host lacks is pulled, before etcd is saved.
-// What is there is not, so no registry is needed for it.
+// An image that is there needs no registry.
 func TestImagesBeforeTheChange(t *testing.T) {
 	t.Parallel()
 	mirrored := "10.0.0.1:5000/k8s/etcd:3.6.0"
