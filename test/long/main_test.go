@@ -74,7 +74,7 @@ func TestBudget(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer child.Close()
+	t.Cleanup(func() { _ = child.Close() })
 	var out strings.Builder
 	r := runner{root: root, out: &out, now: time.Now, all: []battery{
 		{"endless", "(echo runs; sleep 1000) >child & wait"},
