@@ -11,6 +11,7 @@ import (
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/policy"
+	"github.com/windlass-dev/windlass/internal/snapshot"
 	"github.com/windlass-dev/windlass/internal/text"
 	"github.com/windlass-dev/windlass/internal/updatepolicy"
 )
@@ -42,6 +43,7 @@ var checks = []check{
 	{id: CheckSettings, run: checkSettings},
 	{id: CheckHealthChecks, needs: []Source{SourceHealthChecks}, run: checkHealthChecks},
 	{id: CheckManagedFields, needs: []Source{SourceTemplates}, run: checkManagedFields},
+	{id: CheckTopology, global: true, run: checkTopology},
 	{id: CheckPaused, run: checkPaused},
 	{id: CheckMachines, run: checkMachines},
 	{id: CheckUnread, global: true, run: checkUnread},
@@ -275,6 +277,16 @@ const guardFix = "first see that cert-manager runs and that the extension is Rea
 func cutFix(message string) (problem, fix string) {
 	problem, fix, _ = strings.Cut(message, ". Fix: ")
 	return problem, fix
+}
+
+func checkTopology(f Facts, _ []group, into *findings) {
+	subject := "Cluster " + f.Objects.Cluster.Name
+	failure, ok := snapshot.TopologyFailure(f.Objects.Cluster)
+	if !ok {
+		into.ok(subject, "the controller of the topology has no error")
+		return
+	}
+	into.add(Warning, subject, failure.Fix, "the controller of the topology changes nothing: %s", failure.Message)
 }
 
 func checkPaused(f Facts, groups []group, into *findings) {

@@ -413,6 +413,19 @@ func TestExamine(t *testing.T) {
 			md(f).Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
 		}, []string{"Warning Paused Cluster prod", "Warning Paused " + workers}},
 
+		{"topology that fails", func(f *Facts) {
+			f.Objects.Cluster.Status.Conditions = []metav1.Condition{{
+				Type: clusterv1.ClusterTopologyReconciledCondition, Status: metav1.ConditionFalse,
+				Reason: clusterv1.ClusterTopologyReconciledFailedReason, Message: "a patch does not apply",
+			}}
+		}, []string{"Warning Topology Cluster prod: the controller of the topology changes nothing: a patch does not apply"}},
+		{"topology that waits", func(f *Facts) {
+			f.Objects.Cluster.Status.Conditions = []metav1.Condition{{
+				Type: clusterv1.ClusterTopologyReconciledCondition, Status: metav1.ConditionFalse,
+				Reason: clusterv1.ClusterTopologyReconciledClusterUpgradingReason, Message: "Cluster is upgrading to v1.35.0",
+			}}
+		}, nil},
+
 		{"failed machine", func(f *Facts) {
 			f.Objects.Machines[1].Annotations[v1alpha1.UpdateProgressAnnotation] = `{"phase": "Failed", "lastError": "the disk is full"}`
 		}, []string{"Error Machines Machine w-1: its update failed: the disk is full"}},

@@ -57,6 +57,8 @@ const (
 	// CheckManagedFields looks for machines whose arguments cannot be changed in place, because Cluster API
 	// v1.11 or older wrote their KubeadmConfigs.
 	CheckManagedFields ID = "ManagedFields"
+	// CheckTopology looks for an error of the topology's controller, which changes nothing meanwhile.
+	CheckTopology ID = "Topology"
 	// CheckPaused looks for paused objects.
 	CheckPaused ID = "Paused"
 	// CheckMachines looks for machines whose update failed, is under way, or left fields alone.

@@ -20,6 +20,8 @@ const (
 	VersionSkew clustercheck.ID = "VersionSkew"
 	// ControlPlaneCanMove: Cluster API can bring the control plane to the target under its UpdatePolicy.
 	ControlPlaneCanMove clustercheck.ID = "ControlPlaneCanMove"
+	// TopologyReconciles: the controller of the Cluster's topology has no error.
+	TopologyReconciles clustercheck.ID = "TopologyReconciles"
 	// UpdateExtensions: Cluster API finds at most one extension for each hook of updates in place.
 	UpdateExtensions clustercheck.ID = "UpdateExtensions"
 	// RemovedAPIsRequested: the API server has seen no request for an API that the upgrade removes.
@@ -54,7 +56,7 @@ const (
 func IDs() []clustercheck.ID {
 	return []clustercheck.ID{
 		clustercheck.APIDiscovery, APIServerReady, EtcdHealthy, clustercheck.Nodes, VersionSkew, KnownRisks,
-		ControlPlaneCanMove, UpdateExtensions,
+		ControlPlaneCanMove, TopologyReconciles, UpdateExtensions,
 		RemovedAPIsRequested, RemovedAPIsManaged, RemovedAPIsInManifests,
 		RemovedSettings, MachineRequirements, StoredVersions,
 		WebhookBackends, WebhookScope, BudgetsCanBeSatisfied, BudgetsOverlap,

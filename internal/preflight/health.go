@@ -72,6 +72,24 @@ func CheckControlPlane(standing *guard.ControlPlane) []clustercheck.Finding {
 	return r.finish("no UpdatePolicy keeps Cluster API from moving the control plane")
 }
 
+// Topology is what the Cluster's condition TopologyReconciled says.
+type Topology struct {
+	// Cluster is the Cluster's name, and Failure what is wrong; empty if nothing is.
+	Cluster, Failure string
+	// Fix is what a person can do.
+	Fix string
+}
+
+// CheckTopology judges whether the controller of the topology can take a step. It only warns: a new target
+// may be what corrects the error.
+func CheckTopology(t Topology) []clustercheck.Finding {
+	r := report{id: TopologyReconciles}
+	if t.Failure != "" {
+		r.warn(named("Cluster", "", t.Cluster), t.Fix, "the controller of the topology takes no step: %s", t.Failure)
+	}
+	return r.finish("the condition TopologyReconciled has no error")
+}
+
 // Extensions are the registrations of the hooks of updates in place.
 type Extensions struct {
 	// Conflicts are the hooks for which Cluster API finds several extensions.

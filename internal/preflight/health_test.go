@@ -84,6 +84,19 @@ func TestCheckSkew(t *testing.T) {
 	}
 }
 
+// TestTopology: an error of the topology's controller warns, because a new target may be what corrects it.
+func TestTopology(t *testing.T) {
+	t.Parallel()
+	expect(t, []string{"Passed: the condition TopologyReconciled has no error"},
+		sayBriefly(preflight.CheckTopology(preflight.Topology{Cluster: "prod"})))
+	failing := preflight.CheckTopology(preflight.Topology{Cluster: "prod", Failure: "it is immutable", Fix: "rotate it"})
+	expect(t, []string{"Warned: Cluster prod: the controller of the topology takes no step: it is immutable"},
+		sayBriefly(failing))
+	if failing[0].Fix != "rotate it" || !preflight.Passed(failing) {
+		t.Errorf("%+v", failing)
+	}
+}
+
 func TestVerdict(t *testing.T) {
 	t.Parallel()
 	passed, failed := clustercheck.Pass(clustercheck.Nodes, "a"), clustercheck.Fail(preflight.EtcdHealthy, "f", "b")

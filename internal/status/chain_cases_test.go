@@ -243,7 +243,8 @@ func otherTests() []chainTest {
 		}},
 		{"a failure", with(func(u *upgrade) { u.reason, u.message = chain.ReconcileFailed, "a patch does not apply" }), []string{
 			"UpToDate by ClusterAPI: everything is at v1.31.0",
-			"held by Failure the topology's controller: a patch does not apply +0s true",
+			"held by Failure the topology's controller: a patch does not apply. Fix: correct what the message names; " +
+				"the controller then continues by itself. See docs/runbooks.md, WindlassUpgradeHeld +0s true",
 		}},
 		{"an extension, and a plan in the status", with(func(u *upgrade) {
 			begin(u)

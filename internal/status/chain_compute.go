@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -88,7 +87,7 @@ func readChain(f Facts) (*chainComputation, error) {
 	}
 	return &chainComputation{
 		facts: f, state: state, recorded: recorded,
-		condition: meta.FindStatusCondition(f.Cluster.Status.Conditions, clusterv1.ClusterTopologyReconciledCondition),
+		condition: snapshot.TopologyCondition(f.Cluster),
 	}, nil
 }
 

@@ -2,6 +2,7 @@ package status
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -10,6 +11,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/internal/chain"
+	"github.com/windlass-dev/windlass/internal/snapshot"
 	"github.com/windlass-dev/windlass/internal/text"
 )
 
@@ -127,14 +129,19 @@ func blockingLines(condition *metav1.Condition) []string {
 	return blocking
 }
 
-// failure is what the controller says has gone wrong.
+// failure is the error that the condition has, and what to do.
 func (c *chainComputation) failure() (Hold, bool) {
-	if c.condition == nil || c.condition.Status != metav1.ConditionFalse || c.condition.Reason != clusterv1.ClusterTopologyReconciledFailedReason {
+	failure, failed := snapshot.TopologyFailure(c.facts.Cluster)
+	if !failed {
 		return Hold{}, false
 	}
+	message := c.condition.Message
+	if !strings.Contains(message, "Fix: ") {
+		message = fmt.Sprintf("%s. Fix: %s", strings.TrimRight(message, ". "), failure.Fix)
+	}
 	return Hold{
-		Kind: HeldByFailure, By: cmp.Or(joinHooks(hooksIn(c.condition.Message)), "the topology's controller"), Message: c.condition.Message,
-		Since: c.earliest(), AtEarliest: true,
+		Kind: HeldByFailure, By: cmp.Or(joinHooks(hooksIn(message)), "the topology's controller"),
+		Message: message, Since: c.earliest(), AtEarliest: true,
 	}, true
 }
 

@@ -140,14 +140,14 @@ func glanceHolds(cluster *clusterv1.Cluster, gates []GateHold) []Hold {
 	if isPaused(cluster) {
 		return []Hold{{Kind: HeldByPause, Since: pausedSince(cluster)}}
 	}
-	condition := topologyCondition(cluster)
+	condition := snapshot.TopologyCondition(cluster)
 	if condition == nil || condition.Status != metav1.ConditionFalse {
 		return nil
 	}
 	var holds []Hold
 	switch condition.Reason {
 	case clusterv1.ClusterTopologyReconciledFailedReason:
-		return []Hold{{Kind: failureKind(condition.Message)}}
+		return []Hold{{Kind: failureKind(cluster)}}
 	case clusterv1.ClusterTopologyReconciledMachineDeploymentsUpgradeDeferredReason,
 		clusterv1.ClusterTopologyReconciledMachinePoolsUpgradeDeferredReason:
 		holds = append(holds, Hold{Kind: HeldByAnnotation})
@@ -168,12 +168,6 @@ func glanceHolds(cluster *clusterv1.Cluster, gates []GateHold) []Hold {
 	return slices.CompactFunc(holds, func(a, b Hold) bool { return a.Kind == b.Kind })
 }
 
-// topologyCondition is the Cluster's TopologyReconciled; nil where there is none.
-func topologyCondition(cluster *clusterv1.Cluster) *metav1.Condition {
-	return meta.FindStatusCondition(
-		cluster.Status.Conditions, clusterv1.ClusterTopologyReconciledCondition)
-}
-
 func isPaused(cluster *clusterv1.Cluster) bool {
 	_, annotated := cluster.Annotations[clusterv1.PausedAnnotation]
 	return annotated || cluster.Spec.Paused != nil && *cluster.Spec.Paused
@@ -188,15 +182,10 @@ func pausedSince(cluster *clusterv1.Cluster) time.Time {
 	return c.LastTransitionTime.UTC()
 }
 
-// failureKind tells an upgrade that has no path to its target from other failures. Cluster API has
-// one reason for both.
-func failureKind(message string) HoldKind {
-	for _, about := range []string{
-		"upgrade path", "upgrade plan", "GenerateUpgradePlan", "the plan from ",
-	} {
-		if strings.Contains(message, about) {
-			return HeldByRule
-		}
+// failureKind tells an upgrade that has no path to its target from other failures.
+func failureKind(cluster *clusterv1.Cluster) HoldKind {
+	if failure, _ := snapshot.TopologyFailure(cluster); failure.NoPath {
+		return HeldByRule
 	}
 	return HeldByFailure
 }
@@ -211,7 +200,7 @@ func gatesAnswer(gates []GateHold, hooks []chain.Hook) bool {
 // gatesAt returns the gates that hold the Cluster now. A gate keeps a Cluster in its list until it
 // is asked again, so it counts only if the Cluster's condition names its hook as blocking.
 func gatesAt(cluster *clusterv1.Cluster, gates []*v1alpha1.UpgradeGate) []GateHold {
-	condition := topologyCondition(cluster)
+	condition := snapshot.TopologyCondition(cluster)
 	blocking := hooksIn(strings.Join(blockingLines(condition), itemPrefix))
 	var found []GateHold
 	for _, g := range gates {

@@ -277,6 +277,10 @@ func stateNotes(objects snapshot.Objects, state snapshot.State, onPaper bool) []
 		notes = append(notes, fmt.Sprintf("the control plane is still on its way from %s to %s; "+
 			"the plan begins when it is there", state.Moving, state.Inventory.ControlPlane))
 	}
+	if failure, ok := snapshot.TopologyFailure(objects.Cluster); ok {
+		notes = append(notes, fmt.Sprintf("the controller of the topology takes no step: %s. Fix: %s",
+			failure.Message, failure.Fix))
+	}
 	if note := holdNote(objects.Cluster); note != "" {
 		notes = append(notes, note)
 	}

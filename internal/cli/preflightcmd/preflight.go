@@ -37,6 +37,7 @@ It connects with the Secret CLUSTER-kubeconfig of the management cluster, and ma
   KnownRisks              no step on the way has a known risk; they only warn, unless the UpgradeGraph
                           has spec.knownRisks.action Block
   ControlPlaneCanMove     Cluster API can move the control plane under its UpdatePolicy
+  TopologyReconciles      the controller of the topology has no error (a warning)
   UpdateExtensions        each hook of updates in place has at most one extension
   RemovedAPIsRequested    the API server has seen no request for an API that the upgrade removes
   RemovedAPIsManaged      managedFields name no API that the upgrade removes
@@ -241,7 +242,8 @@ func (o *options) prepare(
 	return probe.PreflightOptions{
 		Remote: remote, Requested: requested(facts, key), Upgrade: upgrade, Risks: known,
 		Version: asked, Machines: objects.Machines, Pools: poolsOf(objects, policies),
-		Standing: stuckControlPlane(objects, policies, to), Extensions: extensionsOf(ctx, m, key.Namespace),
+		Standing: stuckControlPlane(objects, policies, to),
+		Topology: topologyOf(objects.Cluster), Extensions: extensionsOf(ctx, m, key.Namespace),
 		EtcdProblem: etcd, Stored: stored, StoredUnread: unread,
 		Settings: preflight.Settings{
 			Uses: uses, Accepted: o.accept.Names, Unread: unreadSettings,

@@ -81,6 +81,12 @@ func stuckControlPlane(
 	return nil
 }
 
+// topologyOf returns what the Cluster's condition says of its topology.
+func topologyOf(cluster *clusterv1.Cluster) preflight.Topology {
+	failure, _ := snapshot.TopologyFailure(cluster)
+	return preflight.Topology{Cluster: cluster.Name, Failure: failure.Message, Fix: failure.Fix}
+}
+
 // extensionsOf returns the hooks for which Cluster API finds several extensions in a namespace.
 func extensionsOf(
 	ctx context.Context, m management.Cluster, namespace string,

@@ -37,6 +37,8 @@ type PreflightOptions struct {
 	Pools []preflight.Pool
 	// Standing is the control plane if Cluster API cannot bring it to the target; nil if it can.
 	Standing *guard.ControlPlane
+	// Topology is what the Cluster's condition says of its topology.
+	Topology preflight.Topology
 	// Extensions are the registrations of the hooks of updates in place.
 	Extensions preflight.Extensions
 	// EtcdProblem is what the control plane object reports of etcd; empty if that is nothing.
@@ -122,7 +124,8 @@ func Preflight(ctx context.Context, o PreflightOptions) ([]clustercheck.Finding,
 
 // management judges what the management cluster alone shows.
 func (s scout) management() []clustercheck.Finding {
-	return append(preflight.CheckControlPlane(s.o.Standing), preflight.CheckExtensions(s.o.Extensions)...)
+	return slices.Concat(preflight.CheckControlPlane(s.o.Standing), preflight.CheckTopology(s.o.Topology),
+		preflight.CheckExtensions(s.o.Extensions))
 }
 
 func firstOf(errs ...error) error {

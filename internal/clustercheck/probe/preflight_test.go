@@ -132,6 +132,20 @@ func TestPreflightPasses(t *testing.T) {
 	}
 }
 
+// TestPreflightTopology: what the Cluster's condition says is reported, also without the API server.
+func TestPreflightTopology(t *testing.T) {
+	t.Parallel()
+	for name, handler := range map[string]http.HandlerFunc{
+		"reached": newAPI(nil).ServeHTTP, "hangs up": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+	} {
+		o := look(t, handler)
+		o.Topology = preflight.Topology{Cluster: "prod", Failure: "it is immutable", Fix: "rotate it"}
+		if got := outcomes(run(t, o))[preflight.TopologyReconciles]; got != clustercheck.Warned {
+			t.Errorf("%s: TopologyReconciles is %q", name, got)
+		}
+	}
+}
+
 // TestPreflightUnread holds that what may not be read is not checked, each for itself.
 func TestPreflightUnread(t *testing.T) {
 	t.Parallel()
@@ -385,7 +399,7 @@ func TestSilentPreflight(t *testing.T) {
 	for _, f := range run(t, o) {
 		fromNodes := []clustercheck.ID{
 			clustercheck.Nodes, preflight.VersionSkew, preflight.ControlPlaneCanMove,
-			preflight.UpdateExtensions, preflight.MachineRequirements,
+			preflight.UpdateExtensions, preflight.MachineRequirements, preflight.TopologyReconciles,
 		}
 		if f.Outcome == clustercheck.Passed && !slices.Contains(fromNodes, f.ID) {
 			t.Errorf("%s passed without an answer: %s", f.ID, f.Message)
