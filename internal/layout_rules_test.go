@@ -239,7 +239,7 @@ var rules = []rule{
 	{pkg: "internal/risks", kind: pure, imports: `
 		internal/text internal/untrusted pkg/plan pkg/version embed
 	`},
-	{pkg: "internal/settings", kind: pure, imports: `internal/text pkg/version embed`},
+	{pkg: "internal/settings", kind: pure, imports: `internal/text internal/untrusted pkg/version embed`},
 	{pkg: "internal/shares", kind: effects, imports: `internal/keyed`},
 	{pkg: "internal/simulate/explore", kind: pure, imports: `
 		internal/chain internal/simulate/search pkg/plan pkg/version

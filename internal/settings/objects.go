@@ -55,11 +55,20 @@ var rancherFields = []argField{
 	{Proxy, []string{"agentConfig", "kubeProxyArgs"}},
 }
 
+// securityField has a file with the configuration of admission plugins.
+var securityField = []string{"serverConfig", "podSecurityAdmissionConfigFile"}
+
 func fromFields(p Place, config map[string]any, fields []argField) []Use {
 	var uses []Use
+	files := filesOf(p, config["files"])
 	for _, of := range fields {
-		words := wordsOf(below(config, of.path...))
-		uses = append(uses, FromWords(p.at(of.path...), of.component, words)...)
+		args := argsFrom(wordsOf(below(config, of.path...)))
+		uses = append(uses, FromArgs(p.at(of.path...), of.component, args)...)
+		uses = append(uses, files.apisOf(of.component, args, sameOnHost)...)
+	}
+	if file, ok := below(config, securityField...).(string); ok {
+		args := []Arg{{Name: admissionFlag, Value: file}}
+		uses = append(uses, files.apisOf(APIServer, args, sameOnHost)...)
 	}
 	return uses
 }

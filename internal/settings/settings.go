@@ -163,7 +163,8 @@ func (c Catalog) Check(u Upgrade, uses []Use) []Finding {
 			_, before := c.examine(use, set, u.From.Minor())
 			// The catalog does not describe the build that runs.
 			builtElsewhere := use.Running && before
-			f.Warning = f.Kind == Field || f.Component == Kubeadm || builtElsewhere || f.Passing
+			mayRead := f.Kind == API && f.Problem == Unrecognized
+			f.Warning = f.Kind == Field || f.Component == Kubeadm || builtElsewhere || f.Passing || mayRead
 			found = append(found, f)
 			break
 		}
@@ -190,6 +191,9 @@ func compareBool(a, b bool) int {
 // examine returns what is wrong with a use in a minor, beside the gates that are set; ok is false for
 // nothing.
 func (c Catalog) examine(use Use, set gateValues, minor version.Minor) (f Finding, ok bool) {
+	if use.Kind == API {
+		return examineAPI(use, minor)
+	}
 	if !c.describes(minor) {
 		return f, false
 	}
@@ -246,6 +250,8 @@ func (u Use) Setting() string {
 		return "the flag --" + name
 	case Field:
 		return "the field " + name
+	case API:
+		return "the file's API " + name
 	case Gate:
 	}
 	if _, err := strconv.ParseBool(u.Value); err == nil {
@@ -258,7 +264,8 @@ func (u Use) Setting() string {
 const maxNameBytes = 100
 
 // ID identifies a finding in lists of those that are accepted: the component and the setting, such
-// as kube-apiserver/--cloud-provider, kubelet/SomeGate or kubelet/.someField.
+// as kube-apiserver/--cloud-provider, kubelet/SomeGate, kubelet/.someField, or for the API of a file
+// kube-scheduler/GROUP/VERSION/KIND.
 func (f Finding) ID() string {
 	name := text.Bound(f.Name, maxNameBytes)
 	switch f.Kind {
@@ -266,7 +273,7 @@ func (f Finding) ID() string {
 		name = "--" + name
 	case Field:
 		name = "." + name
-	case Gate:
+	case Gate, API:
 	}
 	return string(f.Component) + "/" + name
 }
@@ -299,6 +306,8 @@ func (f Finding) Message() string {
 		return what + "; the kubelet ignores the field"
 	case f.Component == Kubeadm:
 		return what + "; kubeadm init refuses it, and other commands of kubeadm print a warning"
+	case f.Kind == API && f.Problem == Unrecognized:
+		return what + "; the component does not start if it does not know it"
 	case f.Passing:
 		return what + "; the component would not start with it, unless the upgrade replaces the setting"
 	case f.Warning:
@@ -311,6 +320,8 @@ func (f Finding) Message() string {
 func (f Finding) Fix() string {
 	fix := "remove it before the upgrade"
 	switch {
+	case f.Kind == API:
+		fix = f.fixAPI()
 	case f.Problem == Locked:
 		fix = "remove it, or set it to the other value, before the upgrade"
 	case f.Problem == Needed || f.Problem == Needy:
@@ -321,6 +332,19 @@ func (f Finding) Fix() string {
 		fix = "remove it, or correct its spelling, before the upgrade"
 	}
 	return fix + "; accept it by the name " + f.ID() + " if this build has it"
+}
+
+// fixAPI says which API the file can have.
+func (f Finding) fixAPI() string {
+	_, use, _ := findAPI(f.Component, f.Name)
+	switch f.Problem {
+	case Removed:
+		return fmt.Sprintf("write the file as %s of %s before the upgrade", use.kind, use.version)
+	case TooNew:
+		return fmt.Sprintf("write the file in an older API until %s runs", f.Since)
+	case Unrecognized, Locked, Needed, Needy:
+	}
+	return "correct its apiVersion and kind"
 }
 
 // Accepted returns findings without those that are accepted by name.

@@ -41,9 +41,7 @@ type Arg struct{ Name, Value string }
 func FromArgs(p Place, c Component, args []Arg) []Use {
 	var uses []Use
 	for _, arg := range args {
-		// All components take --a_b for --a-b.
-		name := strings.ReplaceAll(strings.TrimLeft(arg.Name, "-"), "_", "-")
-		switch name {
+		switch name := flagName(arg.Name); name {
 		case "":
 		case gatesFlag:
 			uses = append(uses, fromGates(p, c, arg.Value)...)
@@ -52,6 +50,11 @@ func FromArgs(p Place, c Component, args []Arg) []Use {
 		}
 	}
 	return uses
+}
+
+// flagName returns the name of a flag without dashes in front. All components take --a_b for --a-b.
+func flagName(name string) string {
+	return strings.ReplaceAll(strings.TrimLeft(name, "-"), "_", "-")
 }
 
 // fromGates returns the gates in the value of --feature-gates: NAME=BOOL,... From v1.31 on, an API
@@ -95,11 +98,16 @@ func ArgsOf(words []string) []Arg {
 
 // FromWords is FromArgs for words as K3s and RKE2 take the arguments of components; see [ArgOf].
 func FromWords(p Place, c Component, words []string) []Use {
+	return FromArgs(p, c, argsFrom(words))
+}
+
+// argsFrom returns the arguments in words as K3s and RKE2 take them.
+func argsFrom(words []string) []Arg {
 	args := make([]Arg, 0, len(words))
 	for _, word := range words {
 		args = append(args, ArgOf(word))
 	}
-	return FromArgs(p, c, args)
+	return args
 }
 
 // ArgOf returns the argument in NAME=VALUE or --NAME=VALUE, without dashes. K3s and RKE2 remove a +
@@ -162,16 +170,17 @@ func walk(value any, path string, yield func(path string)) {
 	}
 }
 
+// clusterFields are those of kubeadm's ClusterConfiguration that are about a component.
+var clusterFields = []struct {
+	field     string
+	component Component
+}{{"apiServer", APIServer}, {"controllerManager", ControllerManager}, {"scheduler", Scheduler}}
+
 // FromCluster returns the settings in kubeadm's ClusterConfiguration, in the form of any of its
 // versions, and of Cluster API's.
 func FromCluster(p Place, config map[string]any) []Use {
 	uses := GatesOf(p, Kubeadm, config)
-	for _, of := range []struct {
-		field     string
-		component Component
-	}{
-		{"apiServer", APIServer}, {"controllerManager", ControllerManager}, {"scheduler", Scheduler},
-	} {
+	for _, of := range clusterFields {
 		args := below(config, of.field, "extraArgs")
 		uses = append(uses, FromArgs(p.at(of.field, "extraArgs"), of.component, argsOf(args))...)
 	}
@@ -182,11 +191,17 @@ func FromCluster(p Place, config map[string]any) []Use {
 // machine that joins does not use the init configuration; the first one of a cluster does.
 func FromKubeadm(p Place, spec map[string]any) []Use {
 	cluster, _ := spec["clusterConfiguration"].(map[string]any)
-	uses := FromCluster(p.at("clusterConfiguration"), cluster)
+	uses, files := FromCluster(p.at("clusterConfiguration"), cluster), filesOf(p, spec["files"])
+	for _, of := range clusterFields {
+		args := argsOf(below(cluster, of.field, "extraArgs"))
+		volumes := throughVolumes(below(cluster, of.field, "extraVolumes"))
+		uses = append(uses, files.apisOf(of.component, args, volumes)...)
+	}
 	for _, field := range []string{"initConfiguration", "joinConfiguration"} {
-		args := below(spec, field, "nodeRegistration", "kubeletExtraArgs")
+		args := argsOf(below(spec, field, "nodeRegistration", "kubeletExtraArgs"))
 		in := p.at(field, "nodeRegistration", "kubeletExtraArgs")
-		uses = append(uses, FromArgs(in, Kubelet, argsOf(args))...)
+		uses = append(uses, FromArgs(in, Kubelet, args)...)
+		uses = append(uses, files.apisOf(Kubelet, args, sameOnHost)...)
 	}
 	return uses
 }

@@ -2,22 +2,19 @@ package hosts
 
 import (
 	"bytes"
-	"compress/gzip"
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"io"
 	"path"
 	"regexp"
 	"slices"
-	"strings"
 
 	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
 
 	"github.com/windlass-dev/windlass/internal/inplace/cover"
 	"github.com/windlass-dev/windlass/internal/kubeadmpatch"
 	"github.com/windlass-dev/windlass/internal/linuxhost"
+	"github.com/windlass-dev/windlass/internal/settings"
 	"github.com/windlass-dev/windlass/internal/text"
 	"github.com/windlass-dev/windlass/internal/updaters"
 )
@@ -171,29 +168,7 @@ func decodeContent(encoded string, encoding bootstrapv1.Encoding, limit int) (co
 	if isTemplate(encoded) {
 		return nil, false
 	}
-	content = []byte(encoded)
-	if encoding == bootstrapv1.Base64 || encoding == bootstrapv1.GzipBase64 {
-		var err error
-		if content, err = base64.StdEncoding.DecodeString(strings.Join(strings.Fields(encoded), "")); err != nil {
-			return nil, false
-		}
-	}
-	switch encoding {
-	case "", bootstrapv1.Base64:
-		return content, true
-	case bootstrapv1.Gzip, bootstrapv1.GzipBase64:
-		return unzip(content, limit)
-	}
-	return nil, false
-}
-
-func unzip(compressed []byte, limit int) (content []byte, ok bool) {
-	reader, err := gzip.NewReader(bytes.NewReader(compressed))
-	if err != nil {
-		return nil, false
-	}
-	content, err = io.ReadAll(io.LimitReader(reader, int64(limit)+1))
-	return content, err == nil
+	return settings.DecodeContent(encoded, string(encoding), limit)
 }
 
 // safeArgs are the arguments that a running kubelet can be given: numbers, durations, sizes and policies. All others are not covered. They name a file or a

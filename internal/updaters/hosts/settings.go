@@ -41,7 +41,9 @@ func (c coverage) refuseSettings(v version.Version, spec configSpec) error {
 	if v.IsZero() {
 		return nil
 	}
-	counts := map[string]any{"clusterConfiguration": spec["clusterConfiguration"]}
+	counts := map[string]any{
+		"clusterConfiguration": spec["clusterConfiguration"], "files": spec["files"],
+	}
 	node := nodeConfiguration(spec)
 	counts[node] = spec[node]
 	uses := settings.FromKubeadm(settings.Place{Object: "the bootstrap config", Path: "spec"}, counts)

@@ -24,6 +24,16 @@ func TestLackingSettings(t *testing.T) {
 			"joinConfiguration", "nodeRegistration", "kubeletExtraArgs")
 		return fields{"clusterConfiguration": fields{"apiServer": fields{"extraArgs": args}}}
 	}
+	webhooks := fields{
+		"clusterConfiguration": fields{"apiServer": fields{"extraArgs": []any{
+			fields{"name": "admission-control-config-file", "value": "/etc/a.yaml"},
+		}}},
+		"files": []any{fields{
+			"path": "/etc/a.yaml",
+			"content": "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n" +
+				"- configuration: {apiVersion: apiserver.config.k8s.io/v1alpha1, kind: WebhookAdmission}\n",
+		}},
+	}
 	empty := fields{"joinConfiguration": fields{"nodeRegistration": fields{"name": "n"}}}
 	named := func(spec fields) fields {
 		if err := unstructured.SetNestedField(spec, "n", "joinConfiguration", "nodeRegistration", "name"); err != nil {
@@ -74,6 +84,10 @@ func TestLackingSettings(t *testing.T) {
 			from:    withArgs("feature-gates", gate+","+other),
 			to:      withArgs("feature-gates", other),
 			version: "v1.35.5", covered: true,
+		},
+		"a file has an API that is gone": {
+			from: webhooks, to: webhooks, was: "v1.35.4", version: "v1.36.3",
+			note: "kube-apiserver/apiserver.config.k8s.io/v1alpha1/WebhookAdmission",
 		},
 		"the API server's gate stays": {
 			from: server("feature-gates", gate), to: server("feature-gates", gate), version: "v1.35.5",
