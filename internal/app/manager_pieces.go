@@ -5,9 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimecatalog "sigs.k8s.io/cluster-api/api/runtime/catalog"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
@@ -23,6 +20,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/hookclient"
 	"github.com/windlass-dev/windlass/internal/hookserver"
 	"github.com/windlass-dev/windlass/internal/topology"
+	"github.com/windlass-dev/windlass/internal/workload"
 	"github.com/windlass-dev/windlass/pkg/plan"
 )
 
@@ -45,32 +43,10 @@ func (b *builder) topologyOptions() topology.Options {
 	return topology.Options{
 		Client: b.mgr.GetClient(), APIReader: b.mgr.GetAPIReader(), Runtime: b.runtimeClient, Recorder: eventlimit.For(b.mgr, managerEvents), Now: time.Now,
 		Limits: b.limits, OwnPlanner: hookserver.GenerateUpgradePlanHandler + "." + b.ExtensionConfig, OwnGraph: b.graphOf,
-		WatchFilter: b.WatchFilter, ControlPlaneNodes: b.controlPlaneNodes,
+		WatchFilter: b.WatchFilter,
+		// Its answers are bounded, those to Cluster API's clients of workload clusters are not.
+		ControlPlaneNodes: workload.NewFacts(b.mgr.GetAPIReader(), time.Now).ControlPlaneNodes,
 	}
-}
-
-// maxControlPlaneNodes bounds how many Nodes are read of a control plane.
-const maxControlPlaneNodes = 100
-
-// controlPlaneNodes lists the names of a workload cluster's Nodes that kubeadm has marked.
-func (b *builder) controlPlaneNodes(
-	ctx context.Context, cluster types.NamespacedName,
-) ([]string, error) {
-	remote, err := b.clusterCache.GetUncachedClient(ctx, cluster)
-	if err != nil {
-		return nil, fmt.Errorf("connecting to Cluster %s: %w", cluster, err)
-	}
-	list := &metav1.PartialObjectMetadataList{}
-	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NodeList"))
-	marked := client.HasLabels{"node-role.kubernetes.io/control-plane"}
-	if err := remote.List(ctx, list, marked, client.Limit(maxControlPlaneNodes)); err != nil {
-		return nil, fmt.Errorf("listing the control plane's Nodes of Cluster %s: %w", cluster, err)
-	}
-	names := make([]string, 0, len(list.Items))
-	for i := range list.Items {
-		names = append(names, list.Items[i].Name)
-	}
-	return names, nil
 }
 
 // graphOf returns the UpgradeGraph that serves a Cluster, by the settings of this project's ExtensionConfig.

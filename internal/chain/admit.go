@@ -192,7 +192,8 @@ func (o Offer) Warning(c VersionChange) string {
 		return ""
 	}
 	if o.takesBack(c, c.To) {
-		text := fmt.Sprintf("no machine has joined at %s: the step to it is taken back, and the upgrade goes from %s to %s",
+		text := fmt.Sprintf("no machine has joined at %s: the step to it is taken back, and the upgrade goes from %s to %s. "+
+			"The step stays while one of its machines has a host: the condition TopologyReconciled says why",
 			c.Inventory.ControlPlane, c.Running, c.To)
 		if o.Extension {
 			text += fmt.Sprintf(". It is not checked here that the extension has a plan from %s that leaves out %s; without one the step stays",

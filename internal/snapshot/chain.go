@@ -120,17 +120,30 @@ func Unjoined(machines []*clusterv1.Machine, running version.Version) bool {
 			continue
 		}
 		joined++
-		for _, text := range []string{m.Spec.Version, cmp.Or(capi.Kubelet(m), m.Spec.Version)} {
-			v, err := version.Parse(text)
-			if err != nil {
-				return false
-			}
-			if order := version.Compare(v, running); order != version.Less && !running.RunBy(v) {
-				return false
-			}
+		kubelet := cmp.Or(capi.Kubelet(m), m.Spec.Version)
+		if mayBeNewer(m.Spec.Version, running) || mayBeNewer(kubelet, running) {
+			return false
 		}
 	}
 	return joined > 0
+}
+
+// Started returns the first control plane Machine without a Node that has a host and may be newer than a
+// version; nil if there is none. kubeadm adds the host's member to etcd before the kubelet registers a Node.
+func Started(machines []*clusterv1.Machine, running version.Version) *clusterv1.Machine {
+	for _, m := range machines {
+		provisioned := m.Status.Initialization.InfrastructureProvisioned
+		if capi.IsControlPlane(m) && !m.Status.NodeRef.IsDefined() && provisioned != nil && *provisioned &&
+			mayBeNewer(m.Spec.Version, running) {
+			return m
+		}
+	}
+	return nil
+}
+
+func mayBeNewer(text string, running version.Version) bool {
+	v, err := version.Parse(text)
+	return err != nil || version.Compare(v, running) != version.Less && !running.RunBy(v)
 }
 
 // chainGroups reads the groups of the topology, in its order, and those of it that it does not have any more, by name.

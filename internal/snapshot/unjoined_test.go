@@ -43,3 +43,37 @@ func TestUnjoined(t *testing.T) {
 		}
 	}
 }
+
+// TestStarted: a host whose Machine has no Node may have joined etcd at a newer version.
+func TestStarted(t *testing.T) {
+	t.Parallel()
+	machine := func(change func(*clusterv1.Machine)) *clusterv1.Machine {
+		m := &clusterv1.Machine{}
+		m.Labels = map[string]string{clusterv1.MachineControlPlaneLabel: ""}
+		m.Spec.Version = "v1.33.99"
+		m.Status.Initialization.InfrastructureProvisioned = new(true)
+		change(m)
+		return m
+	}
+	for name, tt := range map[string]struct {
+		change func(*clusterv1.Machine)
+		want   bool
+	}{
+		"a host":            {func(*clusterv1.Machine) {}, true},
+		"unknown version":   {func(m *clusterv1.Machine) { m.Spec.Version = "latest" }, true},
+		"the older version": {func(m *clusterv1.Machine) { m.Spec.Version = "v1.32.4" }, false},
+		"a Node":            {func(m *clusterv1.Machine) { m.Status.NodeRef.Name = "node" }, false},
+		"a worker":          {func(m *clusterv1.Machine) { m.Labels = nil }, false},
+		"no host": {func(m *clusterv1.Machine) {
+			m.Status.Initialization.InfrastructureProvisioned = new(false)
+		}, false},
+		"nothing known": {func(m *clusterv1.Machine) {
+			m.Status.Initialization.InfrastructureProvisioned = nil
+		}, false},
+	} {
+		m := machine(tt.change)
+		if got := Started([]*clusterv1.Machine{m}, v("v1.32.4")); (got == m) != tt.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}

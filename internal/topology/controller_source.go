@@ -82,7 +82,9 @@ func (r *run) readSource(ctx context.Context) error {
 	if problem != nil {
 		r.state.SourceProblem = text.Bound(problem.Error(), conditionBytes)
 	}
-	if asks && (problem == nil || r.kept.answered) && r.state.NeedsBack() {
+	// Another problem than the extension's answer says nothing of the way.
+	answered := asks && (problem == nil || r.kept.problem != nil && r.kept.answered)
+	if answered && r.state.NeedsBack() {
 		r.askForBack(ctx, extension.Extension)
 	}
 	return nil

@@ -9,7 +9,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/internal/capi"
+	"github.com/windlass-dev/windlass/internal/snapshot"
 	"github.com/windlass-dev/windlass/internal/text"
+	"github.com/windlass-dev/windlass/pkg/version"
 )
 
 // joinProblem says why a machine may have joined the control plane although no Machine says so; empty if
@@ -18,10 +20,13 @@ import (
 // cluster answers.
 func (r *run) joinProblem(ctx context.Context, machines []*clusterv1.Machine) string {
 	nodes, err := r.ControlPlaneNodes(ctx, client.ObjectKeyFromObject(r.cluster))
-	return text.Bound(joinProblemOf(nodes, err, machines), conditionBytes)
+	problem := joinProblemOf(nodes, err, machines, r.state.ControlPlane.Running)
+	return text.Bound(problem, conditionBytes)
 }
 
-func joinProblemOf(nodes []string, err error, machines []*clusterv1.Machine) string {
+func joinProblemOf(
+	nodes []string, err error, machines []*clusterv1.Machine, running version.Version,
+) string {
 	if err != nil {
 		return fmt.Sprintf("the workload cluster cannot be asked which machines have joined: %v", err)
 	}
@@ -34,6 +39,10 @@ func joinProblemOf(nodes []string, err error, machines []*clusterv1.Machine) str
 			return fmt.Sprintf("Node %s of the control plane is the Node of no Machine, so a new machine may have "+
 				"joined. Fix: look why the Machine has no Node, or delete the Node if its machine is gone", node)
 		}
+	}
+	if m := snapshot.Started(machines, running); m != nil {
+		return fmt.Sprintf("Machine %s has a host and no Node, so its member of etcd may have joined. Fix: look at "+
+			"the members (`etcdctl member list`), remove the host's if there is one, then delete the Machine", m.Name)
 	}
 	return ""
 }

@@ -126,6 +126,19 @@ var commands = map[string]func(*world, *datadriven.TestData) string{
 		w.join(d.CmdArgs[0].Key)
 		return ""
 	},
+	// start makes a control plane Machine with a host, and without a Node.
+	"start": func(w *world, d *datadriven.TestData) string {
+		machine := w.newMember(d.CmdArgs[0].Key)
+		machine.Status.Initialization.InfrastructureProvisioned = new(true)
+		w.create(machine)
+		return ""
+	},
+	"gone": func(w *world, d *datadriven.TestData) string {
+		if err := w.Inner.Delete(w.t.Context(), w.newMember(d.CmdArgs[0].Key)); err != nil {
+			w.t.Fatal(err)
+		}
+		return ""
+	},
 	// nodes are those of the control plane, or: away.
 	"nodes": func(w *world, d *datadriven.TestData) string {
 		w.nodes = nil
@@ -331,13 +344,25 @@ func (w *world) provision(version string) {
 // join gives the control plane a Machine whose Node runs a version.
 func (w *world) join(version string) {
 	w.t.Helper()
-	machine := &clusterv1.Machine{}
-	machine.Namespace, machine.Name = w.Key.Namespace, "cp-"+version
-	machine.Labels = map[string]string{clusterv1.ClusterNameLabel: w.Key.Name, clusterv1.MachineControlPlaneLabel: ""}
-	machine.Spec.Version = version
+	machine := w.newMember(version)
 	machine.Status.NodeInfo = &corev1.NodeSystemInfo{KubeletVersion: version}
 	machine.Status.NodeRef.Name = machine.Name
 	w.nodes = append(w.nodes, machine.Name)
+	w.create(machine)
+}
+
+func (w *world) newMember(version string) *clusterv1.Machine {
+	machine := &clusterv1.Machine{}
+	machine.Namespace, machine.Name = w.Key.Namespace, "cp-"+version
+	machine.Labels = map[string]string{
+		clusterv1.ClusterNameLabel: w.Key.Name, clusterv1.MachineControlPlaneLabel: "",
+	}
+	machine.Spec.Version = version
+	return machine
+}
+
+func (w *world) create(machine *clusterv1.Machine) {
+	w.t.Helper()
 	if err := w.Inner.Create(w.t.Context(), machine); err != nil {
 		w.t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package workload
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -48,6 +49,19 @@ func (f *Facts) Nodes(ctx context.Context, cluster types.NamespacedName) ([]gate
 		}
 	})
 	return nodes, err
+}
+
+// ControlPlaneNodes returns the names of the Nodes that kubeadm, K3s or RKE2 has marked as the control plane's.
+func (f *Facts) ControlPlaneNodes(ctx context.Context, cluster types.NamespacedName) ([]string, error) {
+	var names []string
+	var page corev1.NodeList
+	marked := client.HasLabels{"node-role.kubernetes.io/control-plane"}
+	err := f.list(ctx, cluster, "Nodes", &page, func() {
+		for i := range page.Items {
+			names = append(names, text.Bound(page.Items[i].Name, maxNameBytes))
+		}
+	}, marked)
+	return names, err
 }
 
 // computeNotReady says why a Node is not Ready. The words of the condition's message are left out: they count seconds.
@@ -100,12 +114,15 @@ func computeBudgetProblem(b *policyv1.PodDisruptionBudget) string {
 }
 
 // list reads all pages of a list, and calls each after every one.
-func (f *Facts) list(ctx context.Context, cluster types.NamespacedName, what string, page client.ObjectList, each func()) error {
+func (f *Facts) list(
+	ctx context.Context, cluster types.NamespacedName, what string, page client.ObjectList, each func(),
+	options ...client.ListOption,
+) error {
 	remote, err := f.clients.Client(ctx, cluster)
 	if err != nil {
 		return newUnreachable(cluster, err)
 	}
-	err = listPages(ctx, remote, page, each)
+	err = listPages(ctx, remote, page, each, options...)
 	if apierrors.IsNotFound(err) {
 		return fmt.Errorf("the API server of Cluster %s serves no %s", cluster, what)
 	}
@@ -116,12 +133,16 @@ func (f *Facts) list(ctx context.Context, cluster types.NamespacedName, what str
 }
 
 // listPages reads all pages of a list within its bounds, and calls each after every one.
-func listPages(ctx context.Context, remote client.Client, page client.ObjectList, each func()) error {
+func listPages(
+	ctx context.Context, remote client.Client, page client.ObjectList, each func(),
+	options ...client.ListOption,
+) error {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
 	listed, next := 0, ""
 	for range maxPages {
-		if err := remote.List(ctx, page, client.Limit(pageSize), client.Continue(next)); err != nil {
+		paged := append(slices.Clone(options), client.Limit(pageSize), client.Continue(next))
+		if err := remote.List(ctx, page, paged...); err != nil {
 			return err
 		}
 		if listed += meta.LenList(page); listed > maxListed {

@@ -79,6 +79,23 @@ func TestFactsOfNodes(t *testing.T) {
 	}
 }
 
+// TestControlPlaneNodes: all pages count, and the server is asked for the marked Nodes only.
+func TestControlPlaneNodes(t *testing.T) {
+	w := newFactsWorld(t)
+	named := func(name string) corev1.Node { return corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}} }
+	serve := pages(w, kind("v1", "NodeList"), []corev1.Node{named("a"), named("b"), named("c")})
+	w.paths["/api/v1/nodes"] = func(rw http.ResponseWriter, r *http.Request) {
+		if got := r.URL.Query().Get("labelSelector"); got != "node-role.kubernetes.io/control-plane" {
+			t.Errorf("labelSelector=%s", got)
+		}
+		serve(rw, r)
+	}
+	got, err := w.facts.ControlPlaneNodes(t.Context(), cluster)
+	if diff := cmp.Diff([]string{"a", "b", "c"}, got); err != nil || diff != "" {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+}
+
 func TestFactsOfBudgets(t *testing.T) {
 	w := newFactsWorld(t)
 	budget := func(name string, status policyv1.PodDisruptionBudgetStatus) policyv1.PodDisruptionBudget {

@@ -96,6 +96,9 @@ func TestHostileAnswersAreBounded(t *testing.T) {
 			if nodes, err := facts.Nodes(t.Context(), cluster); err == nil {
 				t.Errorf("%d Nodes", len(nodes))
 			}
+			if nodes, err := facts.ControlPlaneNodes(t.Context(), cluster); err == nil {
+				t.Errorf("%d Nodes of the control plane", len(nodes))
+			}
 			if peak := peak(); peak > bound {
 				t.Errorf("the heap had %d MiB, want at most %d", peak>>20, bound>>20)
 			} else {
