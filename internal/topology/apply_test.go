@@ -239,6 +239,33 @@ func TestApplyVersions(t *testing.T) {
 	}
 }
 
+// TestApplyToGroupsReadTooEarly: a group is not sent to another version from what a cache showed before it was
+// sent elsewhere.
+func TestApplyToGroupsReadTooEarly(t *testing.T) {
+	w := steady(t, fixture("full"))
+	w.setTopologyVersion("v1.32.0")
+	blueprint, early := w.read()
+	if _, err := w.reconcile(everywhere(w.Cluster(), "v1.31.5"), topology.ApplyOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.Take()
+	versions := everywhere(w.Cluster(), "v1.32.0")
+	desired, err := w.objects.ComputeDesired(t.Context(), blueprint, early, versions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hold := topology.ApplyOptions{HoldControlPlane: true}
+	_, err = w.objects.Apply(t.Context(), blueprint, early, desired, versions, hold)
+	for _, group := range []string{`MachineDeployment "a"`, `MachineDeployment "b"`, `MachinePool "p"`} {
+		if err == nil || !strings.Contains(err.Error(), group) {
+			t.Errorf("error %v, want one about %s", err, group)
+		}
+	}
+	if writes := w.Take(); len(writes) > 0 {
+		t.Errorf("writes %q", writes)
+	}
+}
+
 func TestApplyTemplateMetadata(t *testing.T) {
 	w := steady(t, fixture("v1beta1"))
 	template := &unstructured.Unstructured{}
@@ -383,7 +410,8 @@ func TestApplyKeepsTemplatesInUse(t *testing.T) {
 			t.Run(owner+" then "+rejected, func(t *testing.T) {
 				w := steady(t, fixture("full"))
 				w.setTopologyVersion("v1.32.0")
-				versions := everywhere(w.Cluster(), "v1.32.0")
+				// A group that has another version since it was read is not written. Patches see the topology's.
+				versions := everywhere(w.Cluster(), "v1.31.0")
 				blueprint, stale := w.read()
 				desired, err := w.objects.ComputeDesired(t.Context(), blueprint, stale, versions)
 				if err != nil {
@@ -411,7 +439,7 @@ func TestApplyKeepsTemplatesInUse(t *testing.T) {
 					t.Fatal(err)
 				}
 				w.Take()
-				w.again()
+				w.at(versions, topology.ApplyOptions{})
 			})
 		}
 	}

@@ -87,6 +87,13 @@ func (a *applier) applyMachineDeployment(ctx context.Context, group string, curr
 		}
 		t.current = current.Object
 		note = versionNote(current.Object.Spec.Template.Spec.Version, desired.Object.Spec.Template.Spec.Version)
+		if note != "" {
+			now := &clusterv1.MachineDeployment{}
+			err := a.checkVersion(ctx, now, current.Object, &now.Spec.Template, &current.Object.Spec.Template)
+			if err != nil {
+				return err
+			}
+		}
 	}
 
 	parts := a.groupTemplates(group, current, desired)
@@ -97,6 +104,22 @@ func (a *applier) applyMachineDeployment(ctx context.Context, group string, curr
 		return nil
 	}
 	return a.applyHealthCheck(ctx, slot{roleMachineDeploymentHealthCheck, group}, nil, desired.MachineHealthCheck)
+}
+
+// checkVersion refuses to send a group to another version if it was sent somewhere since it was read: the cache
+// of a process that has just begun may be older than the last step. now receives the live object, whose template
+// is live; read is the one of seen.
+func (a *applier) checkVersion(
+	ctx context.Context, now, seen client.Object, live, read *clusterv1.MachineTemplateSpec,
+) error {
+	if err := a.apiReader.Get(ctx, client.ObjectKeyFromObject(seen), now); err != nil {
+		return fmt.Errorf("getting %s: %w", name(seen), err)
+	}
+	if live.Spec.Version != read.Spec.Version {
+		return fmt.Errorf("%s has been sent to %s since it was read at %s; it is read again",
+			name(seen), live.Spec.Version, read.Spec.Version)
+	}
+	return nil
 }
 
 // checkTemplates refuses templates that cannot take the place of the current ones. The kind of
@@ -221,6 +244,14 @@ func (a *applier) updateMachinePool(ctx context.Context, group string, current, 
 	if hold || !current.Object.DeletionTimestamp.IsZero() {
 		return nil
 	}
+	note := versionNote(current.Object.Spec.Template.Spec.Version, desired.Object.Spec.Template.Spec.Version)
+	if note != "" {
+		now := &clusterv1.MachinePool{}
+		err := a.checkVersion(ctx, now, current.Object, &now.Spec.Template, &current.Object.Spec.Template)
+		if err != nil {
+			return err
+		}
+	}
 	before := len(a.changes)
 	if err := a.applyPart(ctx, slot{roleMachinePoolInfrastructure, group}, current.InfrastructureMachinePoolObject, desired.InfrastructureMachinePoolObject); err != nil {
 		return err
@@ -229,7 +260,6 @@ func (a *applier) updateMachinePool(ctx context.Context, group string, current, 
 		return err
 	}
 	parts := len(a.changes)
-	note := versionNote(current.Object.Spec.Template.Spec.Version, desired.Object.Spec.Template.Spec.Version)
 	err := a.apply(ctx, target{slot: slot{roleMachinePool, group}, current: current.Object, desired: desired.Object}, note)
 	switch {
 	case err == nil && note != "" && len(a.changes) > parts:

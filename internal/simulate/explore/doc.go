@@ -24,7 +24,8 @@
 // target still counts: the control plane has not moved, and nothing else tells the two upgrades apart.
 //
 // After a restart the control plane or a group may be read as it was before its last write, and no older; of the control plane only when the Cluster
-// tells of that write. What was read of a group too late does not count against the engine where it is about order and concurrency; skew does.
+// tells of that write. A group is read live before it is sent to another version. What was read of a group too late
+// does not count against the engine where it is about order and concurrency; skew does.
 //
 // A step of the control plane can be taken back until the engine could read that a machine of it has
 // joined. One may join between what the engine reads and what it does, but the step is not over then.

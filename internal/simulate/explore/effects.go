@@ -257,6 +257,10 @@ func (r *run) applyGroup(i int, o chain.Object) error {
 			r.say("%v is created at %v", o.Name, o.Version)
 			r.createsGroup(i, to)
 		})
+	case seen.lags && to != seen.oldest:
+		// The product looks at the group once more before it sends it somewhere.
+		r.say("a conflict")
+		return errConflict
 	case to != g.version:
 		r.say("%v goes to %v", o.Name, o.Version)
 		return r.attempt("that", func() { r.raisesGroup(i, to) })

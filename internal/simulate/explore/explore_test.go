@@ -85,6 +85,8 @@ func explorations() map[string]explore.Config {
 		explore.Group{Name: "b", Kind: plan.MachineDeployment, Version: v(29), MaxMinorStep: 1})
 	late := chainOf(3, explore.Faults{Lags: 2, Cuts: 2, Restarts: 1, Answers: 1, Retargets: 1, Annotations: 1}, md("a", 30), md("b", 29))
 	late.Retargets = []version.Version{v(31), v(32)}
+	behind := chainOf(2, explore.Faults{Lags: 1, Races: 1, Retargets: 2}, md("a", 30))
+	behind.Target, behind.Retargets = v(31), []version.Version{v(32)}
 	swapped := chainOf(2, explore.Faults{Lags: 2, Swaps: 2, Cuts: 1, Answers: 1}, md("a", 30))
 	leave := chainOf(6, explore.Faults{Groups: 2, Cuts: 1, Races: 1}, md("a", 30), md("b", 29), mp("p", 28))
 	come := chainOf(3, explore.Faults{Groups: 2, Retargets: 2, Cuts: 1, Answers: 1, Races: 1}, md("a", 30), explore.Group{Name: "b", Kind: plan.MachineDeployment, Absent: true})
@@ -137,6 +139,7 @@ func explorations() map[string]explore.Config {
 		"much at once":                                   everything,
 		"late reads":                                     late,
 		"late reads, and another engine":                 swapped,
+		"late reads, and another target":                 behind,
 		"shortages, and another engine":                  chainOf(2, explore.Faults{Shortages: 2, Swaps: 2}, explore.Group{Name: "a", Kind: plan.MachineDeployment, Version: v(30), MaxMinorStep: 1}),
 		"machines are missing":                           chainOf(3, explore.Faults{Shortages: 3, Annotations: 1, Cuts: 1, Answers: 1, Races: 1}, md("a", 30), md("b", 29), mp("p", 30)),
 		"groups leave on a long way":                     leave,
