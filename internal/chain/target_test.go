@@ -158,7 +158,7 @@ func TestWarning(t *testing.T) {
 		"unread":       {list, chain.VersionChange{To: parsed("v1.31.0"), Inventory: runs("v1.30.1", "v1.30.1")}, ""},
 		"hook pending": {list, chain.VersionChange{From: parsed("v1.30.1"), To: parsed("v1.31.0"), Inventory: runs("v1.30.1", "v1.30.1"), CompletionPending: true}, "the upgrade to v1.30.1 is done but for the AfterClusterUpgrade hook: the upgrade to v1.31.0 begins when that has completed"},
 		"on its way":   {list, chain.VersionChange{From: parsed("v1.32.1"), To: parsed("v1.33.0"), Inventory: runs("v1.31.1", "v1.30.1"), CompletionPending: true}, "the upgrade to v1.32.1 is under way: the steps that have begun are finished, then the upgrade continues from v1.31.1 to v1.33.0"},
-		"taken back":   {chain.Offer{}, stuck("v1.33.99", "v1.32.4", "v1.33.5"), "no machine has joined at v1.33.99: the step to it is taken back, and the upgrade goes from v1.32.4 to v1.33.5. " +
+		"taken back": {chain.Offer{}, stuck("v1.33.99", "v1.32.4", "v1.33.5"), "no machine has joined at v1.33.99: the step to it is taken back, and the upgrade goes from v1.32.4 to v1.33.5. " +
 			"The step stays while one of its machines has a host: the condition TopologyReconciled says why"},
 		"taken back by an extension": {
 			extension, stuck("v1.33.99", "v1.32.4", "v1.33.5"), "no machine has joined at v1.33.99: the step to it is taken back, and the upgrade goes from v1.32.4 to v1.33.5. " +
