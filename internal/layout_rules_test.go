@@ -270,8 +270,8 @@ var rules = []rule{
 	`},
 	{pkg: "internal/snapshot", kind: pure, imports: `
 		api/v1alpha1 internal/capi internal/chain internal/guard internal/policy
-		internal/recordjson internal/risks internal/text internal/untrusted internal/upgradegraph
-		pkg/plan pkg/version
+		internal/recordjson internal/risks internal/settings internal/text internal/untrusted
+		internal/upgradegraph pkg/plan pkg/version
 	`},
 	{pkg: "internal/status", kind: pure, imports: `
 		api/v1alpha1 internal/capi internal/chain internal/inplace internal/inplace/cover

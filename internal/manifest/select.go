@@ -162,8 +162,24 @@ func (s *Set) Facts(
 		f.ControlPlaneTemplate = s.ControlPlaneTemplate(f.Class)
 	}
 	f.Objects, err = s.Objects(cluster)
+	f.Objects.Unverified = s.unverified(f.Objects)
 	f.Settings = s.settings(cluster, f)
 	return f, classErr, err
+}
+
+// unverified returns those of [snapshot.Objects].
+func (s *Set) unverified(o snapshot.Objects) (names []string) {
+	for _, md := range o.MachineDeployments {
+		ref := md.Spec.Template.Spec.Bootstrap.ConfigRef
+		if slices.ContainsFunc(s.ConfigTemplates, func(t *unstructured.Unstructured) bool {
+			return t.GetKind() == ref.Kind && t.GetName() == ref.Name &&
+				sameNamespace(t.GetNamespace(), o.Cluster.Namespace) &&
+				settings.IgnoresVerification(settings.Object{Kind: ref.Kind, Content: t.Object})
+		}) {
+			names = append(names, md.Name)
+		}
+	}
+	return names
 }
 
 // settings returns those that the manifests give to the components of a Cluster's machines: of its

@@ -30,25 +30,34 @@ type Settings struct {
 	ControlPlaneWrites bool
 	// Kept are the names of Nodes whose machines an UpdatePolicy keeps, so their own files stay.
 	Kept []string
+	// Unverified are those where kubeadm's check SystemVerification is ignored.
+	Unverified []string
 }
 
-// CheckMachines finds what the target needs of the machines and Nodes report to lack: a version of
-// the container runtime, and of the kernel.
+// CheckMachines finds what the upgrade needs of the machines and Nodes report to lack: a version of
+// the container runtime, and of the kernel. A control plane goes through each minor on the way.
 func CheckMachines(
-	u Upgrade, of risks.Distribution, nodes []corev1.Node, accepted []string,
+	u Upgrade, of risks.Distribution, nodes []corev1.Node, s Settings,
 ) []clustercheck.Finding {
 	type lack struct{ id, message, fix string }
 	on, warns := map[lack][]string{}, map[lack]bool{}
 	for i := range nodes {
-		info := nodes[i].Status.NodeInfo
-		machine := settings.Machine{Runtime: info.ContainerRuntimeVersion}
+		name, info := nodes[i].Name, nodes[i].Status.NodeInfo
+		machine := settings.Machine{
+			Runtime: info.ContainerRuntimeVersion,
+			InPlace: slices.Contains(s.Kept, name), Unverified: slices.Contains(s.Unverified, name),
+		}
 		if of == risks.Kubeadm {
 			machine.Kernel = info.KernelVersion // It is kubeadm that asks for a kernel.
 		}
-		for _, want := range settings.CheckMachine(u.To.Minor(), machine) {
-			if !slices.Contains(accepted, want.ID) {
+		upgrade := settings.Upgrade{To: u.To}
+		if _, isControlPlane := nodes[i].Labels[controlPlaneLabel]; isControlPlane {
+			upgrade.From = u.From
+		}
+		for _, want := range upgrade.CheckMachine(machine) {
+			if !slices.Contains(s.Accepted, want.ID) {
 				l := lack{want.ID, want.Message, want.Fix}
-				on[l], warns[l] = append(on[l], nodes[i].Name), want.Warning
+				on[l], warns[l] = append(on[l], name), want.Warning
 			}
 		}
 	}
@@ -65,6 +74,9 @@ func CheckMachines(
 	return r.finish("the kernel and the container runtime of %s are enough for %s",
 		text.Count(len(nodes), "Node"), u.To.Minor())
 }
+
+// controlPlaneLabel is on Nodes of control planes that kubeadm makes, and others.
+const controlPlaneLabel = "node-role.kubernetes.io/control-plane"
 
 // maxNodes is how many Nodes a subject names.
 const maxNodes = 5

@@ -109,6 +109,9 @@ type MachineMatcher struct {
 	Kernel  Pattern `json:"kernel,omitzero"`
 	Runtime Pattern `json:"runtime,omitzero"`
 	OS      Pattern `json:"os,omitzero"`
+	// SystemVerification selects machines where this check of kubeadm counts. Their configuration may let
+	// kubeadm ignore it.
+	SystemVerification bool `json:"systemVerification,omitempty"`
 }
 
 // EtcdMatcher selects steps by the etcd before and after. A zero Range holds all.

@@ -40,28 +40,46 @@ func (p Pattern) matches(text string) bool {
 }
 
 // Host is what a Node reports of its machine. Empty fields are not known.
-type Host struct{ Kernel, Runtime, OS string }
+type Host struct {
+	Kernel, Runtime, OS string
+	// Unverified says that kubeadm ignores its check SystemVerification there.
+	Unverified bool
+}
 
-// HostsOf returns the kinds of machines, each once, sorted. An entry may be nil.
-func HostsOf(nodes []*corev1.NodeSystemInfo) []Host {
-	var hosts []Host
-	for _, info := range nodes {
-		if info != nil {
-			hosts = append(hosts, Host{
-				Kernel: info.KernelVersion, Runtime: info.ContainerRuntimeVersion, OS: info.OSImage,
-			})
-		}
+// HostOf returns what a Node reports. Nothing is known without it.
+func HostOf(info *corev1.NodeSystemInfo) Host {
+	if info == nil {
+		return Host{}
 	}
+	return Host{
+		Kernel: info.KernelVersion, Runtime: info.ContainerRuntimeVersion, OS: info.OSImage,
+	}
+}
+
+// Kinds returns the kinds of machines, each once, sorted.
+func Kinds(hosts []Host) []Host {
+	hosts = slices.Clone(hosts)
 	slices.SortFunc(hosts, func(a, b Host) int {
 		return cmp.Or(cmp.Compare(a.Kernel, b.Kernel), cmp.Compare(a.Runtime, b.Runtime),
-			cmp.Compare(a.OS, b.OS))
+			cmp.Compare(a.OS, b.OS), compareBool(a.Unverified, b.Unverified))
 	})
 	return slices.Compact(hosts)
+}
+
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	}
+	return 1
 }
 
 // matches reports whether a cluster has such a machine; it may have if none is known.
 func (m MachineMatcher) matches(f Facts) bool {
 	return len(f.Hosts) == 0 || slices.ContainsFunc(f.Hosts, func(h Host) bool {
-		return m.Kernel.matches(h.Kernel) && m.Runtime.matches(h.Runtime) && m.OS.matches(h.OS)
+		return m.Kernel.matches(h.Kernel) && m.Runtime.matches(h.Runtime) && m.OS.matches(h.OS) &&
+			!(m.SystemVerification && h.Unverified)
 	})
 }

@@ -71,7 +71,8 @@ type Facts struct {
 	// PinnedEtcd is the version of etcd that the configuration asks for whatever the version of
 	// Kubernetes.
 	PinnedEtcd version.Version
-	// Hosts are the machines, each kind of them once; none if they are not known.
+	// Hosts are the machines, each kind of them once; none if they are not known. One of which nothing is
+	// known is the zero Host.
 	Hosts []Host
 }
 

@@ -62,6 +62,9 @@ func matcherText(m risks.Matcher) string {
 			text += "; a machine whose " + of.what + " matches `" + strings.ReplaceAll(of.pattern.String(), "|", "\\|") + "`"
 		}
 	}
+	if m.Machines.SystemVerification {
+		text += " and where kubeadm does not ignore SystemVerification"
+	}
 	return text
 }
 

@@ -3,6 +3,7 @@ package settings
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -17,6 +18,8 @@ type Machine struct {
 	CgroupV1, CgroupV1Allowed bool
 	// InPlace says that kubeadm upgrades the machine. Otherwise a new machine like it joins.
 	InPlace bool
+	// Unverified says that kubeadm ignores its check SystemVerification, which asks for the kernel.
+	Unverified bool
 	// Runtime is the container runtime as a Node reports it, such as containerd://1.7.24. Kernel is
 	// the kernel's release. Both may be empty.
 	Runtime, Kernel string
@@ -71,10 +74,51 @@ func CheckMachine(to version.Minor, m Machine) []Requirement {
 			Fix: "update containerd to version 2 in time",
 		})
 	}
-	if r, lacks := checkKernel(to, m); lacks {
+	if r, lacks := checkKernel(to, m); lacks && !m.Unverified {
 		wants = append(wants, r)
 	}
 	return wants
+}
+
+// CheckMachine returns what the minors of an upgrade need and a machine lacks: of each requirement the
+// first one that is no warning, or else the first one.
+func (u Upgrade) CheckMachine(m Machine) []Requirement {
+	var wants []Requirement
+	for _, minor := range u.minors() {
+		for _, want := range CheckMachine(minor, m) {
+			at := slices.IndexFunc(wants, func(r Requirement) bool { return r.ID == want.ID })
+			switch {
+			case at < 0:
+				wants = append(wants, want)
+			case wants[at].Warning && !want.Warning:
+				wants[at] = want
+			}
+		}
+	}
+	return wants
+}
+
+// verification is the name of kubeadm's check of a machine, in lower case: kubeadm compares without case.
+const verification = "systemverification"
+
+// IgnoresVerification reports whether the machines that an object makes join although kubeadm's check
+// SystemVerification fails. That counts for joining only: a cluster's first machine is there already.
+func IgnoresVerification(o Object) bool {
+	spec := o.Content["spec"]
+	if inner := below(spec, "template", "spec"); inner != nil {
+		spec = inner
+	}
+	switch o.Kind {
+	case "KubeadmControlPlane", "KubeadmControlPlaneTemplate":
+		spec = below(spec, "kubeadmConfigSpec")
+	case "KubeadmConfig", "KubeadmConfigTemplate":
+	default:
+		return false
+	}
+	names := wordsOf(below(spec, "joinConfiguration", "nodeRegistration", "ignorePreflightErrors"))
+	return slices.ContainsFunc(names, func(name string) bool {
+		return slices.Contains([]string{"all", verification}, strings.ToLower(name))
+	})
 }
 
 // printedByContainerd is the version in what containerd prints: containerd, the source of the build,
@@ -96,8 +140,9 @@ var kernelRelease = regexp.MustCompile(`^(\d{1,4})\.(\d{1,4})`)
 
 // checkKernel compares a kernel with the oldest one that kubeadm's SystemVerification lists: 4.19 for
 // v1.32, and 5.4 for v1.34, from which on another one is only a warning. Of the kernels 5.x kubeadm
-// then lists 5.4, 5.10 and 5.15; distributions support others. kubeadm upgrade looks at the kernel from
-// v1.33 on.
+// then lists 5.4, 5.10 and 5.15; distributions support others. kubeadm join looks at the kernel in all
+// of these, kubeadm upgrade from v1.33 on. Sources: k8s.io/system-validators as kubeadm v1.31 to v1.36
+// require it, RunUpgradeChecks of kubeadm, and kubernetes#129462.
 func checkKernel(to version.Minor, m Machine) (r Requirement, lacks bool) {
 	match := kernelRelease.FindStringSubmatch(m.Kernel)
 	if match == nil {
@@ -108,7 +153,10 @@ func checkKernel(to version.Minor, m Machine) (r Requirement, lacks bool) {
 	at := func(n uint32) bool { return !to.Before(version.Minor{Major: 1, Minor: n}) }
 	isBefore := func(a, b int) bool { return major < a || major == a && minor < b }
 	var listed string
-	warns := at(34)
+	warns, fix := at(34), "update the kernel"
+	if !warns {
+		fix += ", or let kubeadm ignore SystemVerification (nodeRegistration.ignorePreflightErrors)"
+	}
 	switch {
 	case warns && isBefore(5, 4):
 		listed = "5.4 and later"
@@ -121,6 +169,6 @@ func checkKernel(to version.Minor, m Machine) (r Requirement, lacks bool) {
 		ID: Kernel, Warning: warns || m.InPlace && !at(33),
 		Message: fmt.Sprintf("the kernel is %s; kubeadm of %s supports %s",
 			text.Bound(m.Kernel, maxNameBytes), to, listed),
-		Fix: "update the kernel",
+		Fix: fix,
 	}, true
 }

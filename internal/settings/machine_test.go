@@ -56,6 +56,39 @@ func TestCheckMachine(t *testing.T) {
 	}
 }
 
+// TestIgnoresVerification: kubeadm compares names without case, and what counts is how machines join.
+func TestIgnoresVerification(t *testing.T) {
+	t.Parallel()
+	registration := func(field string, names ...any) map[string]any {
+		return map[string]any{field: map[string]any{"nodeRegistration": map[string]any{"ignorePreflightErrors": names}}}
+	}
+	template := func(spec map[string]any) map[string]any {
+		return map[string]any{"template": map[string]any{"spec": spec}}
+	}
+	own := func(spec map[string]any) map[string]any { return map[string]any{"kubeadmConfigSpec": spec} }
+	join := registration("joinConfiguration", "Swap", "systemVERIFICATION")
+	for name, tt := range map[string]struct {
+		kind string
+		spec map[string]any
+		want bool
+	}{
+		"a control plane":      {"KubeadmControlPlane", own(join), true},
+		"its template":         {"KubeadmControlPlaneTemplate", template(own(join)), true},
+		"a config":             {"KubeadmConfig", join, true},
+		"a template":           {"KubeadmConfigTemplate", template(join), true},
+		"all":                  {"KubeadmConfigTemplate", template(registration("joinConfiguration", "all")), true},
+		"other checks":         {"KubeadmConfigTemplate", template(registration("joinConfiguration", "Swap")), false},
+		"the first machine":    {"KubeadmControlPlane", own(registration("initConfiguration", "SystemVerification")), false},
+		"nothing":              {"KubeadmControlPlane", nil, false},
+		"another distribution": {"RKE2ControlPlane", join, false},
+	} {
+		object := settings.Object{Kind: tt.kind, Content: map[string]any{"spec": tt.spec}}
+		if got := settings.IgnoresVerification(object); got != tt.want {
+			t.Errorf("%s: %t, want %t", name, got, tt.want)
+		}
+	}
+}
+
 // TestParseContainerd: what builds of containerd print becomes what a Node reports.
 func TestParseContainerd(t *testing.T) {
 	t.Parallel()

@@ -17,15 +17,19 @@ type need struct {
 	entry
 }
 
-// gateValue is a gate that is set to a value: by one object, or by any if the object is empty.
+// gateValue is a gate that is set to a value: by an object, or for machines.
 type gateValue struct {
-	component    Component
-	object, name string
-	value        bool
+	component        Component
+	object, machines string
+	name             string
+	value            bool
 }
 
 // gateValues are the gates that uses set.
 type gateValues map[gateValue]bool
+
+// anyMachines is the key of what some use sets, for whatever machines.
+const anyMachines = "*"
 
 func newGateValues(uses []Use) gateValues {
 	set := gateValues{}
@@ -34,20 +38,31 @@ func newGateValues(uses []Use) gateValues {
 		if u.Kind != Gate || err != nil {
 			continue
 		}
-		set[gateValue{u.Component, u.Object, u.Name, value}] = true
-		set[gateValue{u.Component, "", u.Name, value}] = true
+		for _, v := range []gateValue{
+			{object: u.Object}, {machines: u.Machines}, {machines: anyMachines},
+		} {
+			v.component, v.name, v.value = u.Component, u.Name, value
+			set[v] = true
+		}
 	}
 	return set
 }
 
-// anywhere reports whether any object sets a gate of a use's component to a value.
+// anywhere reports whether a use for the same machines, or for all, sets a gate of a use's component to a
+// value. A use for all machines is met by one for any.
 func (g gateValues) anywhere(use Use, name string, value bool) bool {
-	return g[gateValue{use.Component, "", name, value}]
+	has := func(machines string) bool {
+		return g[gateValue{component: use.Component, machines: machines, name: name, value: value}]
+	}
+	if use.Machines == "" {
+		return has(anyMachines)
+	}
+	return has(use.Machines) || has("")
 }
 
 // beside reports whether the object of a use sets another gate to a value.
 func (g gateValues) beside(use Use, name string, value bool) bool {
-	return g[gateValue{use.Component, use.Object, name, value}]
+	return g[gateValue{component: use.Component, object: use.Object, name: name, value: value}]
 }
 
 // setsMany reports whether a gate sets others: what is on then depends on their stages.

@@ -88,6 +88,48 @@ func TestNeeds(t *testing.T) {
 	}
 }
 
+// TestNeedsOfGroups: what the machines of one group are given neither excuses nor breaks what those of
+// another one are. What all machines are given counts for each.
+func TestNeedsOfGroups(t *testing.T) {
+	t.Parallel()
+	group := func(name, gates string) []settings.Use {
+		return settings.FromObject(settings.Object{Kind: "KubeadmConfigTemplate", Name: name, Content: map[string]any{
+			"spec": map[string]any{"template": map[string]any{"spec": map[string]any{
+				"joinConfiguration": map[string]any{"nodeRegistration": map[string]any{
+					"kubeletExtraArgs": []any{map[string]any{"name": "feature-gates", "value": gates}},
+				}},
+			}}},
+		}})
+	}
+	all := func(gates string) []settings.Use {
+		return settings.FromArgs(settings.Place{Object: "the ConfigMap"}, settings.Kubelet,
+			[]settings.Arg{{Name: "feature-gates", Value: gates}})
+	}
+	const off, both = "GracefulNodeShutdown=false", "GracefulNodeShutdown=false,GracefulNodeShutdownBasedOnPodPriority=false,WindowsGracefulNodeShutdown=false"
+	const rest = "GracefulNodeShutdownBasedOnPodPriority=false,WindowsGracefulNodeShutdown=false"
+	for name, tt := range map[string]struct {
+		uses [][]settings.Use
+		want []string
+	}{
+		"another group's gates excuse nothing": {[][]settings.Use{group("a", off), group("b", both)}, []string{"KubeadmConfigTemplate a"}},
+		"its own do":                           {[][]settings.Use{group("a", both), group("b", both)}, nil},
+		"those of all machines do":             {[][]settings.Use{group("a", off), all(rest)}, nil},
+		"what all machines have is met by one": {[][]settings.Use{all(off), group("a", rest)}, nil},
+	} {
+		var uses []settings.Use
+		for _, more := range tt.uses {
+			uses = append(uses, more...)
+		}
+		var got []string
+		for _, f := range settings.Check(upgrade("v1.34.1", "v1.36.2"), uses) {
+			got = append(got, f.Object)
+		}
+		if diff := cmp.Diff(tt.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
 // TestNeedsAreNotLacks: a version accepts a gate that only others make wrong.
 func TestNeedsAreNotLacks(t *testing.T) {
 	t.Parallel()

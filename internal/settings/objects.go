@@ -14,7 +14,8 @@ type Object struct {
 // KubeadmConfig, their templates, or a control plane, a config or a template of RKE2 or K3s. Other
 // kinds have none.
 func FromObject(o Object) []Use {
-	p, spec := Place{Object: o.Kind + " " + o.Name, Path: "spec"}, o.Content["spec"]
+	name := o.Kind + " " + o.Name
+	p, spec := Place{Object: name, Path: "spec", Machines: name}, o.Content["spec"]
 	if inner := below(spec, "template", "spec"); inner != nil {
 		p, spec = p.at("template", "spec"), inner
 	}

@@ -52,6 +52,9 @@ type Use struct {
 	Name string
 	// Value is that of a gate. It is empty for all others.
 	Value string
+	// Machines names the machines that get it; empty if all may. Two that are given to different machines
+	// have nothing to do with each other.
+	Machines string
 	// Running says that a component of the version From runs with it.
 	Running bool
 	// Passing says that the upgrade may replace what gives the setting, so a finding is a warning.

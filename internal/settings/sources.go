@@ -11,7 +11,8 @@ import (
 type Place struct {
 	// Object is such as KubeadmControlPlane prod. Path may be empty.
 	Object, Path string
-	// Running and Passing are those of a [Use].
+	// Machines, Running and Passing are those of a [Use].
+	Machines         string
 	Running, Passing bool
 }
 
@@ -26,7 +27,7 @@ func (p Place) at(fields ...string) Place {
 
 func (p Place) use(c Component, kind Kind, name, value string) Use {
 	return Use{
-		Object: p.Object, Path: p.Path, Running: p.Running, Passing: p.Passing,
+		Object: p.Object, Path: p.Path, Machines: p.Machines, Running: p.Running, Passing: p.Passing,
 		Component: c, Kind: kind, Name: name, Value: value,
 	}
 }

@@ -1,10 +1,14 @@
 package snapshot
 
 import (
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"slices"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/risks"
+	"github.com/windlass-dev/windlass/internal/settings"
 )
 
 // etcdPath is where the control plane of kubeadm configures etcd.
@@ -17,11 +21,7 @@ func RiskFacts(o Objects) risks.Facts {
 	if n := ControlPlaneReplicas(o); n != nil {
 		f.Machines = int(*n)
 	}
-	infos := make([]*corev1.NodeSystemInfo, 0, len(o.Machines))
-	for _, m := range o.Machines {
-		infos = append(infos, m.Status.NodeInfo)
-	}
-	f.Hosts = risks.HostsOf(infos)
+	f.Hosts = hostsOf(o)
 	if o.ControlPlane == nil {
 		return f
 	}
@@ -44,4 +44,37 @@ func RiskFacts(o Objects) risks.Facts {
 		f.PinnedEtcd = risks.EtcdOfTag(tag)
 	}
 	return f
+}
+
+// hostsOf returns the kinds of machines of a Cluster; none if it has no Machines here. Of a Machine
+// without a Node nothing is known, and neither of machines in a MachinePool that has no Machines.
+func hostsOf(o Objects) []risks.Host {
+	if len(o.Machines) == 0 {
+		return nil
+	}
+	hosts, pooled := make([]risks.Host, 0, len(o.Machines)), map[string]int32{}
+	for _, m := range o.Machines {
+		host := risks.HostOf(m.Status.NodeInfo)
+		host.Unverified = IsUnverified(o, m)
+		hosts = append(hosts, host)
+		pooled[m.Labels[clusterv1.MachinePoolNameLabel]]++
+	}
+	for _, pool := range o.MachinePools {
+		if n := pool.Status.Replicas; n != nil && *n > pooled[pool.Name] {
+			hosts = append(hosts, risks.Host{})
+			break
+		}
+	}
+	return risks.Kinds(hosts)
+}
+
+// IsUnverified reports whether a machine like m joins although kubeadm's check SystemVerification fails, as far
+// as the objects tell.
+func IsUnverified(o Objects, m *clusterv1.Machine) bool {
+	if !capi.IsControlPlane(m) {
+		return slices.Contains(o.Unverified, m.Labels[clusterv1.MachineDeploymentNameLabel])
+	}
+	return o.ControlPlane != nil && settings.IgnoresVerification(settings.Object{
+		Kind: o.ControlPlane.GetKind(), Content: o.ControlPlane.Object,
+	})
 }

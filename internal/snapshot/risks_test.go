@@ -47,11 +47,56 @@ func TestRiskFacts(t *testing.T) {
 		machine := &clusterv1.Machine{}
 		machine.Status.NodeInfo = &corev1.NodeSystemInfo{KernelVersion: "6.8.0", OSImage: "os"}
 		o.Machines = []*clusterv1.Machine{machine, {}, machine}
-		tt.want.Hosts = []risks.Host{{Kernel: "6.8.0", OS: "os"}}
+		tt.want.Hosts = []risks.Host{{}, {Kernel: "6.8.0", OS: "os"}}
 		if tt.object != nil {
 			o.ControlPlane = &unstructured.Unstructured{Object: tt.object}
 		}
 		if diff := cmp.Diff(tt.want, snapshot.RiskFacts(o)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// TestRiskHosts: a machine of which nothing is known, and one in a MachinePool without Machines, may be of any
+// kind. What kubeadm ignores is that of the machine's own group.
+func TestRiskHosts(t *testing.T) {
+	t.Parallel()
+	const old = "4.18.0"
+	machine := func(labels ...string) *clusterv1.Machine {
+		m := &clusterv1.Machine{}
+		m.Labels = map[string]string{labels[0]: labels[1]}
+		m.Status.NodeInfo = &corev1.NodeSystemInfo{KernelVersion: old}
+		return m
+	}
+	worker := machine(clusterv1.MachineDeploymentNameLabel, "md-0")
+	pooled := machine(clusterv1.MachinePoolNameLabel, "mp-0")
+	first := machine(clusterv1.MachineControlPlaneLabel, "")
+	pool := &clusterv1.MachinePool{}
+	pool.Name, pool.Status.Replicas = "mp-0", new(int32(1))
+	ignores := map[string]any{"joinConfiguration": map[string]any{"nodeRegistration": map[string]any{
+		"ignorePreflightErrors": []any{"Swap", "systemVERIFICATION"},
+	}}}
+	known, unverified := risks.Host{Kernel: old}, risks.Host{Kernel: old, Unverified: true}
+	for name, tt := range map[string]struct {
+		objects snapshot.Objects
+		spec    map[string]any
+		want    []risks.Host
+	}{
+		"no machines":              {snapshot.Objects{MachinePools: []*clusterv1.MachinePool{pool}}, nil, nil},
+		"a worker":                 {snapshot.Objects{Machines: []*clusterv1.Machine{worker}}, ignores, []risks.Host{known}},
+		"a pool":                   {snapshot.Objects{Machines: []*clusterv1.Machine{worker}, MachinePools: []*clusterv1.MachinePool{pool}}, nil, []risks.Host{{}, known}},
+		"a pool with its Machines": {snapshot.Objects{Machines: []*clusterv1.Machine{worker, pooled}, MachinePools: []*clusterv1.MachinePool{pool}}, nil, []risks.Host{known}},
+		"a control plane":          {snapshot.Objects{Machines: []*clusterv1.Machine{first}}, nil, []risks.Host{known}},
+		"a control plane ignores":  {snapshot.Objects{Machines: []*clusterv1.Machine{first, worker}}, ignores, []risks.Host{known, unverified}},
+		"workers ignore":           {snapshot.Objects{Machines: []*clusterv1.Machine{first, worker}, Unverified: []string{"md-0"}}, nil, []risks.Host{known, unverified}},
+		"all ignore":               {snapshot.Objects{Machines: []*clusterv1.Machine{first, worker}, Unverified: []string{"md-0"}}, ignores, []risks.Host{unverified}},
+	} {
+		o := tt.objects
+		o.Cluster = &clusterv1.Cluster{}
+		o.ControlPlane = &unstructured.Unstructured{Object: map[string]any{
+			"kind": "KubeadmControlPlane", "spec": map[string]any{"kubeadmConfigSpec": tt.spec},
+		}}
+		if diff := cmp.Diff(tt.want, snapshot.RiskFacts(o).Hosts); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}

@@ -22,6 +22,9 @@ type Objects struct {
 	MachinePools       []*clusterv1.MachinePool
 	// Machines are needed only for groups whose status does not list the versions of their machines.
 	Machines []*clusterv1.Machine
+	// Unverified are the names of MachineDeployments whose machines join although kubeadm's check
+	// SystemVerification fails; empty if that is not known.
+	Unverified []string
 }
 
 // Overrides replace what objects say; objects that are overridden are not read.

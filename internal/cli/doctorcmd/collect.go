@@ -183,10 +183,10 @@ func isUnowned(object *metav1.PartialObjectMetadata) bool {
 
 // readSettings reads the settings of the control plane object and of bootstrap configs.
 func (c *collector) readSettings(ctx context.Context) error {
-	uses, unread := c.Settings(ctx, c.facts.Objects, c.facts.Class)
-	c.facts.Settings = uses
-	if len(unread) > 0 {
-		return errors.New(strings.Join(unread, "; "))
+	read := c.Settings(ctx, c.facts.Objects, c.facts.Class)
+	c.facts.Settings = read.Uses
+	if len(read.Unread) > 0 {
+		return errors.New(strings.Join(read.Unread, "; "))
 	}
 	return nil
 }

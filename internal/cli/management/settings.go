@@ -10,15 +10,24 @@ import (
 	"github.com/windlass-dev/windlass/internal/snapshot"
 )
 
+// Settings are those of a Cluster's objects.
+type Settings struct {
+	Uses []settings.Use
+	// Unverified is that of [snapshot.Objects].
+	Unverified []string
+	// Unread says which objects could not be read, and why.
+	Unread []string
+}
+
 // Settings returns the settings that a Cluster's objects give to the components of its machines: the
 // control plane's, and those of the bootstrap configs of its groups. class is the Cluster's, nil if it
 // has none or it is not known. Its patches may depend on the version, so that the topology controller
-// writes other objects for the target: the settings in such an object are passing. unread says which
-// objects could not be read, and why.
+// writes other objects for the target: the settings in such an object are passing.
 func (m Cluster) Settings(
 	ctx context.Context, o snapshot.Objects, class *clusterv1.ClusterClass,
-) (uses []settings.Use, unread []string) {
+) (s Settings) {
 	read := map[clusterv1.ContractVersionedObjectReference]bool{}
+	unverified := map[clusterv1.ContractVersionedObjectReference]bool{}
 	add := func(ref clusterv1.ContractVersionedObjectReference, passing bool) {
 		if !ref.IsDefined() || read[ref] {
 			return
@@ -26,25 +35,30 @@ func (m Cluster) Settings(
 		read[ref] = true
 		object, err := m.Referenced(ctx, o.Cluster.Namespace, ref)
 		if err != nil {
-			unread = append(unread, fmt.Sprint(err))
+			s.Unread = append(s.Unread, fmt.Sprint(err))
 			return
 		}
-		uses = append(uses, settingsOf(ref.Kind, ref.Name, object.Object, passing)...)
+		s.Uses = append(s.Uses, settingsOf(ref.Kind, ref.Name, object.Object, passing)...)
+		unverified[ref] = settings.IgnoresVerification(settings.Object{Kind: ref.Kind, Content: object.Object})
 	}
 	for _, g := range snapshot.UpdateGroups(o, class) {
 		passing := snapshot.VersionPatch(class, g) != ""
 		switch {
 		case g.ControlPlane && o.ControlPlane != nil:
 			c := o.ControlPlane
-			uses = append(uses, settingsOf(c.GetKind(), c.GetName(), c.Object, passing)...)
+			s.Uses = append(s.Uses, settingsOf(c.GetKind(), c.GetName(), c.Object, passing)...)
 		case g.MachineDeployment != nil:
-			add(g.MachineDeployment.Spec.Template.Spec.Bootstrap.ConfigRef, passing)
+			ref := g.MachineDeployment.Spec.Template.Spec.Bootstrap.ConfigRef
+			add(ref, passing)
+			if unverified[ref] {
+				s.Unverified = append(s.Unverified, g.MachineDeployment.Name)
+			}
 		}
 	}
 	for _, mp := range o.MachinePools {
 		add(mp.Spec.Template.Spec.Bootstrap.ConfigRef, false)
 	}
-	return uses, unread
+	return s
 }
 
 func settingsOf(kind, name string, content map[string]any, passing bool) []settings.Use {

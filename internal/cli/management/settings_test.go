@@ -1,6 +1,7 @@
 package management
 
 import (
+	"slices"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -25,7 +26,8 @@ func TestSettingsOfClass(t *testing.T) {
 	config := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
 		"template": map[string]any{"spec": map[string]any{
 			"joinConfiguration": map[string]any{"nodeRegistration": map[string]any{
-				"kubeletExtraArgs": []any{map[string]any{"name": "a", "value": "b"}},
+				"kubeletExtraArgs":      []any{map[string]any{"name": "a", "value": "b"}},
+				"ignorePreflightErrors": []any{"SystemVerification"},
 			}},
 		}},
 	}}}
@@ -80,12 +82,16 @@ func TestSettingsOfClass(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			m := Cluster{Reader: reader, Mapper: mapper}
-			uses, unread := m.Settings(t.Context(), snapshot.Objects{
+			read := m.Settings(t.Context(), snapshot.Objects{
 				Cluster: cluster, ControlPlane: controlPlane,
 				MachineDeployments: []*clusterv1.MachineDeployment{md},
 			}, test.class)
-			if len(unread) > 0 || len(uses) != 2 {
-				t.Fatalf("%d settings, unread: %q", len(uses), unread)
+			uses := read.Uses
+			if len(read.Unread) > 0 || len(uses) != 2 {
+				t.Fatalf("%d settings, unread: %q", len(uses), read.Unread)
+			}
+			if !slices.Equal(read.Unverified, []string{"c-md"}) {
+				t.Errorf("unverified: %q", read.Unverified)
 			}
 			got := map[string]bool{uses[0].Name: uses[0].Passing, uses[1].Name: uses[1].Passing}
 			if got["c"] != test.controlPlane || got["a"] != test.workers {

@@ -33,8 +33,13 @@ func ResolveCluster(ctx context.Context, m management.Cluster, key types.Namespa
 	if err != nil {
 		return Request{}, err
 	}
+	if len(objects.Machines) == 0 {
+		// Best effort: a machine that is not known may have any risk.
+		objects.Machines, _ = m.Machines(ctx, key)
+	}
 	if !hasTopology {
 		r.Updates = liveUpdates(ctx, m, objects, nil)
+		r.Facts = snapshot.RiskFacts(r.Updates.Facts.Objects)
 		return r.withSource(in, objects.Cluster, nil, nil, Origins{})
 	}
 	class, graphs, err := m.Source(ctx, objects.Cluster)
@@ -44,6 +49,7 @@ func ResolveCluster(ctx context.Context, m management.Cluster, key types.Namespa
 		return Request{}, err
 	}
 	r.Updates = liveUpdates(ctx, m, objects, class)
+	r.Facts = snapshot.RiskFacts(r.Updates.Facts.Objects)
 	return r.withSource(in, objects.Cluster, class, graphs, Origins{})
 }
 
@@ -66,7 +72,8 @@ func liveUpdates(ctx context.Context, m management.Cluster, objects snapshot.Obj
 		labelsKnown = unread == nil
 	}
 	// Best effort: windlass preflight says which objects could not be read.
-	facts.Settings, _ = m.Settings(ctx, objects, class)
+	read := m.Settings(ctx, objects, class)
+	facts.Settings, facts.Objects.Unverified = read.Uses, read.Unverified
 	u := newUpdates(facts)
 	u.ask.NamespaceLabelsKnown = labelsKnown
 	u.ask.Fetch = func(ctx context.Context, ref clusterv1.ContractVersionedObjectReference) (map[string]any, error) {

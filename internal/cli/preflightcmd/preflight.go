@@ -230,13 +230,14 @@ func (o *options) prepare(
 		return none, err
 	}
 	upgrade := preflight.Upgrade{From: from, To: to}
+	// Best effort: without the class, nothing is taken for passing.
+	class, _ := m.Class(ctx, objects.Cluster)
+	read := m.Settings(ctx, objects, class)
+	objects.Unverified = read.Unverified
 	known, err := o.risksOf(ctx, m, objects, upgrade)
 	if err != nil {
 		return none, err
 	}
-	// Best effort: without the class, nothing is taken for passing.
-	class, _ := m.Class(ctx, objects.Cluster)
-	uses, unreadSettings := m.Settings(ctx, objects, class)
 	stored, unread := storedCertificates(ctx, m, key)
 	facts := workload.NewFacts(live, time.Now)
 	return probe.PreflightOptions{
@@ -246,9 +247,9 @@ func (o *options) prepare(
 		Topology: topologyOf(objects.Cluster), Extensions: extensionsOf(ctx, m, key.Namespace),
 		EtcdProblem: etcd, Stored: stored, StoredUnread: unread,
 		Settings: preflight.Settings{
-			Uses: uses, Accepted: o.accept.Names, Unread: unreadSettings,
+			Uses: read.Uses, Accepted: o.accept.Names, Unread: read.Unread,
 			ControlPlaneWrites: writesClusterConfiguration(objects),
-			Kept:               keptNodes(objects, policies),
+			Kept:               keptNodes(objects, policies), Unverified: unverifiedNodes(objects),
 		},
 		Timeout: o.timeout, CertificateDays: o.certificateDays, Now: time.Now(),
 	}, nil

@@ -224,6 +224,16 @@ func writesClusterConfiguration(objects snapshot.Objects) bool {
 	return err == nil && len(own) > 0
 }
 
+// unverifiedNodes returns the Nodes where kubeadm's check SystemVerification is ignored.
+func unverifiedNodes(objects snapshot.Objects) (names []string) {
+	for _, m := range objects.Machines {
+		if m.Status.NodeRef.Name != "" && snapshot.IsUnverified(objects, m) {
+			names = append(names, m.Status.NodeRef.Name)
+		}
+	}
+	return names
+}
+
 // keptNodes returns the Nodes whose machines a policy keeps, and with them what is configured on their
 // hosts.
 func keptNodes(objects snapshot.Objects, policies []v1alpha1.UpdatePolicy) []string {

@@ -111,7 +111,7 @@ func Preflight(ctx context.Context, o PreflightOptions) ([]clustercheck.Finding,
 	s.settings(ctx, nodes)
 	s.judge(preflight.MachineRequirements, unread, func() []clustercheck.Finding {
 		of := o.Risks.Facts.DistributionOf(o.Upgrade.To)
-		return preflight.CheckMachines(o.Upgrade, of, nodes, o.Settings.Accepted)
+		return preflight.CheckMachines(o.Upgrade, of, nodes, o.Settings)
 	})
 	bundles, unbundled := s.webhooks(ctx)
 	s.budgets(ctx, pods.all, unlisted)
@@ -290,11 +290,13 @@ func (s scout) certificates(
 func (s scout) risks(nodes []corev1.Node, pods []preflight.EtcdPod, unlisted error) {
 	known := s.o.Risks
 	if len(nodes) > 0 {
-		infos := make([]*corev1.NodeSystemInfo, 0, len(nodes))
+		hosts := make([]risks.Host, 0, len(nodes))
 		for i := range nodes {
-			infos = append(infos, &nodes[i].Status.NodeInfo)
+			host := risks.HostOf(&nodes[i].Status.NodeInfo)
+			host.Unverified = slices.Contains(s.o.Settings.Unverified, nodes[i].Name)
+			hosts = append(hosts, host)
 		}
-		known.Facts.Hosts = risks.HostsOf(infos)
+		known.Facts.Hosts = risks.Kinds(hosts)
 	}
 	known.Facts.RunningAt = s.o.Upgrade.From
 	for _, pod := range pods {
