@@ -40,7 +40,8 @@ const (
 	// rollout ends.
 	RolloutResumedAnnotation = "windlass.dev/rollout-resumed"
 	// ScaleDownDisabledAnnotation on a Node of a workload cluster says that Windlass put the cluster autoscaler's
-	// annotation scale-down-disabled there, and takes it away again.
+	// annotation scale-down-disabled there, and takes it away again. On a Machine that waits for its update it says
+	// that its Node may have it.
 	ScaleDownDisabledAnnotation = "windlass.dev/scale-down-disabled"
 	// RemediationPausedAnnotation on a Machine says that Windlass put Cluster API's skip-remediation annotation there, and
 	// takes it away again when the update ends.

@@ -187,7 +187,7 @@ func (p *workerPool) request(name string) *runtimehooksv1.UpdateMachineRequest {
 			p.Fatal(err)
 		}
 	}
-	m.Status, m.TypeMeta = clusterv1.MachineStatus{}, metav1.TypeMeta{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine"}
+	m = sent(m)
 	raw, err := json.Marshal(x)
 	if err != nil {
 		p.Fatal(err)

@@ -261,6 +261,21 @@ func (r *run) countOthers(ctx context.Context) error {
 	})
 }
 
+// keepWhileQueued keeps the cluster autoscaler from removing the node of a Machine that must wait for others. It
+// tries once. The Machine is annotated first: without a record of an update, nothing else tells that its node has a
+// mark to remove.
+func (r *run) keepWhileQueued(ctx context.Context) error {
+	if r.owner.group.ControlPlane || has(r.Object, v1alpha1.ScaleDownDisabledAnnotation) ||
+		!r.Object.Status.NodeRef.IsDefined() {
+		return nil
+	}
+	if err := r.Record(ctx, Patch{v1alpha1.ScaleDownDisabledAnnotation: new(string)}); err != nil {
+		return err
+	}
+	r.DisableScaleDown(ctx)
+	return nil
+}
+
 // queue returns the reply to a machine that must wait for others, and notes that it waits.
 func (r *run) queue(w inplace.Wait) inplace.Reply {
 	slots := max(int(r.policy.MaxInFlight), 1)
@@ -306,9 +321,13 @@ func (e *Engine) stillQueued(ctx context.Context, request *runtimehooksv1.Update
 	return r.queue(queued), true
 }
 
-// requestDigest identifies a request by all that it holds.
+// requestDigest identifies a request by all that it holds, without the mark of a Machine that waits: this engine
+// sets it after it has compared the request.
 func requestDigest(request *runtimehooksv1.UpdateMachineRequest) (string, error) {
-	objects, err := machineObjects(runtimehooksv1.CanUpdateMachineRequestObjects(request.Desired))
+	desired := runtimehooksv1.CanUpdateMachineRequestObjects(request.Desired)
+	desired.Machine = *desired.Machine.DeepCopy()
+	delete(desired.Machine.Annotations, v1alpha1.ScaleDownDisabledAnnotation)
+	objects, err := machineObjects(desired)
 	if err != nil {
 		return "", err
 	}

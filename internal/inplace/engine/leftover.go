@@ -15,7 +15,8 @@ import (
 )
 
 // SweepMachines does what no hook is called for. It ends updates whose mark a person removed from the
-// Machine, records their steps as owed, and follows updates that `clusterctl move` waits for. It works
+// Machine, records their steps as owed, lets the cluster autoscaler remove the nodes of Machines that do not wait
+// for an update any more, and follows updates that `clusterctl move` waits for. It works
 // on the Machines that the watch filter selects, and on a bounded number of each namespace. It logs what
 // fails. The error is that of the list of Machines, or of ctx.
 func (e *Engine) SweepMachines(ctx context.Context) error {
@@ -59,7 +60,7 @@ func isLeftover(m client.Object) bool {
 		return false
 	}
 	orphaned := blocksMove(m.GetAnnotations()) && !has(m, v1alpha1.InPlaceUpgradeAnnotation)
-	return has(m, v1alpha1.UpdateProgressAnnotation) || orphaned
+	return has(m, v1alpha1.UpdateProgressAnnotation) || has(m, v1alpha1.ScaleDownDisabledAnnotation) || orphaned
 }
 
 func (e *Engine) clearLeftover(ctx context.Context, key types.NamespacedName) error {
@@ -85,15 +86,18 @@ func (e *Engine) clearLeftover(ctx context.Context, key types.NamespacedName) er
 		return err
 	}
 	m := e.NewMachine(machine, read)
-	if progress == nil {
-		return m.Record(ctx, changeMove(machine.Annotations, nil))
-	}
-	if machine.Status.NodeRef.IsDefined() {
+	waited := has(machine, v1alpha1.ScaleDownDisabledAnnotation)
+	if machine.Status.NodeRef.IsDefined() && (progress != nil || waited) {
 		// A cluster that cannot be reached must not keep the record.
 		if err := m.EnableScaleDown(ctx); err != nil {
 			logFor(ctx).Info("A node keeps the annotation "+v1alpha1.ScaleDownDisabledAnnotation,
 				"machine", key.String(), "reason", err.Error())
 		}
+	}
+	if progress == nil {
+		p := changeMove(machine.Annotations, nil)
+		p.removeFrom(machine.Annotations, v1alpha1.ScaleDownDisabledAnnotation)
+		return m.Record(ctx, p)
 	}
 	if err := m.recordAbandon(ctx, *inplace.OwedBy(progress, before)); err != nil {
 		return err

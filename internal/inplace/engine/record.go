@@ -102,7 +102,8 @@ func (m *Machine) recordProgress(ctx context.Context, before, progress *inplace.
 	case before == nil:
 		// A wish to abandon that is older than the update is about another one. From here on no
 		// revert takes the Machine back.
-		p.removeFrom(m.Object.Annotations, v1alpha1.UpdateAbandonAnnotation, v1alpha1.MovedFromAnnotation)
+		p.removeFrom(m.Object.Annotations, v1alpha1.UpdateAbandonAnnotation, v1alpha1.MovedFromAnnotation,
+			v1alpha1.ScaleDownDisabledAnnotation)
 		if slices.ContainsFunc(progress.Steps, func(s inplace.Step) bool { return s.SetsVersion }) {
 			m.withdrawRelease(p)
 		}
@@ -143,7 +144,8 @@ func (m *Machine) recordAbandon(ctx context.Context, owed inplace.Owed) error {
 	}
 	m.clearUpdate(p)
 	p.removeFrom(m.Object.Annotations, v1alpha1.UpdateAbandonAnnotation, v1alpha1.LastUpdateAnnotation, v1alpha1.UpdateDecisionsAnnotation,
-		clusterv1.UpdateInProgressAnnotation, clusterv1.PendingAcknowledgeMoveAnnotation, v1alpha1.MovedFromAnnotation)
+		clusterv1.UpdateInProgressAnnotation, clusterv1.PendingAcknowledgeMoveAnnotation, v1alpha1.MovedFromAnnotation,
+		v1alpha1.ScaleDownDisabledAnnotation)
 	return m.Record(ctx, p)
 }
 

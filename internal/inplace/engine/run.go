@@ -110,6 +110,9 @@ func (r *run) report(ctx context.Context, reply inplace.Reply, err error) (inpla
 	// The update continues, whatever it stood still for.
 	r.clearCondition(ctx)
 	if reply.Wait.Reason == inplace.ReasonQueued {
+		if err := r.keepWhileQueued(ctx); err != nil {
+			return inplace.Reply{}, err
+		}
 		return r.queue(reply.Wait), nil
 	}
 	return inplace.Reply{Done: reply.Done, RetryAfter: reply.RetryAfter, Message: reply.Message}, nil
@@ -277,7 +280,8 @@ func (r *run) Abandon(ctx context.Context, a inplace.AbandonUpdate) error {
 		}
 	}
 	node := r.facts.Node
-	if r.facts.Progress != nil && (node.Unknown != "" || node.ScaleDown == inplace.ScaleDownByUs) {
+	marked := r.facts.Progress != nil || has(r.Object, v1alpha1.ScaleDownDisabledAnnotation)
+	if marked && (node.Unknown != "" || node.ScaleDown == inplace.ScaleDownByUs) {
 		if err := r.EnableScaleDown(ctx); err != nil {
 			a.Message += fmt.Sprintf("; its node may keep %s: %v", v1alpha1.ScaleDownDisabledAnnotation, err)
 		}

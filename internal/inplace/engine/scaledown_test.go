@@ -102,3 +102,50 @@ func TestScaleDownAbandoned(t *testing.T) {
 		}
 	}
 }
+
+// TestScaleDownOfQueued: the autoscaler keeps the node of a Machine that waits for its turn, and gets it back if the
+// Machine does not wait any more, whatever process finds that.
+func TestScaleDownOfQueued(t *testing.T) {
+	t.Parallel()
+	w, s := moving(t, external(nil))
+	s.answers(inplace.InProgress, "at work")
+	for _, name := range []string{"a", "b"} {
+		if _, err := w.update(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	protected := func() bool {
+		return w.nodes.Node(t.Context(), inCluster, "b").ScaleDown == inplace.ScaleDownByUs
+	}
+	sweep := func() {
+		t.Helper()
+		if err := w.engine.SweepMachines(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if sweep(); !protected() || w.has("b", v1alpha1.UpdateProgressAnnotation) {
+		t.Fatal("the autoscaler may remove a node that waits")
+	}
+	w.annotate("b", clusterv1.UpdateInProgressAnnotation, nil)
+	w.restart()
+	if sweep(); protected() || w.has("b", v1alpha1.ScaleDownDisabledAnnotation) {
+		t.Error("a node that does not wait any more is kept from the autoscaler")
+	}
+
+	// One that begins has a record instead, and its end removes the mark.
+	w.annotate("b", clusterv1.UpdateInProgressAnnotation, new(string))
+	if _, err := w.update("b"); err != nil || !protected() {
+		t.Fatalf("it waits again: %v", err)
+	}
+	s.answers(inplace.Finishes, "")
+	w.node("a", to)
+	w.node("b", to)
+	for _, name := range []string{"a", "b"} {
+		if reply, err := w.update(name); err != nil || !reply.Done {
+			t.Errorf("%s: reply %+v, error %v", name, reply, err)
+		}
+	}
+	if protected() || w.has("b", v1alpha1.ScaleDownDisabledAnnotation) {
+		t.Error("a node is kept from the autoscaler after its update")
+	}
+}

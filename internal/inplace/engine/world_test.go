@@ -130,11 +130,20 @@ func (w *world) infrastructureOf(m *clusterv1.Machine) runtime.RawExtension {
 }
 
 // request is UpdateMachine as Cluster API calls it.
+// sent is what Cluster API sends of a Machine.
+func sent(m *clusterv1.Machine) *clusterv1.Machine {
+	return &clusterv1.Machine{
+		TypeMeta: metav1.TypeMeta{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: m.Name, Namespace: m.Namespace, Labels: m.Labels, Annotations: m.Annotations,
+		},
+		Spec: m.Spec,
+	}
+}
+
 func (w *world) request(name string) *runtimehooksv1.UpdateMachineRequest {
 	w.Helper()
-	m := w.machine(name)
-	m.Status = clusterv1.MachineStatus{}
-	m.TypeMeta = metav1.TypeMeta{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine"}
+	m := sent(w.machine(name))
 	return &runtimehooksv1.UpdateMachineRequest{Desired: runtimehooksv1.UpdateMachineRequestObjects{Machine: *m, InfrastructureMachine: w.infrastructureOf(m)}}
 }
 
