@@ -168,7 +168,7 @@ var rules = []rule{
 		internal/inplace/cover internal/inplace/request internal/keyed internal/metrics
 		internal/policy internal/policystore internal/pool internal/port internal/record
 		internal/refusal internal/shares internal/snapshot internal/text internal/untrusted
-		internal/updatepolicy pkg/version
+		internal/updatepolicy pkg/plan pkg/version
 	`},
 	{pkg: "internal/inplace/preview", kind: effects, imports: `
 		api/v1alpha1 internal/inplace/cover internal/inplace/engine internal/policy internal/pool

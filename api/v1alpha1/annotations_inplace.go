@@ -57,6 +57,11 @@ const InPlaceUpgradeOptionAnnotation = "windlass.dev/in-place-upgrade-option"
 // nothing was begun.
 const InPlaceUpgradeFollowAnnotation = "windlass.dev/in-place-upgrade-follow"
 
+// PrefetchAnnotation on the desired Machine of a request means that its update may not begin yet, and that the control plane
+// may still be older than the machine is to be. An updater in this process is asked with it whether the update could begin,
+// and prepares the machine. No other updater gets it.
+const PrefetchAnnotation = "windlass.dev/prefetch"
+
 // InPlaceUpgradeCondition is the type of a condition on Machines, MachineDeployments and KubeadmControlPlanes that an annotation asks to upgrade in
 // place. It is True while the upgrade goes on, and False, with the reason why, when it has failed or cannot begin. It goes when the upgrade has ended well,
 // or is given up.

@@ -49,6 +49,8 @@ type UpdatePolicy struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.handOver) || self.handOver != 'Group' || !(has(self.drain) && self.drain) && !has(self.batches) && !has(self.order) && !has(self.ignorePaths)",fieldPath=".handOver",message="handOver Group goes without drain, batches, order and ignorePaths: the updater drains, chooses the order, and makes the whole change"
 // +kubebuilder:validation:XValidation:rule="!has(self.handOver) || self.handOver != 'Group' || !has(self.soakSeconds) && !has(self.machineDeadlineSeconds)",fieldPath=".handOver",message="handOver Group goes without soakSeconds and machineDeadlineSeconds: Windlass does not know when a machine begins"
 // +kubebuilder:validation:XValidation:rule="!has(self.handOver) || self.handOver != 'Group' || !(has(self.onDelete) && self.onDelete == 'InPlace') && !(has(self.onFailure) && self.onFailure == 'Remediate')",fieldPath=".handOver",message="handOver Group goes without onDelete InPlace and onFailure Remediate"
+// +kubebuilder:validation:XValidation:rule="!has(self.prefetch) || !has(self.strategy) || self.strategy == 'ExternalUpdate'",fieldPath=".prefetch",message="prefetch goes with strategy ExternalUpdate only"
+// +kubebuilder:validation:XValidation:rule="!has(self.prefetch) || !has(self.handOver) || self.handOver != 'Group'",fieldPath=".prefetch",message="prefetch goes without handOver Group: the updater has the whole group, and prepares it"
 // +kubebuilder:validation:XValidation:rule="!has(self.maxFailures) || has(self.onFailure) && self.onFailure == 'Pause'",fieldPath=".maxFailures",message="maxFailures goes with onFailure Pause only"
 type UpdatePolicySpec struct {
 	// targets are the groups of machines that the policy is for, when a change is decided on and while machines are updated. A
@@ -102,6 +104,12 @@ type UpdatePolicySpec struct {
 	// a node that is being drained.
 	// +optional
 	Drain bool `json:"drain,omitempty"`
+	// prefetch has machines prepared for their next Kubernetes version before their update may begin: while an UpgradeGate,
+	// an annotation or the control plane holds it. An updater that can prepare a machine brings what the update needs to it,
+	// such as binaries and container images. The node works as before: nothing is drained or restarted. Unset means that
+	// each machine is prepared right before its drain. An edit counts at once.
+	// +optional
+	Prefetch UpdatePrefetch `json:"prefetch,omitzero"`
 	// soakSeconds is how long a node must be Ready at the new version before its update counts as done. In `windlass manager`
 	// a machine that replaces another one counts as done when it has been Available as long. An edit counts at once.
 	// +optional
@@ -160,6 +168,15 @@ type UpdatePolicySpec struct {
 	// +listMapKey=object
 	// +listMapKey=path
 	IgnorePaths []IgnorePath `json:"ignorePaths,omitempty"`
+}
+
+// UpdatePrefetch is how machines are prepared before their update may begin.
+type UpdatePrefetch struct {
+	// maxInFlight is how many machines of a Cluster under this policy are prepared at once.
+	// +required
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000
+	MaxInFlight int32 `json:"maxInFlight,omitempty"`
 }
 
 // RolloutLimits are the limits of a rollout that are counted in machines of a MachineDeployment, and its

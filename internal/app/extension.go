@@ -254,7 +254,19 @@ func addControllers(mgr manager.Manager, c clients, updaters *updaterPool, engin
 			return err
 		}
 	}
+	if err := addPrefetcher(mgr, engine, nil); err != nil {
+		return err
+	}
 	return addSweeper(mgr, engine)
+}
+
+// addPrefetcher adds what prepares machines whose update may not begin yet. serves reports whether no other
+// process does; nil means that none does.
+func addPrefetcher(mgr manager.Manager, e *engine.Engine, serves func(context.Context) bool) error {
+	if err := mgr.Add(&controllers.Prefetcher{Prefetching: e, Serves: serves}); err != nil {
+		return fmt.Errorf("adding what prepares machines: %w", err)
+	}
+	return nil
 }
 
 // addSweeper adds what removes conditions of groups that nothing blocks any longer.

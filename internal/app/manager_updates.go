@@ -64,6 +64,9 @@ func setUpUpdates(
 	if err := addSweeper(mgr, sweptWhile{Swept: e, serves: serves}); err != nil {
 		return nil, err
 	}
+	if err := addPrefetcher(mgr, e, serves); err != nil {
+		return nil, err
+	}
 	return e, addInPlaceUpgrades(mgr, c, e, o)
 }
 

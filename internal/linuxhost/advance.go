@@ -9,6 +9,7 @@ import (
 
 	"github.com/windlass-dev/windlass/internal/inplace"
 	"github.com/windlass-dev/windlass/internal/port"
+	"github.com/windlass-dev/windlass/pkg/version"
 )
 
 // Node is the node on the host, in its cluster.
@@ -42,7 +43,8 @@ type Upgrade struct {
 	Attempt string
 	// Proof is kept on the host with each step that is started: see hosts.Proof. Empty for none.
 	Proof string
-	// Prepare limits Advance to the steps that leave the node as it is. See DecidePreparation.
+	// Prepare limits Advance to the steps that leave the node as it is. See DecidePreparation. A worker
+	// may then be prepared before its control plane is upgraded.
 	Prepare bool
 }
 
@@ -74,6 +76,10 @@ func Look(ctx context.Context, u Upgrade) (Report, error) {
 // lookFurther reads which steps are done on a host whose facts are known.
 func (u Upgrade) lookFurther(ctx context.Context, facts Facts) (Report, error) {
 	facts.Oldest = u.Oldest
+	if u.Prepare && !facts.ControlPlane {
+		// The control plane may follow between now and the upgrade, which looks again.
+		facts.APIServer, facts.Oldest = version.Version{}, ControlPlaneNode{}
+	}
 	report := Report{Facts: facts}
 	seen := Seen{Facts: facts, Attempt: u.Attempt}
 	steps, refused := ComputeSteps(u.Goal, facts)

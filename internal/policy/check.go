@@ -116,7 +116,23 @@ func checkChoices(path *field.Path, spec v1alpha1.UpdatePolicySpec) field.ErrorL
 	case spec.Strategy != v1alpha1.ExternalUpdate:
 		problems = append(problems, field.Forbidden(path.Child("onDelete"), "onDelete goes with strategy ExternalUpdate only"))
 	}
-	return append(problems, checkHandOver(path.Child("handOver"), spec)...)
+	problems = append(problems, checkHandOver(path.Child("handOver"), spec)...)
+	return append(problems, checkPrefetch(path.Child("prefetch"), spec)...)
+}
+
+func checkPrefetch(path *field.Path, spec v1alpha1.UpdatePolicySpec) field.ErrorList {
+	most := spec.Prefetch.MaxInFlight
+	switch {
+	case most == 0:
+		return nil
+	case most < 0:
+		return field.ErrorList{field.Invalid(path.Child("maxInFlight"), most, "must be at least 1")}
+	case spec.Strategy != v1alpha1.ExternalUpdate:
+		return field.ErrorList{field.Forbidden(path, "prefetch goes with strategy ExternalUpdate only")}
+	case spec.HandOver == v1alpha1.HandOverGroup:
+		return field.ErrorList{field.Forbidden(path, "prefetch goes without handOver Group")}
+	}
+	return nil
 }
 
 // checkHandOver checks that nothing is asked of Windlass that an updater does which has a whole group.

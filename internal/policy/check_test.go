@@ -101,6 +101,22 @@ func TestCheck(t *testing.T) {
 			want: "spec.handOver: Forbidden: handOver Group goes without machineDeadlineSeconds; spec.handOver: Forbidden: handOver Group goes without onDelete InPlace; " +
 				"spec.handOver: Forbidden: handOver Group goes without onFailure Remediate",
 		},
+		"a replaced group that is prepared": {
+			edit: func(s *v1alpha1.UpdatePolicySpec) {
+				s.Strategy, s.Prefetch.MaxInFlight = v1alpha1.RollingUpdate, 1
+			},
+			want: "spec.prefetch: Forbidden: prefetch goes with strategy ExternalUpdate only",
+		},
+		"a group that is prepared and handed over": {
+			edit: func(s *v1alpha1.UpdatePolicySpec) {
+				s.HandOver, s.Prefetch.MaxInFlight, s.IgnorePaths = v1alpha1.HandOverGroup, 1, nil
+			},
+			want: "spec.prefetch: Forbidden: prefetch goes without handOver Group",
+		},
+		"fewer than one machine": {
+			edit: func(s *v1alpha1.UpdatePolicySpec) { s.Prefetch.MaxInFlight = -1 },
+			want: "spec.prefetch.maxInFlight: Invalid value: -1: must be at least 1",
+		},
 		"a negative number":  {edit: func(s *v1alpha1.UpdatePolicySpec) { s.MaxInFlight = -1 }, want: "spec.maxInFlight: Invalid value: -1: must not be negative"},
 		"an unknown object":  {edit: func(s *v1alpha1.UpdatePolicySpec) { s.IgnorePaths[0].Object = "Cluster" }, want: `spec.ignorePaths[0].object: Unsupported value: "Cluster": supported values: "Machine", "InfrastructureMachine", "BootstrapConfig"`},
 		"a path of a status": {edit: func(s *v1alpha1.UpdatePolicySpec) { s.IgnorePaths[0].Path = "/status/x" }, want: `spec.ignorePaths[0].path: Invalid value: "/status/x": must be a JSON pointer to a field below /spec, such as /spec/image; a ~ in a name is written ~0, a / is written ~1`},

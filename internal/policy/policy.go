@@ -57,6 +57,8 @@ type Policy struct {
 	// Order says which machines go first.
 	Order Order
 
+	// Prefetch is how many machines of a Cluster are prepared at once before their update may begin; 0 means none.
+	Prefetch int
 	// Drain says that a node is drained before its machine is updated.
 	Drain bool
 	// Soak is how long a machine must be available until its change is done.
@@ -138,6 +140,9 @@ func FromSpec(spec *v1alpha1.UpdatePolicySpec, last labelselector.Selector) Poli
 	}
 	p.Order = Order{Labels: spec.Order.Labels, OneAtATime: spec.Order.OneAtATime, Last: last.Parsed()}
 
+	if p.InPlace && !p.HandOver {
+		p.Prefetch = int(spec.Prefetch.MaxInFlight)
+	}
 	p.Drain, p.Soak = spec.Drain, seconds(spec.SoakSeconds)
 	p.MaxAttempts = cmp.Or(int(spec.MaxAttempts), p.MaxAttempts)
 	p.AttemptTimeout = cmp.Or(seconds(spec.AttemptTimeoutSeconds), p.AttemptTimeout)

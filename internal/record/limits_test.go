@@ -49,9 +49,9 @@ var limitless = map[string]string{
 	"AllowReplacementAnnotation": "people write it", "InPlaceUpgradeDrainAnnotation": "people write it",
 	"OperationIDAnnotation": "sent to updaters", "DeadlineAnnotation": "sent to updaters",
 	"CancelAnnotation": "sent to updaters", "InPlaceUpgradeOptionAnnotation": "sent to updaters",
-	"InPlaceUpgradeFollowAnnotation": "sent to updaters",
-	"ScaleDownDisabledAnnotation":    "a mark on a Node: its value is empty",
-	"UpdatedAnnotation":              "written by implementers", "UpdateFailedAnnotation": "written by implementers",
+	"InPlaceUpgradeFollowAnnotation": "sent to updaters", "PrefetchAnnotation": "sent to updaters",
+	"ScaleDownDisabledAnnotation": "a mark on a Node: its value is empty",
+	"UpdatedAnnotation":           "written by implementers", "UpdateFailedAnnotation": "written by implementers",
 	"UpdateMessageAnnotation": "written by implementers",
 }
 

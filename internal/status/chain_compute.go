@@ -12,7 +12,6 @@ import (
 	"github.com/windlass-dev/windlass/internal/chain"
 	"github.com/windlass-dev/windlass/internal/snapshot"
 	"github.com/windlass-dev/windlass/pkg/plan"
-	"github.com/windlass-dev/windlass/pkg/version"
 )
 
 // chainComputation is what a Chain is put together from.
@@ -133,7 +132,7 @@ func (c *chainComputation) findSource() {
 	if upgrade.Source != nil || upgrade.SourceProblem == "" {
 		return
 	}
-	answer, err := recordedPlan(c.facts.Cluster, c.state.ControlPlane.Version)
+	answer, err := snapshot.RecordedPlan(c.facts.Cluster, c.state.ControlPlane.Version)
 	switch {
 	case err != nil:
 		c.state.SourceProblem = err.Error()
@@ -142,55 +141,12 @@ func (c *chainComputation) findSource() {
 		c.state.SourceProblem = upgrade.SourceProblem + "; the Cluster's status has no upgrade plan either"
 		c.notKnown = append(c.notKnown, "what comes: "+c.state.SourceProblem)
 	default:
-		if c.engine == Windlass && c.explainsStops(answer) {
-			// There it lists the stops of all groups together, and each group makes only its own.
-			answer.Workers = nil
+		if c.engine == Windlass {
+			answer = snapshot.OwnStops(c.inventory(), c.state.Target, answer)
 		}
 		c.state.Source = answer
 		c.notKnown = append(c.notKnown, "the plan is the one in the Cluster's status: "+upgrade.SourceProblem)
 	}
-}
-
-// explainsStops reports whether the workers' list is what the groups' own plans give together. Otherwise an extension has
-// listed the stops, which count for every group.
-func (c *chainComputation) explainsStops(answer plan.Response) bool {
-	at, listed := c.state.ControlPlane.Version, answer.Workers
-	answer.Workers = nil
-	own, err := plan.Compute(plan.Request{
-		Inventory: c.inventory(), Target: c.state.Target, Source: answer, Policy: plan.Policy{Skew: c.state.Skew, Workers: plan.WorkersPerGroup},
-	})
-	return err != nil || slices.Equal(chain.WorkersUpgrades(at, own), listed)
-}
-
-// recordedPlan is the rest of the plan in the Cluster's status. It may be from before the control plane's last step.
-func recordedPlan(cluster *clusterv1.Cluster, at version.Version) (plan.Response, error) {
-	var answer plan.Response
-	read := func(items []clusterv1.StatusUpgradePlanVersion, keep func(version.Version) bool) ([]version.Version, error) {
-		var versions []version.Version
-		for _, item := range items {
-			v, err := version.Parse(item.Version)
-			if err != nil {
-				return nil, fmt.Errorf("the upgrade plan in the Cluster's status: %w", err)
-			}
-			if keep(v) {
-				versions = append(versions, v)
-			}
-		}
-		return versions, nil
-	}
-	var err error
-	if status := cluster.Status.ControlPlane; status != nil {
-		answer.ControlPlane, err = read(status.UpgradePlan, func(version.Version) bool { return true })
-		if reached := slices.IndexFunc(answer.ControlPlane, at.Equal); reached >= 0 {
-			answer.ControlPlane = answer.ControlPlane[reached+1:]
-		}
-	}
-	if status := cluster.Status.Workers; status != nil && err == nil {
-		answer.Workers, err = read(status.UpgradePlan, func(v version.Version) bool {
-			return v.Equal(at) || slices.ContainsFunc(answer.ControlPlane, v.Equal)
-		})
-	}
-	return answer, err
 }
 
 // decide asks the rules what is due, and what comes.

@@ -13,8 +13,9 @@ maintenance window, and verifies the digests. The node works as before: nothing 
 drained or restarted. A later run, or the updater of a Machine, finds them on the host. A host keeps
 the binaries of one version: those of another one are removed.
 
-It checks the host as run does before it changes anything, so it also shows whether the upgrade can
-begin: the version skew, room on the disks, and the health of etcd.
+It checks the host as run does before it changes anything, so it also shows what would refuse the
+upgrade: more than one minor at once, too little room on a disk, or an unhealthy etcd. The control
+plane of a worker may be upgraded later.
 
 Exit codes:
   0  all of it is on the host; with --dry-run, no known reason prevents that

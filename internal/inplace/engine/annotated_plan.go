@@ -28,7 +28,8 @@ func (r *machineRun) plan(ctx context.Context, option request.Option) request.Pl
 		return request.Plan{Unknown: cut(err.Error())}
 	}
 	if exact, ok := option.Exact(); ok {
-		return r.planVersion(ctx, exact, updaters)
+		planned, _ := r.planVersion(ctx, exact, updaters)
+		return planned
 	}
 	for i := range updaters {
 		if isK8sd(&updaters[i]) {
@@ -46,43 +47,46 @@ func isK8sd(u *v1alpha1.Updater) bool {
 }
 
 // planVersion asks the updaters about the Machine with another version and no other change. What the machine runs counts, not what its spec says: the spec
-// may be ahead.
-func (r *machineRun) planVersion(ctx context.Context, to version.Version, updaters []v1alpha1.Updater) request.Plan {
+// may be ahead. If the plan has steps, objects are those that updaters were asked about, at the version.
+func (r *machineRun) planVersion(
+	ctx context.Context, to version.Version, updaters []v1alpha1.Updater,
+) (planned request.Plan, objects runtimehooksv1.UpdateMachineRequestObjects) {
 	kubelet, problem := r.currentKubelet()
 	switch {
 	case problem != "" && (kubelet.IsZero() || to.RunBy(kubelet)):
-		return request.Plan{Unknown: "what the machine runs is not known: " + problem}
+		return request.Plan{Unknown: "what the machine runs is not known: " + problem}, objects
 	case to.RunBy(kubelet):
-		return request.Plan{}
+		return request.Plan{}, objects
 	}
 	objects, err := r.desired(ctx)
 	if err != nil {
-		return request.Plan{Unknown: cut(err.Error())}
+		return request.Plan{Unknown: cut(err.Error())}, objects
 	}
 	current, err := machineAt(objects, kubelet)
 	if err != nil {
-		return request.Plan{Unknown: cut(err.Error())}
+		return request.Plan{Unknown: cut(err.Error())}, objects
 	}
 	desired, err := machineAt(objects, to)
 	if err != nil {
-		return request.Plan{Unknown: cut(err.Error())}
+		return request.Plan{Unknown: cut(err.Error())}, objects
 	}
 	nothing, err := cover.New(cover.Machine, current, desired, nil)
 	if err != nil {
-		return request.Plan{Unknown: cut("comparing the objects of the Machine: " + err.Error())}
+		return request.Plan{Unknown: cut("comparing the objects of the Machine: " + err.Error())}, objects
 	}
 	coverage, err := AskAll(ctx, nothing, updaters, updatepolicy.FailsOpen, func(ctx context.Context, u *v1alpha1.Updater, current cover.Objects) (cover.Patches, error) {
 		return r.canUpdate(ctx, u, current, desired)
 	})
 	if problem, ok := errors.AsType[*QuestionError](err); ok {
-		return request.Plan{Unknown: cut(fmt.Sprintf("cannot ask updater %q what it covers, and its failure policy is Fail: %v", problem.Updater, problem.Err))}
+		return request.Plan{Unknown: cut(fmt.Sprintf("cannot ask updater %q what it covers, and its failure policy is Fail: %v", problem.Updater, problem.Err))}, objects
 	}
 	if err != nil {
-		return request.Plan{Unknown: cut(err.Error())}
+		return request.Plan{Unknown: cut(err.Error())}, objects
 	}
 	result := coverage.Result()
 	r.reportUnchecked(ctx, r.Object, nil, result.Warnings)
-	return planOf(result, to, updaters)
+	objects.Machine.Spec.Version = to.String()
+	return planOf(result, to, updaters), objects
 }
 
 // currentKubelet is what the machine runs, or, where its node cannot be asked, problem says why, and it is what it ran when it was last known, or was made

@@ -28,6 +28,8 @@ type Command struct {
 	Option string
 	// Follow says that nothing may begin any longer.
 	Follow bool
+	// Prefetch says that the update may not begin yet, and that the machine is prepared for it.
+	Prefetch bool
 	// Deadline is when the attempt is over; zero if that is not known.
 	Deadline time.Time
 	// Cancel says why the attempt must end; empty while it may run.
@@ -60,6 +62,9 @@ func UpdateRequest(objects runtimehooksv1.UpdateMachineRequestObjects, command C
 	}
 	if command.Cancel != "" {
 		shown.Machine.Annotations[v1alpha1.CancelAnnotation] = command.Cancel
+	}
+	if command.Prefetch {
+		shown.Machine.Annotations[v1alpha1.PrefetchAnnotation] = "true"
 	}
 	if command.Follow {
 		shown.Machine.Annotations[v1alpha1.InPlaceUpgradeFollowAnnotation] = "true"

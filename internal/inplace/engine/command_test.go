@@ -19,7 +19,7 @@ import (
 // forged are annotations, or labels, of which a person may have set all.
 func forged() map[string]string {
 	return map[string]string{
-		v1alpha1.OperationIDAnnotation: "forged", v1alpha1.InPlaceUpgradeOptionAnnotation: "version=v1.31.99", v1alpha1.InPlaceUpgradeFollowAnnotation: "true",
+		v1alpha1.OperationIDAnnotation: "forged", v1alpha1.InPlaceUpgradeOptionAnnotation: "version=v1.31.99", v1alpha1.InPlaceUpgradeFollowAnnotation: "true", v1alpha1.PrefetchAnnotation: "true",
 		v1alpha1.DefaultInPlaceUpgradePrefix + "to": "revision=1", "example.com/upgrade-to": "revision=2", "example.com/team": "kept",
 	}
 }
@@ -51,6 +51,10 @@ func TestUpdateRequest(t *testing.T) {
 				v1alpha1.OperationIDAnnotation: "id-3", v1alpha1.CancelAnnotation: "too late",
 				v1alpha1.DeadlineAnnotation: "2026-01-02T02:04:05Z",
 			},
+		},
+		"it may not begin yet": {
+			engine.Command{Operation: "id-4", Prefetch: true},
+			map[string]string{v1alpha1.OperationIDAnnotation: "id-4", v1alpha1.PrefetchAnnotation: "true"},
 		},
 		"an annotation asks": {engine.Command{Operation: "id-2", Option: "revision=7", Follow: true}, map[string]string{
 			v1alpha1.OperationIDAnnotation: "id-2", v1alpha1.InPlaceUpgradeOptionAnnotation: "revision=7", v1alpha1.InPlaceUpgradeFollowAnnotation: "true",

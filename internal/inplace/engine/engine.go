@@ -68,6 +68,7 @@ type Engine struct {
 	// unreadable has the resourceVersions of Machines with records that cannot be read.
 	unreadable           keyed.Memory[types.UID, string]
 	sweeping, unblocking *sweeper
+	prefetching          *prefetching
 	// machines keeps calls about one Machine apart: Cluster API gives a call up after its timeout, and makes another.
 	machines keyed.Locks[types.NamespacedName]
 	// draining are the messages of drains that are shown. A drain's message changes with every pod, and
@@ -95,9 +96,10 @@ func New(o Options) *Engine {
 		locks: newControlPlaneLocks(o.Client, o.Live), fence: fence{Client: o.Client, Live: o.Live},
 		keys: NewKeys(o.Prefix), members: newMembers(o.Now), tenants: newTenants(),
 		clock: record.NewClock(), sweeping: newSweeper("Sweeping Machines", o.Now),
-		unblocking: newSweeper("Looking at blocked groups of machines", o.Now),
-		setGroups:  keyed.Memory[setKey, contract.Group]{Most: mostGroups},
-		unreadable: keyed.Memory[types.UID, string]{Most: mostUnreadable},
+		unblocking:  newSweeper("Looking at blocked groups of machines", o.Now),
+		prefetching: newPrefetching(o.Now),
+		setGroups:   keyed.Memory[setKey, contract.Group]{Most: mostGroups},
+		unreadable:  keyed.Memory[types.UID, string]{Most: mostUnreadable},
 	}
 }
 

@@ -36,6 +36,10 @@ const (
 	AbandonedReason = "UpdateAbandoned"
 	// AttemptFailedReason: an attempt failed, and another one follows.
 	AttemptFailedReason = "UpdateAttemptFailed"
+	// PrefetchedReason: the machines of a Cluster are prepared for their next version, as far as they can be.
+	PrefetchedReason = "UpdatePrefetched"
+	// PrefetchFailedReason: a machine cannot be prepared for its next version.
+	PrefetchFailedReason = "UpdatePrefetchFailed"
 )
 
 const (

@@ -7,11 +7,13 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/inplace"
 	"github.com/windlass-dev/windlass/internal/linuxhost"
 	"github.com/windlass-dev/windlass/internal/port"
+	"github.com/windlass-dev/windlass/internal/port/porttest"
 	"github.com/windlass-dev/windlass/internal/updaters/hosts"
 )
 
@@ -97,6 +99,68 @@ func TestPreparesBeforeTheDrain(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+// TestPreparesAheadOfTheControlPlane: a worker whose update may not begin yet is prepared, although the API
+// server is older than the worker is to be. Where the update may begin, that is a refusal. A control plane is prepared for
+// no version that it cannot go to at once.
+func TestPreparesAheadOfTheControlPlane(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		ahead        bool
+		controlPlane bool
+		apiServer    string
+		refused      string
+		starts       int
+	}{
+		"it may not begin yet":                {ahead: true, apiServer: porttest.UpdaterFrom, starts: 1},
+		"it may begin":                        {apiServer: porttest.UpdaterFrom, refused: "upgrade the control plane to v1.32 first"},
+		"a control plane":                     {ahead: true, controlPlane: true, apiServer: porttest.UpdaterFrom, starts: 1},
+		"a control plane that is too far off": {ahead: true, controlPlane: true, apiServer: "v1.30.0", refused: "more than one minor on"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.apiServer = test.apiServer
+			r := request("a-1")
+			if test.controlPlane {
+				w.roles = []string{"control-plane", "kubectl"}
+				r.Desired.Machine.Labels = map[string]string{clusterv1.MachineControlPlaneLabel: ""}
+			}
+			if test.ahead {
+				r.Desired.Machine.Annotations[v1alpha1.PrefetchAnnotation] = "true"
+			}
+			got := w.updater(t).CanBegin(t.Context(), r)
+			if (got.Refused != "") != (test.refused != "") || !strings.Contains(got.Refused, test.refused) {
+				t.Errorf("%+v", got)
+			}
+			if len(w.starts) != test.starts || (got.Preparing != "") != (test.starts > 0) {
+				t.Errorf("%+v, and it started %v", got, w.starts)
+			}
+		})
+	}
+}
+
+// TestPodGoesAfterPrefetch: a Pod that prepared a host whose update may not begin yet does not stay. One that is
+// needed for the update does.
+func TestPodGoesAfterPrefetch(t *testing.T) {
+	t.Parallel()
+	for ahead, want := range map[string]int{"true": 1, "": 0} {
+		w := newWorld(t)
+		inPod(w)
+		u, r := w.updater(t), request("a-1")
+		r.Desired.Machine.Annotations[v1alpha1.PrefetchAnnotation] = ahead
+		got := inplace.Readiness{Preparing: "not asked yet"}
+		for range 10 {
+			if got = u.CanBegin(t.Context(), r); got.Preparing == "" {
+				break
+			}
+			w.advance()
+		}
+		if got != (inplace.Readiness{}) || w.closed != want {
+			t.Errorf("ahead %q: %+v, closed %d times, want %d", ahead, got, w.closed, want)
+		}
 	}
 }
 

@@ -42,7 +42,9 @@ type attempt struct {
 	operation string
 	// follows says that nobody wants the operation any longer: nothing may begin but what undoes.
 	follows bool
-	to      version.Version
+	// ahead says that the update may not begin yet: the machine is prepared for it.
+	ahead bool
+	to    version.Version
 	// bootstrap is the desired bootstrap config, and config the name of the one that the Machine refers
 	// to; both are empty for a Machine that has none.
 	bootstrap json.RawMessage
@@ -99,6 +101,7 @@ func parseRequest(request *runtimehooksv1.UpdateMachineRequest) (attempt, error)
 		machine:   types.NamespacedName{Namespace: desired.Namespace, Name: desired.Name},
 		operation: desired.Annotations[v1alpha1.OperationIDAnnotation],
 		follows:   desired.Annotations[v1alpha1.InPlaceUpgradeFollowAnnotation] == "true",
+		ahead:     desired.Annotations[v1alpha1.PrefetchAnnotation] == "true",
 	}
 	_, controlPlane := desired.Labels[clusterv1.MachineControlPlaneLabel]
 	a.worker = !controlPlane
@@ -136,6 +139,7 @@ func (u *Updater) checkBegin(ctx context.Context, a attempt) inplace.Answer {
 	if refused != nil {
 		return *refused
 	}
+	upgrade.Prepare = a.ahead
 	failure, err := linuxhost.CanBegin(ctx, upgrade)
 	if err != nil {
 		return u.leave(upgrade.Host, a.answerError(err))
@@ -149,7 +153,7 @@ func (u *Updater) checkBegin(ctx context.Context, a attempt) inplace.Answer {
 	switch {
 	case err != nil:
 		answer = a.answerError(err)
-	case p.Done:
+	case p.Done && !a.ahead:
 		// The Pod that may reach the host is needed soon.
 		return u.keep(upgrade.Host, answer)
 	}

@@ -62,6 +62,8 @@ type world struct {
 	installs string
 	// files are files of the host, by path.
 	files map[string]string
+	// apiServer is the version of the API server that the kubelet talks to; empty if it does not tell.
+	apiServer string
 	// roles are the facts of a control plane; none for a worker.
 	roles []string
 	// freeKB is what is left in the folder of binaries.
@@ -343,6 +345,9 @@ func (w *world) facts() string {
 	}
 	if w.roles != nil {
 		fact("cluster", w.installs)
+	}
+	if w.apiServer != "" {
+		fact("api-server", w.apiServer)
 	}
 	if w.job.state != "" {
 		fact("job", strings.Join([]string{w.job.operation, w.job.step, w.job.attempt, w.job.manifest}, " "))
