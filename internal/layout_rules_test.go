@@ -110,8 +110,8 @@ var rules = []rule{
 	`},
 	{pkg: "internal/clustercheck", kind: pure, imports: `internal/capi internal/text pkg/version`},
 	{pkg: "internal/clustercheck/probe", kind: effects, imports: `
-		internal/clustercheck internal/gate internal/guard internal/preflight internal/risks
-		internal/settings internal/text internal/untrusted internal/workload pkg/version
+		internal/clustercheck internal/doctor internal/gate internal/guard internal/preflight
+		internal/risks internal/settings internal/text internal/untrusted internal/workload pkg/version
 	`},
 	{pkg: "internal/condition", kind: pure, imports: `api/v1alpha1 internal/text`},
 	{pkg: "internal/conformance", kind: effects, imports: `

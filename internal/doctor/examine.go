@@ -42,6 +42,7 @@ var checks = []check{
 	{id: CheckTemplates, needs: []Source{SourceTemplates}, run: checkTemplates},
 	{id: CheckSettings, run: checkSettings},
 	{id: CheckHealthChecks, needs: []Source{SourceHealthChecks}, run: checkHealthChecks},
+	{id: CheckAutoscaler, run: checkAutoscaler},
 	{id: CheckManagedFields, needs: []Source{SourceTemplates}, run: checkManagedFields},
 	{id: CheckTopology, global: true, run: checkTopology},
 	{id: CheckPaused, run: checkPaused},

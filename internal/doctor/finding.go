@@ -54,6 +54,8 @@ const (
 	CheckSettings ID = "RemovedSettings"
 	// CheckHealthChecks looks for MachineHealthChecks: remediation replaces machines.
 	CheckHealthChecks ID = "HealthChecks"
+	// CheckAutoscaler looks for groups that a cluster autoscaler may scale while their machines are replaced.
+	CheckAutoscaler ID = "Autoscaler"
 	// CheckManagedFields looks for machines whose arguments cannot be changed in place, because Cluster API
 	// v1.11 or older wrote their KubeadmConfigs.
 	CheckManagedFields ID = "ManagedFields"

@@ -48,6 +48,8 @@ const (
 	// BudgetsOverlap: no Pod that a drain evicts has two PodDisruptionBudgets. The API server evicts
 	// no such Pod.
 	BudgetsOverlap clustercheck.ID = "BudgetsOverlap"
+	// AutoscalerInRollout: no cluster autoscaler acts on a group whose machines are replaced.
+	AutoscalerInRollout clustercheck.ID = "AutoscalerInRollout"
 	// RoomForDrains: the Pods of a Node fit on the other Nodes.
 	RoomForDrains clustercheck.ID = "RoomForDrains"
 )
@@ -56,7 +58,7 @@ const (
 func IDs() []clustercheck.ID {
 	return []clustercheck.ID{
 		clustercheck.APIDiscovery, APIServerReady, EtcdHealthy, clustercheck.Nodes, VersionSkew, KnownRisks,
-		ControlPlaneCanMove, TopologyReconciles, UpdateExtensions,
+		ControlPlaneCanMove, TopologyReconciles, UpdateExtensions, AutoscalerInRollout,
 		RemovedAPIsRequested, RemovedAPIsManaged, RemovedAPIsInManifests,
 		RemovedSettings, MachineRequirements, StoredVersions,
 		WebhookBackends, WebhookScope, BudgetsCanBeSatisfied, BudgetsOverlap,

@@ -110,6 +110,15 @@ func CheckExtensions(e Extensions) []clustercheck.Finding {
 	return r.finish("no hook of updates in place has two extensions")
 }
 
+// CheckScaled finds groups that a cluster autoscaler may scale down in their rollout.
+func CheckScaled(scaled []doctor.Scaled) []clustercheck.Finding {
+	r := report{id: AutoscalerInRollout}
+	for _, s := range scaled {
+		r.warn(s.Subject, s.Fix, "%s", s.Message)
+	}
+	return r.finish("no cluster autoscaler acts on machines that are replaced")
+}
+
 // Etcd is what is known of etcd.
 type Etcd struct {
 	Ready Ready

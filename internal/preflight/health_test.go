@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/windlass-dev/windlass/internal/clustercheck"
+	"github.com/windlass-dev/windlass/internal/doctor"
 	"github.com/windlass-dev/windlass/internal/preflight"
 )
 
@@ -94,6 +95,17 @@ func TestTopology(t *testing.T) {
 		sayBriefly(failing))
 	if failing[0].Fix != "rotate it" || !preflight.Passed(failing) {
 		t.Errorf("%+v", failing)
+	}
+}
+
+// TestScaled: a cluster autoscaler that acts in a rollout warns.
+func TestScaled(t *testing.T) {
+	t.Parallel()
+	expect(t, []string{"Passed: no cluster autoscaler acts on machines that are replaced"}, sayBriefly(preflight.CheckScaled(nil)))
+	found := preflight.CheckScaled([]doctor.Scaled{{Subject: "MachineDeployment md-0", Message: "it is scaled", Fix: "stop it"}})
+	expect(t, []string{"Warned: MachineDeployment md-0: it is scaled"}, sayBriefly(found))
+	if !preflight.Passed(found) || found[0].Fix != "stop it" {
+		t.Errorf("%+v", found)
 	}
 }
 

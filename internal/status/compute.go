@@ -45,7 +45,7 @@ func Compute(f Facts, now time.Time) Report {
 		g := groups.of(m)
 		rec := records[m.Name]
 		_, offSpec := offSpecs[m.Name]
-		state := computeState(m, rec, g.desired, offSpec)
+		state := computeState(m, rec, g, offSpec)
 		g.Machines++
 		g.Count[state]++
 		g.members = append(g.members, m)
@@ -115,6 +115,9 @@ type groupFacts struct {
 	desired    string
 	conditions []metav1.Condition
 	owner      metav1.Object
+	// unobserved says that the owner has changed since its controller wrote its status, so what Machines say of
+	// being up to date is about an older state.
+	unobserved bool
 	// replicas is how many machines the group should have; 0 where it does not say.
 	replicas int
 	// selected is the policy that counts, and members are the group's Machines, by name.
@@ -143,6 +146,7 @@ func listGroups(f Facts) groupsByKey {
 		// What has another shape says nothing.
 		desired, _, _ := unstructured.NestedString(f.ControlPlane.Object, "spec", "version")
 		replicas, _, _ := unstructured.NestedInt64(f.ControlPlane.Object, "spec", "replicas")
+		observed, reports, _ := unstructured.NestedInt64(f.ControlPlane.Object, "status", "observedGeneration")
 		report, selected := selectPolicy(policies, snapshot.ControlPlaneGroup(f.Cluster, f.ControlPlane))
 		groups[""] = &groupFacts{
 			Group: Group{
@@ -150,7 +154,7 @@ func listGroups(f Facts) groupsByKey {
 				Count: make(map[State]int), Policy: report,
 			},
 			desired: desired, conditions: capi.Conditions(f.ControlPlane), owner: f.ControlPlane, replicas: int(replicas),
-			selected: selected,
+			selected: selected, unobserved: reports && observed < f.ControlPlane.GetGeneration(),
 		}
 	}
 	for _, md := range f.MachineDeployments {
@@ -165,8 +169,8 @@ func listGroups(f Facts) groupsByKey {
 				Kind: "MachineDeployment", Object: md.Name,
 				Count: make(map[State]int), Policy: report,
 			},
-			selected: selected,
-			desired:  md.Spec.Template.Spec.Version, conditions: md.Status.Conditions,
+			selected: selected, unobserved: md.Status.ObservedGeneration < md.Generation,
+			desired: md.Spec.Template.Spec.Version, conditions: md.Status.Conditions,
 			owner: md, replicas: replicas,
 		}
 	}

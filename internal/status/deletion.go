@@ -18,7 +18,8 @@ type Deletion struct {
 	Message string `json:"message"`
 	// Since is when the deletion began.
 	Since time.Time `json:"since,omitzero"`
-	// Fix says what a person can do about a drain that a PodDisruptionBudget holds; else empty.
+	// Fix says what a person can do about a drain that a PodDisruptionBudget holds, or about a hook; else
+	// empty.
 	Fix string `json:"fix,omitempty"`
 }
 
@@ -37,8 +38,16 @@ func appendDeletion(list []Deletion, m *clusterv1.Machine, group string) []Delet
 		Machine: m.Name, Group: group, Reason: c.Reason, Message: c.Message,
 		Since: m.DeletionTimestamp.UTC(),
 	}
-	if c.Reason == clusterv1.MachineDeletingDrainingNodeReason {
+	switch c.Reason {
+	case clusterv1.MachineDeletingDrainingNodeReason:
 		d.Fix = drainFix(m, c.Message)
+	case clusterv1.MachineDeletingWaitingForPreDrainHookReason,
+		clusterv1.MachineDeletingWaitingForPreTerminateHookReason:
+		d.Fix = heldByHooks
 	}
 	return append(list, d)
 }
+
+// heldByHooks is the way out of a deletion that waits for hooks.
+const heldByHooks = "Fix: ask the owner of the hook, which removes its annotation from the Machine when it is done; " +
+	"if nobody owns it any more, remove the annotation"

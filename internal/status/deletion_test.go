@@ -1,6 +1,7 @@
 package status
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -20,7 +21,14 @@ func TestDeletions(t *testing.T) {
 	}
 	held := []Deletion{{
 		Machine: "m-1", Group: "md-0", Reason: clusterv1.MachineDeletingDrainingNodeReason,
-		Message: refused, Since: start, Fix: heldByBudget + endDrain,
+		Message: refused, Since: start, Fix: heldByBudget + endDrain + unsetDrain,
+	}}
+	bounded := slices.Clone(held)
+	bounded[0].Fix = heldByBudget + endDrain + ", which is 600s now: then the drain ends by itself"
+	hooks := "* MachineDeployment prod-md-0: WaitingForPreDrainHook (hooks: pre-drain.delete.hook.machine.cluster.x-k8s.io/migrate-vms)"
+	hooked := []Deletion{{
+		Machine: "m-1", Group: "md-0", Reason: clusterv1.MachineDeletingWaitingForPreDrainHookReason,
+		Message: hooks, Since: start, Fix: heldByHooks,
 	}}
 	deleted := func(m *clusterv1.Machine) { m.DeletionTimestamp = new(metav1.NewTime(start)) }
 	for _, test := range []struct {
@@ -29,6 +37,12 @@ func TestDeletions(t *testing.T) {
 		want   []Deletion
 	}{
 		{"a budget holds the drain", []func(*clusterv1.Machine){deleted, drains("True", refused)}, held},
+		{"the drain has a timeout", []func(*clusterv1.Machine){
+			deleted, drains("True", refused), func(m *clusterv1.Machine) { m.Spec.Deletion.NodeDrainTimeoutSeconds = new(int32(600)) },
+		}, bounded},
+		{"a hook", []func(*clusterv1.Machine){
+			deleted, condition(clusterv1.MachineDeletingCondition, "True", clusterv1.MachineDeletingWaitingForPreDrainHookReason, hooks),
+		}, hooked},
 		{"the drain waits for nothing", []func(*clusterv1.Machine){deleted, drains("True", "")}, nil},
 		{"not noticed yet", []func(*clusterv1.Machine){deleted, drains("False", refused)}, nil},
 		{"without the condition", []func(*clusterv1.Machine){deleted}, nil},

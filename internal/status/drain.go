@@ -1,6 +1,7 @@
 package status
 
 import (
+	"fmt"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -22,7 +23,16 @@ const (
 		"or delete the Pod with --force, which asks no budget"
 	endDrain = "; or end the drain: annotate the Machine with " +
 		clusterv1.ExcludeNodeDrainingAnnotation + ", or set nodeDrainTimeoutSeconds of its group"
+	unsetDrain = ", which is not set: the drain does not end by itself"
 )
+
+// endOf says how the drain of a Machine can end, and whether it does by itself.
+func endOf(m *clusterv1.Machine) string {
+	if timeout := m.Spec.Deletion.NodeDrainTimeoutSeconds; timeout != nil && *timeout > 0 {
+		return fmt.Sprintf("%s, which is %ds now: then the drain ends by itself", endDrain, *timeout)
+	}
+	return endDrain + unsetDrain
+}
 
 // drainFix says what a person can do about the drain of a Machine's node, by Cluster API's message
 // about it; empty if the message names no PodDisruptionBudget.
@@ -30,13 +40,13 @@ func drainFix(m *clusterv1.Machine, message string) string {
 	named := strings.Contains(message, "disruption budget")
 	switch {
 	case strings.Contains(message, "more than one PodDisruptionBudget"):
-		return heldByBudgets + endDrain
+		return heldByBudgets + endOf(m)
 	case !named && !strings.Contains(message, "PodDisruptionBudget"):
 		return ""
 	case isUnreachable(m):
-		return heldUnreachable + endDrain
+		return heldUnreachable + endOf(m)
 	}
-	return heldByBudget + endDrain
+	return heldByBudget + endOf(m)
 }
 
 // isUnreachable reports whether the Machine's node has stopped reporting. A management cluster that

@@ -32,13 +32,13 @@ func TestHeldDrains(t *testing.T) {
 		node          func(*clusterv1.Machine)
 		want          string
 	}{
-		{"a budget", refused, ready, heldByBudget + endDrain},
-		{"a budget without its numbers", named, ready, heldByBudget + endDrain},
-		{"the kubelet is broken", refused, node("False", clusterv1.MachineNodeNotReadyReason), heldByBudget + endDrain},
-		{"unreachable", refused, node("Unknown", clusterv1.MachineNodeReadyUnknownReason), heldUnreachable + endDrain},
+		{"a budget", refused, ready, heldByBudget + endDrain + unsetDrain},
+		{"a budget without its numbers", named, ready, heldByBudget + endDrain + unsetDrain},
+		{"the kubelet is broken", refused, node("False", clusterv1.MachineNodeNotReadyReason), heldByBudget + endDrain + unsetDrain},
+		{"unreachable", refused, node("Unknown", clusterv1.MachineNodeReadyUnknownReason), heldUnreachable + endDrain + unsetDrain},
 		{"the workload cluster is unreachable", refused,
-			node("Unknown", clusterv1.MachineNodeConnectionDownReason), heldByBudget + endDrain},
-		{"two budgets", two, node("Unknown", clusterv1.MachineNodeReadyUnknownReason), heldByBudgets + endDrain},
+			node("Unknown", clusterv1.MachineNodeConnectionDownReason), heldByBudget + endDrain + unsetDrain},
+		{"two budgets", two, node("Unknown", clusterv1.MachineNodeReadyUnknownReason), heldByBudgets + endDrain + unsetDrain},
 		{"it goes on", leaving, node("Unknown", clusterv1.MachineNodeReadyUnknownReason), ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {

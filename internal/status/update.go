@@ -19,7 +19,7 @@ import (
 // computeState says where a Machine's update is. What Windlass recorded counts before what Cluster API says, because
 // Cluster API learns of it later. Of a Machine whose node an annotation brought to another version than its spec says, Cluster API says without end that it
 // is being updated.
-func computeState(m *clusterv1.Machine, rec machineRecord, desired string, offSpec bool) State {
+func computeState(m *clusterv1.Machine, rec machineRecord, g *groupFacts, offSpec bool) State {
 	_, marked := m.Annotations[clusterv1.UpdateInProgressAnnotation]
 	switch {
 	case !m.DeletionTimestamp.IsZero():
@@ -34,7 +34,7 @@ func computeState(m *clusterv1.Machine, rec machineRecord, desired string, offSp
 		return computeMarked(m, rec)
 	case isFinishing(m):
 		return computeFinishing(rec, offSpec)
-	case isUpToDate(m, desired):
+	case isUpToDate(m, g):
 		return UpToDate
 	default:
 		return Waiting
@@ -114,12 +114,13 @@ func updating(m *clusterv1.Machine) *metav1.Condition {
 }
 
 // isUpToDate goes by Cluster API's condition. A Machine has none when it is new, or where its owner does not set it; then
-// versions decide.
-func isUpToDate(m *clusterv1.Machine, desired string) bool {
-	if c := meta.FindStatusCondition(m.Status.Conditions, clusterv1.MachineUpToDateCondition); c != nil && c.Status != metav1.ConditionUnknown {
+// versions decide. They also do if the condition is True and its owner's controller has not seen the owner's latest change.
+func isUpToDate(m *clusterv1.Machine, g *groupFacts) bool {
+	c := meta.FindStatusCondition(m.Status.Conditions, clusterv1.MachineUpToDateCondition)
+	if c != nil && c.Status != metav1.ConditionUnknown && !(c.Status == metav1.ConditionTrue && g.unobserved) {
 		return c.Status == metav1.ConditionTrue
 	}
-	want, err := version.Parse(desired)
+	want, err := version.Parse(g.desired)
 	if err != nil {
 		return true
 	}

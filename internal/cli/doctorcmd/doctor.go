@@ -33,7 +33,7 @@ guard, templates) are then Warnings.
 
 Checks: MachinesKept (the result of all others, for each group), Policy, FeatureGates, Extension, Updaters, Guard,
 Replicas, Surge, RolloutTimes, Limits, Bounds, Templates, RemovedSettings (flags and feature gates that the version or
-the next minor lacks), HealthChecks, ManagedFields, Topology (an error of the topology's controller), Paused, Machines,
+the next minor lacks), HealthChecks, Autoscaler, ManagedFields, Topology (an error of the topology's controller), Paused, Machines,
 Unread.
 
 With -o json or -o yaml standard output holds one document, {namespace, cluster, verdict, worst, findings: [{id,

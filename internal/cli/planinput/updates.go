@@ -127,6 +127,7 @@ func (r Request) Preview(ctx context.Context, p plan.Plan, chain *view.Chain) (n
 		}
 	}
 	notes = settingsNotes(r.Request.Inventory.ControlPlane, p, u.Facts)
+	notes = append(notes, scaledNotes(p, u.Facts)...)
 	switch {
 	case u.Problem != "":
 		return append(notes, "it is unknown how machines will be updated: "+u.Problem)
@@ -158,6 +159,16 @@ func settingsNotes(from version.Version, p plan.Plan, facts doctor.Facts) []stri
 	}
 	for _, gap := range u.Gaps() {
 		notes = append(notes, "RemovedSettings: "+gap.String())
+	}
+	return notes
+}
+
+// scaledNotes say which groups of the plan a cluster autoscaler may scale down in their rollout.
+func scaledNotes(p plan.Plan, facts doctor.Facts) (notes []string) {
+	for _, s := range facts.Scaled() {
+		if slices.ContainsFunc(p.Operations, func(o plan.Operation) bool { return slices.Contains(o.Groups, s.Group) }) {
+			notes = append(notes, fmt.Sprintf("%s: %s. Fix: %s", s.Subject, s.Message, s.Fix))
+		}
 	}
 	return notes
 }

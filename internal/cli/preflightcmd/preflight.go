@@ -14,6 +14,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/cli/management"
 	"github.com/windlass-dev/windlass/internal/clustercheck"
 	"github.com/windlass-dev/windlass/internal/clustercheck/probe"
+	"github.com/windlass-dev/windlass/internal/doctor"
 	"github.com/windlass-dev/windlass/internal/preflight"
 	"github.com/windlass-dev/windlass/internal/risks"
 	"github.com/windlass-dev/windlass/internal/view"
@@ -39,6 +40,7 @@ It connects with the Secret CLUSTER-kubeconfig of the management cluster, and ma
   ControlPlaneCanMove     Cluster API can move the control plane under its UpdatePolicy
   TopologyReconciles      the controller of the topology has no error (a warning)
   UpdateExtensions        each hook of updates in place has at most one extension
+  AutoscalerInRollout     no cluster autoscaler acts on machines that are replaced (a warning)
   RemovedAPIsRequested    the API server has seen no request for an API that the upgrade removes
   RemovedAPIsManaged      managedFields name no API that the upgrade removes
   RemovedAPIsInManifests  with -f: no object uses an API that the target does not serve
@@ -244,7 +246,8 @@ func (o *options) prepare(
 		Remote: remote, Requested: requested(facts, key), Upgrade: upgrade, Risks: known,
 		Version: asked, Machines: objects.Machines, Pools: poolsOf(objects, policies),
 		Standing: stuckControlPlane(objects, policies, to),
-		Topology: topologyOf(objects.Cluster), Extensions: extensionsOf(ctx, m, key.Namespace),
+		Topology: topologyOf(objects.Cluster), Scaled: doctor.Facts{Objects: objects, Class: class, Policies: policies}.Scaled(),
+		Extensions:  extensionsOf(ctx, m, key.Namespace),
 		EtcdProblem: etcd, Stored: stored, StoredUnread: unread,
 		Settings: preflight.Settings{
 			Uses: read.Uses, Accepted: o.accept.Names, Unread: read.Unread,

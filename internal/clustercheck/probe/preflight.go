@@ -13,6 +13,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/internal/clustercheck"
+	"github.com/windlass-dev/windlass/internal/doctor"
 	"github.com/windlass-dev/windlass/internal/gate"
 	"github.com/windlass-dev/windlass/internal/guard"
 	"github.com/windlass-dev/windlass/internal/preflight"
@@ -41,6 +42,8 @@ type PreflightOptions struct {
 	Topology preflight.Topology
 	// Extensions are the registrations of the hooks of updates in place.
 	Extensions preflight.Extensions
+	// Scaled are the groups that a cluster autoscaler may scale down in their rollout.
+	Scaled []doctor.Scaled
 	// EtcdProblem is what the control plane object reports of etcd; empty if that is nothing.
 	EtcdProblem string
 	// Stored are certificates of the management cluster, and StoredUnread why some could not be read.
@@ -125,7 +128,7 @@ func Preflight(ctx context.Context, o PreflightOptions) ([]clustercheck.Finding,
 // management judges what the management cluster alone shows.
 func (s scout) management() []clustercheck.Finding {
 	return slices.Concat(preflight.CheckControlPlane(s.o.Standing), preflight.CheckTopology(s.o.Topology),
-		preflight.CheckExtensions(s.o.Extensions))
+		preflight.CheckExtensions(s.o.Extensions), preflight.CheckScaled(s.o.Scaled))
 }
 
 func firstOf(errs ...error) error {

@@ -140,8 +140,12 @@ func TestPreflightTopology(t *testing.T) {
 	} {
 		o := look(t, handler)
 		o.Topology = preflight.Topology{Cluster: "prod", Failure: "it is immutable", Fix: "rotate it"}
-		if got := outcomes(run(t, o))[preflight.TopologyReconciles]; got != clustercheck.Warned {
-			t.Errorf("%s: TopologyReconciles is %q", name, got)
+		o.Scaled = []doctor.Scaled{{Subject: "MachineDeployment md-0", Message: "it is scaled"}}
+		found := outcomes(run(t, o))
+		for _, id := range []clustercheck.ID{preflight.TopologyReconciles, preflight.AutoscalerInRollout} {
+			if found[id] != clustercheck.Warned {
+				t.Errorf("%s: %s is %q", name, id, found[id])
+			}
 		}
 	}
 }
@@ -400,6 +404,7 @@ func TestSilentPreflight(t *testing.T) {
 		fromNodes := []clustercheck.ID{
 			clustercheck.Nodes, preflight.VersionSkew, preflight.ControlPlaneCanMove,
 			preflight.UpdateExtensions, preflight.MachineRequirements, preflight.TopologyReconciles,
+			preflight.AutoscalerInRollout,
 		}
 		if f.Outcome == clustercheck.Passed && !slices.Contains(fromNodes, f.ID) {
 			t.Errorf("%s passed without an answer: %s", f.ID, f.Message)
