@@ -3,11 +3,13 @@ package inplace_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"os/exec"
 	"strings"
 	"testing"
 
 	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -66,6 +68,28 @@ func (p *plane) testStuck(ctx context.Context, t *testing.T) {
 			t.Errorf("windlass %s does not say %q:\n%s", command, want, said)
 		}
 	}
+	p.testStuckRequest(ctx, t, owner, why)
+}
+
+// testStuckRequest: the control plane that is stuck says so as well where an annotation asks for the version.
+func (p *plane) testStuckRequest(
+	ctx context.Context, t *testing.T, owner *controlplanev1.KubeadmControlPlane, why string,
+) {
+	t.Helper()
+	const asks = v1alpha1.DefaultInPlaceUpgradePrefix + v1alpha1.InPlaceUpgradeTo
+	rig.AnnotateObject(ctx, t, p.Client, owner.DeepCopy(), map[string]any{asks: "version=" + newerControlPlane})
+	p.History.Await(ctx, t, "waiting for the answer to the annotation", func() string {
+		now := &controlplanev1.KubeadmControlPlane{}
+		if err := p.History.Get(ctx, client.ObjectKeyFromObject(owner), now); err != nil {
+			return err.Error()
+		}
+		c := meta.FindStatusCondition(now.Status.Conditions, v1alpha1.InPlaceUpgradeCondition)
+		if c == nil || !strings.Contains(c.Message, why) {
+			return fmt.Sprintf("the condition is %+v, want one that says %q", c, why)
+		}
+		return ""
+	})
+	rig.AnnotateObject(ctx, t, p.Client, owner.DeepCopy(), map[string]any{asks: nil})
 }
 
 // testWayOut lets the machine be replaced, as the commands advise.
