@@ -296,7 +296,7 @@ func TestFailuresAreCollected(t *testing.T) {
 	progress := f.Machines[0].Annotations[v1alpha1.UpdateProgressAnnotation]
 	for i := range machines {
 		name := fmt.Sprintf("w-%d-x", i)
-		addMachine(&f, name, "v1.31.4", start, func(m *clusterv1.Machine) {
+		addMachine(&f, name, "v1.30.2", start, func(m *clusterv1.Machine) {
 			m.Annotations[v1alpha1.UpdateProgressAnnotation] = strings.ReplaceAll(progress, "cp-1", name)
 		})
 	}

@@ -1,6 +1,7 @@
 package preflight
 
 import (
+	"fmt"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -20,21 +21,40 @@ type Budget struct {
 	Allowed, Healthy int32
 }
 
+// Disruptions is what the check of budgets is about.
+type Disruptions struct {
+	Budgets []Budget
+	// Pods are all; none if they are not known.
+	Pods []Workload
+	// DrainTimeouts are the nodeDrainTimeoutSeconds of Nodes' machines by Node; 0 for none. A Node that is
+	// not there is not known.
+	DrainTimeouts map[string]int32
+	// Accepted are names of findings that are left out: budget/NAMESPACE/NAME.
+	Accepted []string
+}
+
 // CheckBudgets finds budgets that forbid evictions, indefinitely or now.
-func CheckBudgets(budgets []Budget) []clustercheck.Finding {
+func CheckBudgets(d Disruptions) []clustercheck.Finding {
 	r := report{id: BudgetsCanBeSatisfied}
-	for _, b := range budgets {
-		subject := named("PodDisruptionBudget", b.Namespace, b.Name)
+	for _, b := range d.Budgets {
+		subject, name := named("PodDisruptionBudget", b.Namespace, b.Name), "budget/"+b.Namespace+"/"+b.Name
+		if slices.Contains(d.Accepted, name) {
+			continue
+		}
 		switch {
 		case b.Problem != "":
 			r.fail(subject, "look at the kube-controller-manager and at what its Pods belong to",
 				"%s; until then no Pod of it is evicted", b.Problem)
 		case b.NeverSatisfied():
-			r.fail(subject,
-				"allow one disruption: maxUnavailable 1, or a smaller minAvailable, or one more replica",
-				"it requires %d healthy Pods and selects %d, so that no eviction is ever allowed; "+
-					"a drain waits until its timeout (nodeDrainTimeoutSeconds), indefinitely without one",
-				b.DesiredHealthy, b.ExpectedPods)
+			of := d.podsOf(b)
+			fix := "allow one disruption: maxUnavailable 1, or a smaller minAvailable, or one more replica"
+			if isForeign(of) {
+				fix = "its Pods are of no workload controller, so an operator has made them and this budget: follow " +
+					"its documentation for drains; or set nodeDrainTimeoutSeconds"
+			}
+			r.fail(subject, fix+"; accept it by the name "+text.Bound(name, maxNameBytes),
+				"it requires %d healthy Pods and selects %d, so that it allows no eviction; %s",
+				b.DesiredHealthy, b.ExpectedPods, d.describeWait(of))
 		case b.ExpectedPods > 0 && b.Allowed == 0:
 			r.warn(subject, "wait until its Pods are healthy, or look why they are not",
 				"it allows no eviction now: %s healthy, and %d must be",
@@ -42,7 +62,39 @@ func CheckBudgets(budgets []Budget) []clustercheck.Finding {
 		}
 	}
 	return r.finish("%s checked: each allows evictions",
-		text.Count(len(budgets), "PodDisruptionBudget"))
+		text.Count(len(d.Budgets), "PodDisruptionBudget"))
+}
+
+// podsOf returns the Pods of a budget that drains evict.
+func (d Disruptions) podsOf(b Budget) []Workload {
+	return slices.DeleteFunc(slices.Clone(d.Pods), func(p Workload) bool {
+		return p.Stays || p.Namespace != b.Namespace || !b.Selector.Matches(p.Labels)
+	})
+}
+
+// isForeign reports whether there are Pods, and all of them are foreign.
+func isForeign(pods []Workload) bool {
+	return len(pods) > 0 && !slices.ContainsFunc(pods, func(p Workload) bool { return !p.Foreign })
+}
+
+// describeWait says how long a drain waits for Pods.
+func (d Disruptions) describeWait(pods []Workload) string {
+	longest := int32(0)
+	for _, p := range pods {
+		timeout, known := d.DrainTimeouts[p.Node]
+		switch {
+		case !known:
+			longest = -1
+		case timeout == 0:
+			return "a drain of its Nodes waits indefinitely, because a machine of them has no nodeDrainTimeoutSeconds"
+		case longest >= 0:
+			longest = max(longest, timeout)
+		}
+	}
+	if longest > 0 {
+		return fmt.Sprintf("a drain of its Nodes waits until nodeDrainTimeoutSeconds, at most %ds", longest)
+	}
+	return "a drain waits until its timeout (nodeDrainTimeoutSeconds), indefinitely without one"
 }
 
 // CheckOverlap finds Pods that drains evict and that more than one budget selects. The API server

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/component-helpers/resource"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
@@ -69,6 +70,9 @@ type Workload struct {
 	Node string
 	// Requests includes one Pod.
 	Requests Amount
+	// Foreign reports that no workload controller of Kubernetes would replace it, such as a Pod that an
+	// operator makes by itself.
+	Foreign bool
 	// Stays reports that a drain leaves it: it is of a DaemonSet, or static.
 	Stays bool
 	// Pending reports that no container runs yet, and Ending that it is being deleted.
@@ -89,15 +93,18 @@ func NewWorkload(pod *corev1.Pod) (w Workload, ok bool) {
 		Requests: newAmount(resource.PodRequests(pod, resource.PodResourcesOptions{})),
 		Stays:    pod.Annotations[corev1.MirrorPodAnnotationKey] != "",
 		Pending:  pod.Status.Phase == corev1.PodPending, Ending: pod.DeletionTimestamp != nil,
+		Foreign: true,
 	}
 	w.Requests[corev1.ResourcePods] = 1000
-	for _, owner := range pod.OwnerReferences {
-		if owner.Kind == "DaemonSet" && owner.Controller != nil && *owner.Controller {
-			w.Stays = true
-		}
+	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
+		w.Stays = w.Stays || owner.Kind == "DaemonSet"
+		w.Foreign = !slices.Contains(workloadKinds, owner.Kind)
 	}
 	return w, true
 }
+
+// workloadKinds are those of controllers that make a Pod anew.
+var workloadKinds = []string{"ReplicaSet", "StatefulSet", "DaemonSet", "ReplicationController", "Job"}
 
 // Pool is a group of worker Nodes that are drained one after another.
 type Pool struct {

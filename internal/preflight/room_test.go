@@ -2,8 +2,10 @@ package preflight_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -170,13 +172,64 @@ func TestCheckBudgets(t *testing.T) {
 		budget("waits", gate.Budget{ExpectedPods: 3, DesiredHealthy: 2}, "a=b", 0),
 		budget("unknown", gate.Budget{Problem: "its pods cannot be counted: SyncFailed"}, "a=b", 0),
 	}
+	of := func(budgets ...preflight.Budget) preflight.Disruptions {
+		return preflight.Disruptions{Budgets: budgets}
+	}
+	const never = "Failed: PodDisruptionBudget ns/never: it requires 2 healthy Pods and selects 2, so that it allows no eviction; "
 	expect(t, []string{
-		"Failed: PodDisruptionBudget ns/never: it requires 2 healthy Pods and selects 2, so that no eviction is ever allowed; " +
-			"a drain waits until its timeout (nodeDrainTimeoutSeconds), indefinitely without one",
+		never + "a drain waits until its timeout (nodeDrainTimeoutSeconds), indefinitely without one",
 		"Failed: PodDisruptionBudget ns/unknown: its pods cannot be counted: SyncFailed; until then no Pod of it is evicted",
 		"Warned: PodDisruptionBudget ns/waits: it allows no eviction now: 1 Pod is healthy, and 2 must be",
-	}, sayBriefly(preflight.CheckBudgets(budgets)))
-	expect(t, []string{"Passed: 2 PodDisruptionBudgets checked: each allows evictions"}, sayBriefly(preflight.CheckBudgets(budgets[:2])))
+	}, sayBriefly(preflight.CheckBudgets(of(budgets...))))
+	expect(t, []string{"Passed: 2 PodDisruptionBudgets checked: each allows evictions"}, sayBriefly(preflight.CheckBudgets(of(budgets[:2]...))))
+
+	accepted := of(budgets[2])
+	accepted.Accepted = []string{"budget/ns/never"}
+	expect(t, []string{"Passed: 1 PodDisruptionBudget checked: each allows evictions"}, sayBriefly(preflight.CheckBudgets(accepted)))
+
+	own := preflight.Workload{Namespace: "ns", Labels: labels.Set{"a": "b"}, Node: "n"}
+	foreign, other := own, own
+	foreign.Foreign = true
+	other.Namespace = "other"
+	for name, tt := range map[string]struct {
+		pods     []preflight.Workload
+		timeouts map[string]int32
+		wait     string
+		operator bool
+	}{
+		"no timeout":       {[]preflight.Workload{own, other}, map[string]int32{"n": 0}, "a drain of its Nodes waits indefinitely, because a machine of them has no nodeDrainTimeoutSeconds", false},
+		"a timeout":        {[]preflight.Workload{own}, map[string]int32{"n": 600}, "a drain of its Nodes waits until nodeDrainTimeoutSeconds, at most 600s", false},
+		"an unknown Node":  {[]preflight.Workload{own}, map[string]int32{"m": 600}, "a drain waits until its timeout (nodeDrainTimeoutSeconds), indefinitely without one", false},
+		"of an operator":   {[]preflight.Workload{foreign}, map[string]int32{"n": 600}, "a drain of its Nodes waits until nodeDrainTimeoutSeconds, at most 600s", true},
+		"of both":          {[]preflight.Workload{foreign, own}, map[string]int32{"n": 600}, "a drain of its Nodes waits until nodeDrainTimeoutSeconds, at most 600s", false},
+		"of another space": {[]preflight.Workload{other}, map[string]int32{"n": 0}, "a drain waits until its timeout (nodeDrainTimeoutSeconds), indefinitely without one", false},
+	} {
+		d := of(budgets[2])
+		d.Pods, d.DrainTimeouts = tt.pods, tt.timeouts
+		found := preflight.CheckBudgets(d)
+		if diff := cmp.Diff([]string{never + tt.wait}, sayBriefly(found)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+		if strings.Contains(found[0].Fix, "operator") != tt.operator || !strings.HasSuffix(found[0].Fix, "accept it by the name budget/ns/never") {
+			t.Errorf("%s: Fix: %s", name, found[0].Fix)
+		}
+	}
+}
+
+// TestForeignPods: a Pod is foreign if none of Kubernetes' own controllers would make it anew.
+func TestForeignPods(t *testing.T) {
+	t.Parallel()
+	for kind, want := range map[string]bool{
+		"": true, "ReplicaSet": false, "StatefulSet": false, "Job": false, "InstanceManager": true, "Node": true,
+	} {
+		pod := &corev1.Pod{}
+		if kind != "" {
+			pod.OwnerReferences = []metav1.OwnerReference{{Kind: kind, Controller: new(true)}}
+		}
+		if w, _ := preflight.NewWorkload(pod); w.Foreign != want {
+			t.Errorf("a Pod of kind %q is foreign: %t, want %t", kind, w.Foreign, want)
+		}
+	}
 }
 
 func TestCheckOverlap(t *testing.T) {

@@ -1,6 +1,7 @@
 package status
 
 import (
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -13,7 +14,7 @@ import (
 )
 
 func (c *chainComputation) countControlPlane() (updated, machines int) {
-	updated, machines = c.countMachines(clusterv1.MachineControlPlaneLabel, "", c.state.ControlPlane.Version)
+	updated, machines = c.countMachines(isControlPlane, c.state.ControlPlane.Version)
 	if c.facts.ControlPlane != nil {
 		// A control plane without replicas, or with ones of another shape, has as many as there are Machines.
 		if desired, given, err := unstructured.NestedInt64(c.facts.ControlPlane.Object, "spec", "replicas"); err == nil && given {
@@ -23,10 +24,14 @@ func (c *chainComputation) countControlPlane() (updated, machines int) {
 	return min(updated, machines), machines
 }
 
-// countMachines counts the Machines with a label that are not going, and those of them at a version.
-func (c *chainComputation) countMachines(label, value string, at version.Version) (updated, machines int) {
+func isControlPlane(m *clusterv1.Machine) bool { return capi.IsControlPlane(m) }
+
+// countMachines counts the Machines of a group that are not going, and those of them at a version.
+func (c *chainComputation) countMachines(
+	isMember func(*clusterv1.Machine) bool, at version.Version,
+) (updated, machines int) {
 	for _, m := range c.facts.Machines {
-		if got, labelled := m.Labels[label]; !labelled || got != value || !m.DeletionTimestamp.IsZero() {
+		if !m.DeletionTimestamp.IsZero() || !isMember(m) {
 			continue
 		}
 		machines++
@@ -44,11 +49,24 @@ func (c *chainComputation) countGroup(g chain.Group, at version.Version) (update
 		return c.countPool(topologyName(g), at)
 	}
 	const label = clusterv1.ClusterTopologyMachineDeploymentNameLabel
-	updated, machines = c.countMachines(label, g.Name, at)
+	var owners []capi.Owner
+	replicas := -1
 	for _, md := range c.facts.MachineDeployments {
-		if md.Labels[label] == g.Name && md.Spec.Replicas != nil {
-			machines = int(*md.Spec.Replicas)
+		if md.Labels[label] != g.Name {
+			continue
 		}
+		owners = append(owners, capi.MachineDeployment(md.Namespace, md.Name))
+		if md.Spec.Replicas != nil {
+			replicas = int(*md.Spec.Replicas)
+		}
+	}
+	updated, machines = c.countMachines(func(m *clusterv1.Machine) bool {
+		owner, _ := capi.OwnerOf(m)
+		// The label of the topology may be gone from a Machine.
+		return m.Labels[label] == g.Name || slices.Contains(owners, owner)
+	}, at)
+	if replicas >= 0 {
+		machines = replicas
 	}
 	return min(updated, machines), machines
 }
@@ -56,7 +74,7 @@ func (c *chainComputation) countGroup(g chain.Group, at version.Version) (update
 // countPool counts by what the pool reports where it has no Machines.
 func (c *chainComputation) countPool(name string, at version.Version) (updated, machines int) {
 	const label = clusterv1.ClusterTopologyMachinePoolNameLabel
-	updated, machines = c.countMachines(label, name, at)
+	updated, machines = c.countMachines(func(m *clusterv1.Machine) bool { return m.Labels[label] == name }, at)
 	for _, mp := range c.facts.MachinePools {
 		if mp.Labels[label] != name {
 			continue

@@ -25,6 +25,8 @@ func machineTests() []chainTest {
 		{name: "md-1", template: "v1.31.0", missing: 2, scaling: "Scaling up from 0 to 2 replicas"},
 		{name: "md-2", template: "v1.31.0", missing: 1}, {name: "md-3", template: "v1.31.0", missing: 1}, {name: "md-4", template: "v1.31.0", missing: 1},
 	}
+	unlabeled := resting
+	unlabeled.groups = []testGroup{{name: "md-0", template: "v1.31.0", kubelets: repeat(3, "v1.31.0"), unlabeled: true}}
 	moving := midChain()
 	moving.groups[0].scaling = `Scaling up from 1 to 2 replicas is blocked because: failed calling webhook "guard.windlass.dev": connection refused`
 	creating := resting
@@ -44,6 +46,7 @@ func machineTests() []chainTest {
 			"held by Machines md-2: 0 of 1 machines at v1.31.0 are there",
 			"held by Machines 2 more groups: they lack machines too",
 		}},
+		{"machines have lost the topology's label", unlabeled, []string{"UpToDate by ClusterAPI: everything is at v1.31.0"}},
 		{"a webhook does not answer", moving, []string{
 			"Upgrading by Windlass: waits for MachineDeployment md-0 to v1.32.0",
 			"Done ControlPlaneUpgrade v1.30.0->v1.31.0 [] +0s +3m0s",

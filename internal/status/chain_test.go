@@ -54,6 +54,8 @@ type testGroup struct {
 	// missing is how many machines the group lacks; scaling is what its MachineSet says of that.
 	missing int
 	scaling string
+	// unlabeled says that its machines have lost the label of the topology.
+	unlabeled bool
 }
 
 func versions(texts ...string) plan.VersionList {
@@ -150,7 +152,10 @@ func (u upgrade) addGroup(f *Facts, index int, g testGroup) {
 	f.MachineDeployments = append(f.MachineDeployments, md)
 	for i, kubelet := range g.kubelets {
 		m := machine(fmt.Sprintf("%s-%d-%d", g.name, index, i))
-		m.Labels[clusterv1.ClusterTopologyMachineDeploymentNameLabel] = g.name
+		m.Labels[clusterv1.MachineDeploymentNameLabel] = md.Name
+		if !g.unlabeled {
+			m.Labels[clusterv1.ClusterTopologyMachineDeploymentNameLabel] = g.name
+		}
 		m.Spec.Version, m.Status.NodeInfo = kubelet, &corev1.NodeSystemInfo{KubeletVersion: kubelet}
 		m.Status.NodeRef.Name = m.Name
 		f.Machines = append(f.Machines, m)

@@ -52,8 +52,8 @@ func newRiskDocument(r risks.Found, accepted bool) riskDocument {
 
 func (c Chain) accepts(id string) bool { return c.Accepted != nil && c.Accepted(id) }
 
-// formatRisks shows the known risks: floors and blocks with what to do, warnings with whom they
-// concern.
+// formatRisks shows the known risks: floors and blocks with how bad they are and what to do, warnings with
+// whom they concern. Nothing blocks the plan that is shown.
 func formatRisks(buffer *strings.Builder, s Screen, c Chain) {
 	topics := make([]topic, 0, len(c.Risks))
 	for _, r := range c.Risks {
@@ -61,7 +61,7 @@ func formatRisks(buffer *strings.Builder, s Screen, c Chain) {
 			continue
 		}
 		words := fmt.Sprintf("%s at %s. %s Fix: %s. See %s",
-			strings.ToLower(string(r.Kind)), r.Where(), r.Summary, r.Fix, r.Sources[0])
+			strings.ToLower(string(r.Severity)), r.Where(), r.Summary, r.Fix, r.Sources[0])
 		topics = append(topics, topic{name: r.ID, text: words})
 	}
 	for _, r := range c.Risks {

@@ -55,8 +55,8 @@ It connects with the Secret CLUSTER-kubeconfig of the management cluster, and ma
   RoomForDrains           the Pods of a worker Node fit on the others (an estimate)
 
 A check that could not read something is reported as not checked, with the reason. --skip omits a
-check, and the verdict names it. --accept omits one finding of RemovedSettings or
-MachineRequirements, by the name that its fix has.
+check, and the verdict names it. --accept omits one finding of RemovedSettings,
+MachineRequirements or BudgetsCanBeSatisfied, by the name that its fix has.
 
 It does not check whether the version exists, or whether a legal chain leads to it: see windlass plan.
 
@@ -119,7 +119,7 @@ func New() *cobra.Command {
 		"fail if a certificate has fewer than `N` days left")
 	flags.StringArrayVar(&o.skip, "skip", nil,
 		"`CHECK` that is not reported and does not count, such as RoomForDrains; may be repeated")
-	o.accept.Add(cmd, "kubelet/SomeGate, kube-apiserver/--some-flag or kernel")
+	o.accept.Add(cmd, "kubelet/SomeGate, kube-apiserver/--some-flag, kernel or budget/ns/name")
 	cli.CompleteNothing(cmd, "to", "timeout", "certificate-days")
 	cli.CompleteValues(cmd, "skip", cli.NamesOf(preflight.IDs())...)
 	o.riskFlags.Add(flags, "")

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/internal/clustercheck"
 	"github.com/windlass-dev/windlass/internal/gate"
@@ -227,10 +228,29 @@ func (s scout) budgets(ctx context.Context, pods []preflight.Workload, unlisted 
 			return page, len(page.Items), nil
 		})
 	})
-	s.judge(preflight.BudgetsCanBeSatisfied, err, func() []clustercheck.Finding { return preflight.CheckBudgets(found) })
+	s.judge(preflight.BudgetsCanBeSatisfied, err, func() []clustercheck.Finding {
+		return preflight.CheckBudgets(preflight.Disruptions{
+			Budgets: found, Pods: pods, DrainTimeouts: drainTimeouts(s.Machines), Accepted: s.o.Settings.Accepted,
+		})
+	})
 	s.judge(preflight.BudgetsOverlap, cmp.Or(err, unlisted), func() []clustercheck.Finding {
 		return preflight.CheckOverlap(found, pods)
 	})
+}
+
+// drainTimeouts returns those of Machines by their Nodes; 0 for none.
+func drainTimeouts(machines []*clusterv1.Machine) map[string]int32 {
+	timeouts := make(map[string]int32, len(machines))
+	for _, m := range machines {
+		var seconds int32
+		if timeout := m.Spec.Deletion.NodeDrainTimeoutSeconds; timeout != nil {
+			seconds = *timeout
+		}
+		if m.Status.NodeRef.Name != "" {
+			timeouts[m.Status.NodeRef.Name] = seconds
+		}
+	}
+	return timeouts
 }
 
 // exists reports whether an object that was read exists. The error is nil if it does not.
