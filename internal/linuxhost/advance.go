@@ -83,8 +83,9 @@ func (u Upgrade) lookFurther(ctx context.Context, facts Facts) (Report, error) {
 	report := Report{Facts: facts}
 	seen := Seen{Facts: facts, Attempt: u.Attempt}
 	steps, refused := ComputeSteps(u.Goal, facts)
-	if refused != nil && !u.Prepare && undoesRestart(u.Goal, seen) {
-		// A host that cannot be upgraded to the goal gets back what it ran with as well.
+	if refused != nil && !u.Prepare && facts.Service != "" && undoesRestart(u.Goal, seen) {
+		// A host that cannot be upgraded to the goal gets back what it ran with as well. One whose
+		// service is not known starts it by itself.
 		steps, refused = nil, nil
 	}
 	if refused != nil {

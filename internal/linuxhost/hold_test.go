@@ -14,16 +14,18 @@ import (
 )
 
 // heldSystemctl is a service that ends whenever it is started, unless the file good exists. It logs
-// what changes it.
+// what changes it, and counts the starts.
 const heldSystemctl = `cd "${0%/*}"
 case "$*" in
+  *InvocationID*) grep -c start log.all 2>/dev/null ;;
   *NRestarts*--value*) echo 0 ;;
-  *NRestarts*) [ -e good ] && printf 'NRestarts=0\nMainPID=7\nSubState=running\n' || echo SubState=auto-restart ;;
+  *NRestarts*) [ -e good ] && printf "NRestarts=0\nMainPID=$RUNNING\nSubState=running\n" ||
+    { [ -e starts ] && echo NRestarts=0 || echo SubState=auto-restart; } ;;
   *SubState*) cat state 2>/dev/null || echo auto-restart ;;
-  *MainPID*) echo 7 ;;
+  *MainPID*) echo $RUNNING ;;
   is-active*) [ -e good ] ;;
   stop*) echo dead >state; echo "$*" >>log ;;
-  start* | restart*) rm -f state; echo "$*" >>log ;;
+  start* | restart*) rm -f state; echo "$*" | tee -a log >>log.all ;;
 esac
 `
 

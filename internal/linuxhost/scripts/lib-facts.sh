@@ -2,7 +2,7 @@
 set -u
 source lib-fact.sh
 source lib-disk.sh
-source lib-keep.sh
+source lib-kept.sh
 
 # Jobs are started under this lock: a job that is just being started is neither missing nor gone.
 # The lock is waited for not long, and released as soon as the job is known.
@@ -54,5 +54,6 @@ exec 9>&-
 [ -f "$OP/drained" ] && fact drained yes
 [ -f "$KEEP/cordoned" ] && ! is_older "$KEEP/cordoned" && fact cordoned yes
 [ -f "$KEEP/node/digest" ] && fact kept "$(cat "$KEEP/node/version")"
-is_held && fact not-started yes
+# A service that runs since then is not stopped for it.
+is_held && ! is_in_use && fact not-started yes
 [ -f "$OP/done" ] && [ ! -d "$STATE/binaries" ] && fact cleaned yes

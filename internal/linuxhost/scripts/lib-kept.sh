@@ -1,5 +1,4 @@
 # kept holds what the node was started with before the upgrade: its program, and the files that it
-# kept holds what the node was started with before the upgrade: its program, and the files that it
 # reads when it starts. Those of RKE2 and K3s may have the cluster's token: only root can read the
 # copy. The file created has the paths of files that the upgrade creates. The copy is there until the
 # upgrade is done, whatever the goal is by then. A server of RKE2 or K3s has none if it gets another
@@ -24,24 +23,49 @@ start_files() {
   fi
 }
 
+# changed TEST... prints those of these files, and of the program, for which a test of find holds.
+changed() {
+  { start_files; echo "$BIN/$program"; } | while read -r file; do
+    find -L "$file" -maxdepth 0 "$@"
+  done
+}
+
+# changed_since FILE prints what was changed after a file was written, and what is gone since the copy
+# was made.
+changed_since() {
+  changed -newercm "$1"
+  find "$kept/files" -type f -printf '/%P\n' | while read -r file; do
+    [ -e "$file" ] || echo "$file"
+  done
+}
+
 # is_in_use tells whether the service runs with what is on the host now: since a minute, and since
 # the last change of its program and files.
 is_in_use() {
   local service=kubelet pid age
   [ "$DISTRIBUTION" = kubeadm ] || service=$(node_unit)
-  pid=$(systemctl show --property MainPID --value "$service") &&
+  systemctl is-active --quiet "$service" &&
+    pid=$(systemctl show --property MainPID --value "$service") &&
     age=$(ps -o etimes= -p "$pid" 2>/dev/null) && [ "$age" -ge 60 ] || return 1
-  [ -z "$({ start_files; echo "$BIN/$program"; } | while read -r file; do
-    find -L "$file" -maxdepth 0 -newerct "@$(($(date +%s) - age))"
-  done)" ]
+  [ -z "$(changed -newerct "@$(($(date +%s) - age))")" ]
+}
+
+# is_repaired tells whether somebody has changed the configuration since the copy was made, while the
+# program is still that of the copy.
+is_repaired() {
+  [ -d "$kept" ] && cmp -s "$kept/program" "$BIN/$program" &&
+    [ -n "$(changed_since "$kept/digest")" ]
 }
 
 # keep_node copies them before the first change. A copy of the same operation, or of one that kubeadm
 # has begun, is from before that change. So may be one of another operation, which the host did not
-# survive: it stays until the service is seen to run with what is there.
+# survive: it stays until the service is seen to run with what is there. What is copied then ends
+# what is held.
 keep_node() {
   local told
-  if [ "$(cat "$kept/operation" 2>/dev/null)" = "$OP" ] || has_begun; then return; fi
+  if { [ "$(cat "$kept/operation" 2>/dev/null)" = "$OP" ] || has_begun; } && ! is_repaired; then
+    return
+  fi
   [ ! -f "$OP/unkept" ] || return 0
   told=$("$BIN/$program" --version 2>/dev/null | head -n 1) || true
   # By the next step, the program may be the new one.
@@ -52,7 +76,10 @@ keep_node() {
     return 0
   fi
   [ -n "$told" ] || return 0
-  if [ -d "$kept" ] && ! is_in_use; then return; fi
+  if [ -d "$kept" ]; then
+    is_in_use || return 0
+    rm -f "$KEEP"/{not-started,put-back}
+  fi
   rm -rf "$kept" "$kept.new"
   (umask 077; mkdir "$kept.new" "$kept.new/files")
   ln -L "$BIN/$program" "$kept.new/program" 2>/dev/null || cp -p "$BIN/$program" "$kept.new/program"

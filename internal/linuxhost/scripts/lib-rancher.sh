@@ -2,12 +2,22 @@
 # node_unit prints before they ask for anything else.
 unit=
 
-# node_unit prints the unit that runs the node: that of a server or of an agent, or nothing.
+# node_unit prints the unit that runs the node: that of a server or of an agent, or nothing. One
+# that is not enabled is known by that it runs, that an upgrade has stopped it, or that it failed.
 node_unit() {
   local server=$DISTRIBUTION name
   [ "$DISTRIBUTION" != rke2 ] || server=rke2-server
   for name in "$server" "$DISTRIBUTION-agent"; do
     if systemctl is-active --quiet "$name" || systemctl is-enabled --quiet "$name" 2>/dev/null; then
+      echo "$name"
+      return
+    fi
+  done
+  name=$(cat "$KEEP/put-back" "$KEEP/not-started" 2>/dev/null | awk 'NR == 1 {print $4}')
+  [ -z "$name" ] || { echo "$name"; return; }
+  for name in "$server" "$DISTRIBUTION-agent"; do
+    if systemctl show --property ActiveState --value "$name" 2>/dev/null |
+      grep -qx -e activating -e reloading -e deactivating -e failed; then
       echo "$name"
       return
     fi

@@ -1,16 +1,21 @@
 # A restart of SERVICE. It needs lib-running, for same.
 
-# stays_up restarts the service, and sees it run as one process in LOOKS looks, half a second apart:
-# a node stays Ready in its cluster for some time after its service is gone. It ends as soon as the
-# process has ended by itself.
+# stays_up restarts the service, and sees it run.
 stays_up() {
-  local calm=0 pid='' before now restarts
   began=$(date +%s)
   # A service that ended often is not started any more until that is forgotten.
   systemctl reset-failed "$SERVICE" 2>/dev/null || true
   systemctl restart "$SERVICE" || return 1
+  is_calm 60
+}
+
+# is_calm COUNT looks at the service up to COUNT times, half a second apart, until it was one process
+# in LOOKS looks: a node stays Ready in its cluster for some time after its service is gone. It
+# returns 1 as soon as the process has ended by itself, and 2 if it came to neither.
+is_calm() {
+  local calm=0 pid='' before now restarts
   restarts=$(systemctl show --property NRestarts --value "$SERVICE")
-  for _ in $(seq 60); do
+  for _ in $(seq "$1"); do
     before=$pid
     now=$(systemctl show --property MainPID --property NRestarts --property SubState "$SERVICE")
     pid=$(sed -n 's/^MainPID=//p' <<<"$now")
@@ -26,7 +31,7 @@ stays_up() {
     [ "$calm" -lt "$LOOKS" ] || return 0
     sleep 0.5
   done
-  return 1
+  return 2
 }
 
 # last_words prints why the service ended: its last line about an error, or else its last line.

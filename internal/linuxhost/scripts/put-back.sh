@@ -1,20 +1,41 @@
 # Ends a restart after which the service did not stay up. If RESTORE is set, the service gets back
 # what it ran with before the upgrade, and kubeadm and the restart have to run again. WHY says why
-# that is not done. Then the service is started, and the job fails, and says what it did.
+# that is not done. Then the service is started, and the job fails, and says what it did. A service
+# that was started since and runs is left alone, and so are files that were changed since.
 #
-# It ends well if the service was started since its Node was looked up: it is stopped again, so that
-# the Node can be looked up again. That happens once, to FIRST.
+# It ends well if the service was started since its Node was looked up, and ended again: it is
+# stopped, so that the Node can be looked up again. That happens once, to FIRST.
 source lib-job.sh
 source lib-running.sh
 source lib-service.sh
 source lib-kept.sh
 source lib-hold.sh
-held=$(cat "$KEEP/put-back" 2>/dev/null || cat "$KEEP/not-started") || true
+held=$(held_by)
 read -r with _ <<<"$held"
-words=$(tail -n +2 <<<"$held")
+words=$(sed -e 1d -e '/^stopped=/d' <<<"$held")
+
+# runs tells whether the service was started since, and did not end again.
+runs() {
+  local status=0
+  ! is_stopped || return 1
+  is_calm 600 || status=$?
+  [ $status != 1 ]
+}
+
+# repaired prints a file that somebody has changed since the service was stopped. Once the put-back
+# has begun, the files are its own.
+repaired() {
+  [ ! -f "$KEEP/not-started" ] || changed_since "$KEEP/not-started" | head -n 1
+}
+
+leave=''
 did="$WHY"
-if [ -z "$RESTORE" ]; then
+if runs; then
+  leave=yes did="Nothing was put back, because $SERVICE was started since, and did not end again"
+elif [ -z "$RESTORE" ]; then
   :
+elif [ -n "$(repaired)" ]; then
+  did="Nothing was put back, because $(repaired) was changed since"
 elif ! is_held || ! is_stopped; then
   if [ -n "$FIRST" ] && is_held && hold "$words"; then exit 0; fi
   did="Nothing was put back, because $SERVICE was started since its Node was looked up"
@@ -32,7 +53,9 @@ else
   did="$(<"$kept/version") and its configuration were put back"
   systemctl daemon-reload
 fi
-if stays_up; then
+if [ -n "$leave" ]; then
+  :
+elif stays_up; then
   did="$did, and the service runs"
 else
   did="$did, and the service does not stay up: $(last_words)"

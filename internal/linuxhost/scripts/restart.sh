@@ -10,9 +10,11 @@ source lib-service.sh
 source lib-kept.sh
 source lib-hold.sh
 now=$(running)
+# What a person has repaired is what comes back.
+[ ! -d "$kept" ] || [ "$(cat "$OP/restart" 2>/dev/null)" = "$now" ] || keep_node
 complain() { fail "$1" "$2; see journalctl --unit $SERVICE on the host"; }
 systemctl daemon-reload
-rm -f "$KEEP/not-started"
+rm -f "$KEEP"/{not-started,put-back}
 if ! stays_up && ! { sleep 10 && stays_up; }; then
   words=$(last_words)
   systemctl is-active --quiet "$SERVICE" && ! same &&
