@@ -113,7 +113,7 @@ func (u Upgrade) lookFurther(ctx context.Context, facts Facts) (Report, error) {
 	if seen.UnsafePatches, err = checkEffects(ctx, u.Goal, facts); err != nil {
 		return Report{}, err
 	}
-	seen.Checks = ExpireSnapshot(u.Goal, seen)
+	seen.Checks, seen.Sizes = ExpireSnapshot(u.Goal, seen), u.sizes(steps, checks)
 	for i, step := range steps {
 		report.Steps = append(report.Steps, StepState{Step: step, Done: IsDone(u.Goal, steps, i, seen)})
 	}
@@ -196,6 +196,22 @@ func CanBegin(ctx context.Context, u Upgrade) (*Failure, error) {
 		return newFailure(DownloadFailed, step, "%v", err), nil
 	}
 	return nil, nil //nolint:nilnil // Nothing keeps it from its end.
+}
+
+// sizes returns those of the archives of images that are still to be sent. FindMissing and the step
+// itself tell of a file that the bundle lacks.
+func (u Upgrade) sizes(steps []Step, checks Checks) map[Name]int64 {
+	sizes := map[Name]int64{}
+	for _, step := range steps {
+		send, ok := step.Action.(Send)
+		if !ok || u.Bundle == nil || checks[step.Name].Done || !isArchive(send.Name) {
+			continue
+		}
+		if _, size, err := u.Bundle.Open(send.Name); err == nil {
+			sizes[step.Name] = size
+		}
+	}
+	return sizes
 }
 
 // FindMissing returns the first step that sends a file which the bundle does not have, and the error

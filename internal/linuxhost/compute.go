@@ -2,6 +2,7 @@ package linuxhost
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/windlass-dev/windlass/internal/text"
@@ -171,6 +172,10 @@ func fetchStep(g Goal, f Facts, b binary, check script, further ...value) Step {
 		{"BINARY", b.name}, {"FILE", path}, {"PART", path + ".part"}, {"DIGEST", string(b.digest)},
 		{"FROM", from},
 	}
+	archive := ""
+	if isArchive(b.name) {
+		archive = strconv.FormatInt(unpacked(b.name), 10)
+	}
 	step := Step{
 		Name: Name(FetchPrefix + b.name), Check: g.script(check, slices.Concat(values, further)...),
 	}
@@ -184,7 +189,8 @@ func fetchStep(g Goal, f Facts, b binary, check script, further ...value) Step {
 	default:
 		url := strings.NewReplacer("{version}", g.Version.String(), "{arch}", f.Arch, "{name}", b.name).Replace(g.Source.URL)
 		step.Summary = "download " + url + ", and verify its digest"
-		step.Action = g.run(fetchLimit, "fetch-download", append(values, value{"URL", url})...)
+		step.Action = g.run(fetchLimit, "fetch-download",
+			append(values, value{"URL", url}, value{"UNPACKED", archive})...)
 	}
 	return step
 }

@@ -70,6 +70,8 @@ func ParseChecks(output string) (Checks, error) {
 type Seen struct {
 	Facts  Facts
 	Checks Checks
+	// Sizes are those of archives of images that are sent to the host, in bytes, by the step.
+	Sizes map[Name]int64
 	// Node is the node in its cluster; nil where nobody can be asked about it.
 	Node *inplace.Node
 	// UnsafePatches says why kubeadm must not run with the goal's patches; nil if it may.

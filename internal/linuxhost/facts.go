@@ -83,10 +83,14 @@ type Facts struct {
 	// 0 if unknown. CopyBesideState says that the copy and what Windlass keeps are on the same disk.
 	CopyKB, FreeCopyKB int64
 	CopyBesideState    bool
-	// ArchiveKB is the size of the archives of images that wait, and FreeDataKB what is left where RKE2
-	// and K3s import them to, in KiB. Archives are the names of those that they import.
-	ArchiveKB, FreeDataKB int64
-	Archives              string
+	// SpareStateKB and SpareImagesKB are what is left for what Windlass keeps, and in ImagesFolder, where
+	// the container runtime keeps images, beside what the kubelet wants to be free on the disk, in KiB.
+	// ImagesFolder is empty if unknown. ImagesBesideState says that both are on the same disk.
+	SpareStateKB, SpareImagesKB int64
+	ImagesFolder                string
+	ImagesBesideState           bool
+	// Archives are the names of the archives of images that RKE2 or K3s import.
+	Archives string
 	// Cleaned says that the operation was seen to be done, and left no binaries behind.
 	Cleaned bool
 	// Begun says that kubeadm has begun an upgrade, to whatever version, that is not done. Verb is the
@@ -176,7 +180,8 @@ func ParseFacts(output string) (Facts, error) {
 		SnapshotKB: r.number("snapshot-kb"), FreeEtcdKB: r.number("free-etcd-kb"),
 		CopyKB: r.number("copy-kb"), FreeCopyKB: r.number("free-copy-kb"),
 		CopyBesideState: r.yes("copy-beside-state"),
-		ArchiveKB:       r.number("archive-kb"), FreeDataKB: r.number("free-data-kb"),
+		SpareStateKB:    r.number("spare-state-kb"), SpareImagesKB: r.number("spare-images-kb"),
+		ImagesFolder: values["images-folder"], ImagesBesideState: r.yes("images-beside-state"),
 		Archives: values["archives"],
 		Kept:     r.version("kept"), NotStarted: r.yes("not-started"),
 		Cleaned: r.yes("cleaned"), Drained: r.yes("drained"), Cordoned: r.yes("cordoned"),
@@ -197,9 +202,11 @@ func ParseFacts(output string) (Facts, error) {
 	f.Config = Configuration{
 		Command: values["kubelet-command"], Units: values["kubelet-units"],
 		Defaults: values["kubelet-defaults"], Sysconfig: values["kubelet-sysconfig"],
+		Environment: filesIn(values, "kubelet-environment-"), KubeletPath: values["kubelet-config-path"],
 		Kubelet: values["kubelet-config"], KubeletMap: mapKey(values["kubelet-map"], "kubelet"), Cluster: values["cluster-configuration"],
 		CgroupV1: r.yes("cgroup-v1"), Kernel: values["kernel"], Containerd: values["containerd"],
 	}
+	f.Config.Cut = cutDocuments(values)
 	f.Rancher = parseRancherConfig(values)
 	f.Job = r.job()
 	f.Cut = r.yes("cut") && f.Job.State != JobRunning

@@ -152,16 +152,25 @@ func rancherDigests(t *testing.T, v version.Version) Manifest {
 func TestRancherCgroups(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		drop    string
-		refused bool
+		drop, config, line string
+		refused            bool
 	}{
-		"not allowed": {"maxPods: 1\n", true},
-		"allowed":     {"failCgroupV1: false\n", false},
+		"not allowed":                 {drop: "maxPods: 1\n", refused: true},
+		"allowed":                     {drop: "failCgroupV1: false\n"},
+		"allowed by an argument":      {config: "kubelet-arg: [fail-cgroupv1=false]\n"},
+		"allowed on the command line": {line: "--kubelet-arg=fail-cgroupv1=false"},
+		"the last one counts": {
+			config: "kubelet-arg: [fail-cgroupv1=false, fail-cgroupv1=true]\n", refused: true,
+		},
+		"the argument counts more": {
+			drop: "failCgroupV1: false\n", config: "kubelet-arg: fail_cgroupv1=true\n", refused: true,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := rancherHost(t, K3s, "k3s", "/x server", map[string]string{
+			h := rancherHost(t, K3s, "k3s", "/x server "+test.line, map[string]string{
 				"/var/lib/rancher/k3s/agent/etc/kubelet.conf.d/50-x.conf": test.drop,
+				"/etc/rancher/k3s/config.yaml":                            test.config,
 			})
 			h.write(t, "/bin/stat", "#!/bin/bash\ncase $* in *cgroup) echo tmpfs ;; *) exec /usr/bin/stat \"$@\" ;; esac\n", 0o700)
 			facts := h.facts(t)

@@ -100,7 +100,7 @@ esac
 	s.write(t, "/stand-in/sleep", "#!/bin/bash\nexec /bin/sleep 0.05\n")
 	s.write(t, "/stand-in/df", `#!/bin/bash
 at=/; [ "${2##*/}" != containers ] || at=/other
-echo; echo disk 1 1 $(<`+s.root+`/free.kb) 1% $at
+echo; echo disk $(cat `+s.root+`/total.kb 2>/dev/null || echo 1) 1 $(<`+s.root+`/free.kb) 1% $at
 `)
 	s.write(t, "/stand-in/crictl", `#!/bin/bash
 cd `+s.root+`

@@ -2,6 +2,7 @@ package linuxhost
 
 import (
 	"cmp"
+	"fmt"
 	"strings"
 )
 
@@ -57,24 +58,76 @@ func lacksRoom(g Goal, steps []Step, s Seen) *Failure {
 		return newFailure(DiskFull, left.firstFetch, "%s has %d MiB left, but %d binaries need about %d MiB",
 			StateFolder, f.FreeStateKB>>10, left.fetch, (room*left.fetch+f.KeepKB)>>10)
 	}
-	if refused := lacksArchiveRoom(steps, s); refused != nil {
+	if refused := lacksArchiveRoom(steps, s, room*left.fetch+f.KeepKB); refused != nil {
 		return refused
 	}
 	return lacksEtcdRoom(steps, s, room*left.fetch+f.KeepKB)
 }
 
-// unpacked is how much larger the images of an archive are, beside the archive itself.
-const unpacked = 4
-
-// lacksArchiveRoom returns why the images of the archives that wait would not fit.
-func lacksArchiveRoom(steps []Step, s Seen) *Failure {
-	need := s.Facts.ArchiveKB * unpacked
-	if need <= s.Facts.FreeDataKB || !isLeft(steps, s, InstallImages) {
-		return nil
+// unpacked returns how much larger the images of an archive are, beside the archive itself.
+// Releases of RKE2 and K3s compress the archive, and not what is in it.
+func unpacked(archive string) int64 {
+	if archive != kubeadmArchive && strings.HasSuffix(archive, ".tar") {
+		return 2
 	}
-	return newFailure(DiskFull, InstallImages, "the disk of RKE2's or K3s' data has %d MiB left, but "+
-		"the images of the archives need about %d MiB. Nothing was changed",
-		s.Facts.FreeDataKB>>10, need>>10)
+	return 4
+}
+
+// archiveNeeds are what the archives that are not in their places need, in KiB: to be brought to the
+// host, and for their images.
+type archiveNeeds struct {
+	fetch, images int64
+	first         Name
+}
+
+// computeArchiveNeeds counts the archives whose size is known: those that wait on the host, that are
+// copied there, or that are sent.
+func computeArchiveNeeds(steps []Step, s Seen) archiveNeeds {
+	var needs archiveNeeds
+	for _, step := range steps {
+		archive, is := strings.CutPrefix(string(step.Name), FetchPrefix)
+		var part, size int64
+		if !is || !isArchive(archive) {
+			continue
+		}
+		if _, err := fmt.Sscanf(s.Checks[step.Name].Output, "part %d %d", &part, &size); err != nil {
+			size = s.Sizes[step.Name]
+		}
+		needs.images += (size >> 10) * unpacked(archive)
+		if !s.Checks[step.Name].Done {
+			needs.fetch += max(0, size-part) >> 10
+			needs.first = cmp.Or(needs.first, step.Name)
+		}
+	}
+	return needs
+}
+
+// lacksArchiveRoom returns why the archives that are left, or their images, would not fit beside the
+// binaries: a disk that they fill makes the kubelet evict pods, also before the drain. What the server
+// of a download tells of its size is for its step to see.
+func lacksArchiveRoom(steps []Step, s Seen, binaries int64) *Failure {
+	f, needs := s.Facts, computeArchiveNeeds(steps, s)
+	step := cmp.Or(needs.first, InstallImages)
+	if f.ImagesFolder == "" || !isLeft(steps, s, InstallImages) && !isLeft(steps, s, PullImages) {
+		needs.images = 0
+	}
+	short := func(folder string, spare, need int64) *Failure {
+		if need == 0 || need <= spare {
+			return nil
+		}
+		return newFailure(DiskFull, step, "%s has room for %d MiB, beside what the kubelet keeps free, but "+
+			"the archives of images need about %d MiB there. Nothing was changed. Fix: free room on that "+
+			"disk", folder, spare>>10, need>>10)
+	}
+	state := needs.fetch
+	if state > 0 {
+		state += binaries
+	}
+	if f.ImagesBesideState {
+		return short(StateFolder, f.SpareStateKB, state+needs.images)
+	}
+	return cmp.Or(short(StateFolder, f.SpareStateKB, state),
+		short(f.ImagesFolder, f.SpareImagesKB, needs.images))
 }
 
 // lacksEtcdRoom returns why a snapshot of etcd, or the copy of etcd that kubeadm makes after it,

@@ -306,7 +306,7 @@ func TestChecksLookForBinaries(t *testing.T) {
 		source Source
 		want   string
 	}{
-		{"kubeadm", Source{HostFolder: dir}, "part 0"},
+		{"kubeadm", Source{HostFolder: dir}, "part 0 1"},
 		{"kubelet", Source{HostFolder: dir}, "missing " + filepath.Join(filepath.Dir(there), "kubelet")},
 		{"kubelet", Source{Bundle: true}, "part 0"},
 		{"kubelet", Source{URL: "https://x/{version}/{name}"}, "part 0"},

@@ -2,7 +2,7 @@ package linuxhost
 
 import (
 	"cmp"
-	"regexp"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -18,10 +18,15 @@ type Configuration struct {
 	// Units is the kubelet's unit with its drop-ins. Defaults and Sysconfig are the files with
 	// arguments that people write: /etc/default/kubelet and /etc/sysconfig/kubelet.
 	Units, Defaults, Sysconfig string
-	// Kubelet is the kubelet's configuration file, and KubeletMap what kubeadm upgrade writes into it
-	// for another minor: the ConfigMap kubelet-config; empty if it could not be read. Cluster is
-	// kubeadm's ClusterConfiguration, which only a control plane host has.
-	Kubelet, KubeletMap, Cluster string
+	// Environment are other files with variables that the unit names.
+	Environment []HostFile
+	// Kubelet is the kubelet's configuration file, and KubeletPath where it is; empty for kubeadm's.
+	// KubeletMap is what kubeadm upgrade writes into its own for another minor: the ConfigMap
+	// kubelet-config; empty if it could not be read. Cluster is kubeadm's ClusterConfiguration, which
+	// only a control plane host has.
+	Kubelet, KubeletPath, KubeletMap, Cluster string
+	// Cut are the names of the documents that are too large to be read.
+	Cut []string
 	// CgroupV1 says that the host has cgroups of version 1 only.
 	CgroupV1 bool
 	// Kernel is the kernel's release, and Containerd what containerd prints of its version; empty if
@@ -35,12 +40,49 @@ const systemVerification = "SystemVerification"
 const kubeletConfigFile = kubeletFolder + "/config.yaml"
 
 // nextKubelet returns the configuration that the kubelet has after kubeadm upgrade, and where it is
-// from. If the ConfigMap could not be read, that is the host's file, which is a copy of an earlier one.
+// from. kubeadm writes its own file only. If the ConfigMap could not be read, that is the host's file,
+// which is a copy of an earlier one.
 func (c Configuration) nextKubelet() (object, content string) {
-	if c.KubeletMap != "" {
+	switch {
+	case !c.isKubeadms():
+		return c.KubeletPath, c.Kubelet
+	case c.KubeletMap != "":
 		return "the ConfigMap kube-system/kubelet-config", c.KubeletMap
 	}
 	return kubeletConfigFile, c.Kubelet
+}
+
+// kubeletFiles are the files that the kubelet reads after kubeadm upgrade, in their order. What
+// kubeadm writes replaces its own file.
+func (c Configuration) kubeletFiles() []HostFile {
+	files := []HostFile{{Content: c.Kubelet}}
+	if c.isKubeadms() {
+		files = append(files, HostFile{Content: c.KubeletMap})
+	}
+	return files
+}
+
+// isKubeadms reports whether the kubelet reads the configuration file that kubeadm writes.
+func (c Configuration) isKubeadms() bool {
+	return c.KubeletPath == "" || c.KubeletPath == kubeletConfigFile
+}
+
+// documentLimit is how much of a document a host prints, in bytes.
+const documentLimit = 24 << 10
+
+// cutDocuments returns the names of the documents that a host has cut.
+func cutDocuments(values map[string]string) []string {
+	var cut []string
+	for _, document := range []struct{ key, name string }{
+		{"kubelet-config", cmp.Or(values["kubelet-config-path"], kubeletConfigFile)},
+		{"kubelet-map", "the ConfigMap kube-system/kubelet-config"},
+		{"cluster-configuration", "kubeadm's ClusterConfiguration"},
+	} {
+		if len(values[document.key]) >= documentLimit {
+			cut = append(cut, document.name)
+		}
+	}
+	return cut
 }
 
 // mapKey returns a key of a ConfigMap in JSON; empty if it cannot be read.
@@ -93,6 +135,10 @@ func Warnings(g Goal, f Facts) []string {
 		}
 	}
 	if begins(g, f) {
+		for _, name := range f.Config.Cut {
+			warnings = append(warnings, fmt.Sprintf("%s has more than %d KiB, so its settings are not "+
+				"known. Fix: compare them with the release notes of %s", name, documentLimit>>10, g.Version.Minor()))
+		}
 		for _, gap := range (settings.Upgrade{From: f.Installed, To: g.Version}).Gaps() {
 			warnings = append(warnings, gap.String())
 		}
@@ -130,7 +176,7 @@ func requirements(g Goal, f Facts) []settings.Requirement {
 		machine.Kernel = "" // It is kubeadm that asks for one.
 	}
 	endpoint := ""
-	for _, file := range append(slices.Clip(f.Rancher.Kubelet), HostFile{Content: f.Config.Kubelet}, HostFile{Content: f.Config.KubeletMap}) {
+	for _, file := range append(slices.Clip(f.Rancher.Kubelet), f.Config.kubeletFiles()...) {
 		var config struct {
 			FailCgroupV1 *bool  `json:"failCgroupV1"`
 			Endpoint     string `json:"containerRuntimeEndpoint"`
@@ -147,7 +193,10 @@ func requirements(g Goal, f Facts) []settings.Requirement {
 		}
 		endpoint = cmp.Or(config.Endpoint, endpoint)
 	}
-	if !usesContainerd(endpoint, f) {
+	if fails, told := failsOnCgroupV1(kubeletWords(g, f)); told {
+		machine.CgroupV1Allowed = !fails
+	}
+	if !usesContainerd(endpoint, g, f) {
 		machine.Runtime = ""
 	}
 	accepted := g.Accepted
@@ -163,9 +212,8 @@ func requirements(g Goal, f Facts) []settings.Requirement {
 
 // usesContainerd reports whether the kubelet's container runtime is containerd, which it is by default.
 // endpoint is that of the kubelet's configuration; its arguments count more.
-func usesContainerd(endpoint string, f Facts) bool {
-	words := append(flagWords(f.KubeletFlags), strings.Split(f.Config.Command, "\n")...)
-	for _, arg := range settings.ArgsOf(words) {
+func usesContainerd(endpoint string, g Goal, f Facts) bool {
+	for _, arg := range settings.ArgsOf(kubeletWords(g, f)) {
 		if arg.Name == "--container-runtime-endpoint" {
 			endpoint = arg.Value
 		}
@@ -196,30 +244,15 @@ func hostUses(g Goal, f Facts) []settings.Use {
 		place := settings.Place{Object: object, Running: running}
 		uses = append(uses, settings.FromArgs(place, settings.Kubelet, args)...)
 	}
-	before, after := settings.ArgsOf(flagWords(f.KubeletFlags)), []settings.Arg(nil)
-	if content, err := setKubeletFlags(g, f); err == nil {
-		after = settings.ArgsOf(flagWords(content))
-	}
-	kubelet(kubeletFlagsFile, slices.DeleteFunc(after, func(arg settings.Arg) bool {
-		name := strings.TrimLeft(arg.Name, "-")
-		from, removes := kubeadmRemoves[name]
-		isGoals := func(arg Arg) bool { return arg.Name == name }
-		return removes && !g.Version.Minor().Before(from) || slices.ContainsFunc(g.KubeletArgs, isGoals)
-	}), false)
-	known := before
-	for _, file := range []struct{ path, content string }{
-		{defaultsFile, f.Config.Defaults}, {sysconfigFile, f.Config.Sysconfig},
-	} {
-		if f.Config.Units != "" && !strings.Contains(f.Config.Units, file.path) {
-			continue // Nothing reads it.
-		}
-		args := settings.ArgsOf(flagsIn(strings.Split(file.content, "\n")))
-		kubelet(file.path, args, false)
+	known := settings.ArgsOf(flagWords(f.KubeletFlags))
+	for i, source := range kubeletSources(g, f) {
+		args := settings.ArgsOf(source.words)
 		known = append(known, args...)
+		if i == 0 {
+			args = slices.DeleteFunc(args, func(arg settings.Arg) bool { return othersSet(g, arg) })
+		}
+		kubelet(source.object, args, false)
 	}
-	units := settings.ArgsOf(flagsOfUnit(f.Config.Units))
-	kubelet("the unit of the kubelet", units, false)
-	known = append(known, units...)
 	// No file that is read here gives the kubelet its other arguments.
 	command := settings.ArgsOf(strings.Split(f.Config.Command, "\n"))
 	kubelet("the kubelet that runs", slices.DeleteFunc(command, func(arg settings.Arg) bool {
@@ -234,6 +267,14 @@ func hostUses(g Goal, f Facts) []settings.Use {
 		})...)
 	}
 	return uses
+}
+
+// othersSet reports whether an argument in kubeadm's file is removed by kubeadm, or is the goal's.
+func othersSet(g Goal, arg settings.Arg) bool {
+	name := strings.TrimLeft(arg.Name, "-")
+	from, removes := kubeadmRemoves[name]
+	isGoals := func(arg Arg) bool { return arg.Name == name }
+	return removes && !g.Version.Minor().Before(from) || slices.ContainsFunc(g.KubeletArgs, isGoals)
 }
 
 // fromDocument returns the settings in a YAML document; none if it is not readable: kubeadm and the
@@ -255,57 +296,6 @@ func flagWords(content string) []string {
 		return nil
 	}
 	return textsOf(file.words)
-}
-
-// The files with arguments for the kubelet that people write: packages for Debian read the first one,
-// and those for Red Hat the second.
-const (
-	defaultsFile  = "/etc/default/kubelet"
-	sysconfigFile = "/etc/sysconfig/kubelet"
-)
-
-// flagInWord finds a flag in a word, which may be the value of a variable.
-var flagInWord = regexp.MustCompile(`^(?:[A-Za-z_][A-Za-z0-9_]*=)?(--[A-Za-z].*)$`)
-
-// noValue is a word that is no value of the flag before it.
-const noValue = "-"
-
-// flagsIn returns the words of lines that are no comments, for settings.ArgsOf.
-func flagsIn(lines []string) []string {
-	var words []string
-	for _, line := range lines {
-		if line = strings.TrimSpace(line); strings.HasPrefix(line, "#") {
-			continue
-		}
-		for word := range strings.FieldsSeq(strings.NewReplacer(`"`, "", "'", "").Replace(line)) {
-			if flag := flagInWord.FindStringSubmatch(word); flag != nil {
-				word = flag[1]
-			} else if strings.HasPrefix(word, "$") {
-				word = noValue // Nobody knows the variable.
-			}
-			words = append(words, word)
-		}
-		words = append(words, noValue)
-	}
-	return words
-}
-
-// flagsOfUnit returns the words of the command and of the variables in a unit with its drop-ins. An
-// assignment of nothing removes those before it.
-func flagsOfUnit(unit string) []string {
-	var command, variables []string
-	for line := range strings.Lines(strings.ReplaceAll(unit, "\\\n", " ")) {
-		name, value, _ := strings.Cut(line, "=")
-		into := map[string]*[]string{"ExecStart": &command, "Environment": &variables}[strings.TrimSpace(name)]
-		switch value = strings.TrimSpace(value); {
-		case into == nil:
-		case value == "":
-			*into = nil
-		default:
-			*into = append(*into, value)
-		}
-	}
-	return flagsIn(append(variables, command...))
 }
 
 // setKubeletFlags returns kubeadm's file as the goal wants it. An argument that the version lacks is

@@ -31,7 +31,16 @@ if ! has_begun; then
   fact kubelet-units "$(systemctl cat kubelet 2>/dev/null | head -c 24576)"
   fact kubelet-defaults "$(head -c 12288 /etc/default/kubelet 2>/dev/null)"
   fact kubelet-sysconfig "$(head -c 12288 /etc/sysconfig/kubelet 2>/dev/null)"
-  fact kubelet-config "$(head -c 24577 /var/lib/kubelet/config.yaml 2>/dev/null)"
+  number=1000
+  while read -r file; do
+    number=$((number + 1))
+    [ ! -f "$file" ] || fact "kubelet-environment-$number" "$file
+$(head -c 12288 "$file")"
+  done < <(kubelet_environment | grep -vxF -e /var/lib/kubelet/kubeadm-flags.env \
+    -e /etc/default/kubelet -e /etc/sysconfig/kubelet | head -n 2)
+  config=$(kubelet_config)
+  fact kubelet-config-path "$config"
+  fact kubelet-config "$(head -c 24577 "$config" 2>/dev/null)"
   # kubeadm upgrade writes that file from a ConfigMap, which kubelets may read. It is judged only if
   # the minor changes.
   settings=/api/v1/namespaces/kube-system/configmaps/kubelet-config

@@ -9,8 +9,6 @@ same_disk "$BIN" "$STATE" || fact keep-kb "$(sizes "$BIN/$DISTRIBUTION")"
 unit=$(node_unit)
 data=$(data_dir)
 fact service "$unit"
-fact archive-kb "$(sizes "$STATE/binaries/$VERSION"/*.tar*)"
-fact free-data-kb "$(free "$data")"
 fact archives "$(cd "$data/agent/images" 2>/dev/null &&
   ls -d {k3s-airgap,rke2}-images*.tar* 2>/dev/null | paste -sd ' ')"
 server=$(sed -n 's/^ *server: *//p' "$data/agent/kubelet.kubeconfig" 2>/dev/null | head -n 1)

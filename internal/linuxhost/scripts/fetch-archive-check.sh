@@ -2,4 +2,6 @@
 source lib-check.sh
 source lib-arrived.sh
 source lib-archives.sh
-is_known "$FILE" "$DIGEST" || is_placed "$BINARY" "$DIGEST" || images_settled || arrived
+is_placed "$BINARY" "$DIGEST" || images_settled && exit 0
+is_known "$FILE" "$DIGEST" && waits
+arrived

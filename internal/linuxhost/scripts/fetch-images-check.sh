@@ -3,4 +3,6 @@ source lib-check.sh
 source lib-arrived.sh
 source lib-images.sh
 source lib-known.sh
-is_known "$FILE" "$DIGEST" || images_settled || images_ready || arrived
+images_settled || images_ready && exit 0
+is_known "$FILE" "$DIGEST" && waits
+arrived

@@ -1,7 +1,7 @@
 # Prints the facts of any host. It changes nothing.
 set -u
 source lib-fact.sh
-source lib-disk.sh
+source lib-room.sh
 source lib-kept.sh
 
 # Jobs are started under this lock: a job that is just being started is neither missing nor gone.
@@ -32,6 +32,13 @@ else
 fi
 fact free-kb "$(free "$BIN")"
 fact free-state-kb "$(free "$STATE")"
+fact spare-state-kb "$(spare "$STATE")"
+images=$(images_folder)
+if [ -n "$images" ]; then
+  fact images-folder "$images"
+  fact spare-images-kb "$(spare "$images")"
+  same_disk "$images" "$STATE" && fact images-beside-state yes
+fi
 job="$STATE/job"
 if [ -f "$job/id" ]; then
   fact job "$(cat "$job/id")"

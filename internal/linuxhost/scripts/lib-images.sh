@@ -1,14 +1,7 @@
 # The images that kubeadm needs on the host, and the container runtime that keeps them.
 PATH="$PATH:/usr/local/sbin:/usr/local/bin"
 
-# runtime_endpoint prints the endpoint that the kubelet has, or nothing.
-runtime_endpoint() {
-  {
-    sed -n 's/^.*--container-runtime-endpoint=\([^ "]*\).*$/\1/p' /var/lib/kubelet/kubeadm-flags.env
-    sed -n 's/^containerRuntimeEndpoint: *//p' /var/lib/kubelet/{instance-config,config}.yaml
-  } 2>/dev/null | tr -d "\"'" | grep . | head -n 1
-}
-
+source lib-runtime.sh
 # cri is crictl with that endpoint, or else with the host's configuration of crictl.
 endpoint=$(runtime_endpoint) || true
 cri=(crictl)

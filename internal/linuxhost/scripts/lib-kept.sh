@@ -6,6 +6,7 @@
 # wrote.
 source lib-keep.sh
 source lib-rancher.sh
+source lib-kubelet.sh
 kept=$KEEP/node
 program=$DISTRIBUTION
 [ "$DISTRIBUTION" != kubeadm ] || program=kubelet
@@ -13,9 +14,12 @@ program=$DISTRIBUTION
 # start_files prints those files of the host.
 start_files() {
   if [ "$DISTRIBUTION" = kubeadm ]; then
-    ls /var/lib/kubelet/{config.yaml,instance-config.yaml,kubeadm-flags.env} \
-      /etc/default/kubelet /etc/sysconfig/kubelet /etc/systemd/system/kubelet.service \
-      /etc/systemd/system/kubelet.service.d/*.conf 2>/dev/null || true
+    {
+      ls /var/lib/kubelet/{config.yaml,instance-config.yaml,kubeadm-flags.env} \
+        /etc/default/kubelet /etc/sysconfig/kubelet /etc/systemd/system/kubelet.service \
+        /etc/systemd/system/kubelet.service.d/*.conf "$(kubelet_config)"
+      kubelet_environment | xargs -r -d '\n' ls
+    } 2>/dev/null | awk '!seen[$0]++' || true
   else
     unit=$(node_unit)
     config_files

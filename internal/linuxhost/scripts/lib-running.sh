@@ -2,6 +2,7 @@
 # it starts. same looks at the running process: a kubelet that runs since before its binary was
 # replaced has the file that is gone.
 source lib-rancher.sh
+source lib-kubelet.sh
 if [ "$DISTRIBUTION" = kubeadm ]; then
   read_at_start() {
     digest "$BIN/kubelet"
@@ -10,6 +11,10 @@ if [ "$DISTRIBUTION" = kubeadm ]; then
       /etc/default/kubelet /etc/sysconfig/kubelet /etc/systemd/system/kubelet.service \
       /etc/systemd/system/kubelet.service.d/*.conf \
       /usr/lib/systemd/system/kubelet.service.d/*.conf 2>/dev/null || true
+    # These are read above, if the unit is kubeadm's.
+    { kubelet_config; kubelet_environment; } | grep -vxF -e /var/lib/kubelet/config.yaml \
+      -e /var/lib/kubelet/kubeadm-flags.env -e /etc/default/kubelet -e /etc/sysconfig/kubelet |
+      xargs -r -d '\n' cat 2>/dev/null || true
   }
   same() {
     pid=$(systemctl show --property MainPID --value kubelet) &&

@@ -4,7 +4,7 @@
 # kube-proxy if it runs one, and the pause image only if its runtime is not configured for another.
 source lib-job.sh
 source lib-kubectl.sh
-source lib-disk.sh
+source lib-room.sh
 source lib-images.sh
 source lib-answer.sh
 config=$OP/images.yaml
@@ -86,13 +86,12 @@ make it with ctr --namespace k8s.io images export, or docker save, and put its d
 # look_for_room COUNT refuses a disk that so many images would fill: the kubelet would evict pods.
 look_for_room() {
   local folder room need=$(($1 * 150))
-  for folder in /var/lib/containerd /var/lib/containers; do
-    [ -d $folder ] || continue
-    room=$(($(free $folder) / 1024))
-    [ $room -ge $need ] ||
-      fail DiskFull "$folder has $room MiB left, but $1 images need about $need MiB. Nothing was \
-changed"
-  done
+  folder=$(images_folder)
+  [ -n "$folder" ] || return 0
+  room=$(($(spare "$folder") / 1024))
+  [ $room -ge $need ] ||
+    fail DiskFull "$folder has room for $room MiB above the $(margin) % below which the kubelet \
+evicts pods, but $1 images need about $need MiB. Nothing was changed"
 }
 
 command -v crictl >/dev/null || skip 'the host has no crictl'

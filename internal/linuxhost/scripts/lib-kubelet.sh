@@ -1,0 +1,37 @@
+# What the unit of a kubelet that kubeadm or another tool has set up names.
+
+# kubelet_environment prints the files with variables of the unit.
+kubelet_environment() {
+  systemctl cat kubelet 2>/dev/null | sed -n 's/^[ \t]*EnvironmentFile=-\{0,1\}\//\//p' |
+    awk '!seen[$0]++'
+}
+
+# kubelet_config prints the path of the kubelet's configuration file, as the unit and its variables
+# have it, or else the kubelet that runs.
+kubelet_config() {
+  local found own=/var/lib/kubelet/config.yaml
+  found=$({
+    systemctl cat kubelet
+    kubelet_environment | xargs -r -d '\n' cat
+  } 2>/dev/null | sed '/^[ \t]*[#;]/d' | config_in)
+  [ -n "$found" ] || found=$(running_words | config_in)
+  if [ ! -f "$found" ] || [ "$found" -ef $own ]; then found=$own; fi
+  echo "$found"
+}
+
+# config_in prints the value of the last --config among words.
+config_in() {
+  tr "\"'\\\\ \t" '\n' | awk '
+    $0 == "" { next }
+    match($0, /(^|=)--config=/) { value = substr($0, RSTART + RLENGTH) }
+    before ~ /(^|=)--config$/ { value = $0 }
+    { before = $0 }
+    END { print value }'
+}
+
+# running_words prints the command line of the kubelet that runs, one word a line.
+running_words() {
+  local pid
+  pid=$(systemctl show --property MainPID --value kubelet 2>/dev/null) || true
+  [ "${pid:-0}" = 0 ] || tr '\0' '\n' 2>/dev/null <"/proc/$pid/cmdline" || true
+}
