@@ -45,6 +45,9 @@ type Facts struct {
 	// Patched are the files that the goal's patches for kubeadm change, by target. Those that the host
 	// lacks are not in it.
 	Patched map[string]string
+	// External are the certificates of the CAs whose keys the host lacks, and those that they sign, by
+	// paths such as etcd/ca.
+	External []HostFile
 	// Scheduler is the manifest of the host's scheduler; empty if it names no proxy.
 	Scheduler string
 	// KubeletFlags is the content of kubeadm's file with the kubelet's arguments.
@@ -169,7 +172,7 @@ func ParseFacts(output string) (Facts, error) {
 		ControlPlane: r.yes("control-plane"), Member: r.yes("member"),
 		Installed: r.version("installed"), Running: r.version("running"), APIServer: r.version("api-server"), Cluster: r.version("cluster"),
 		OwnAPIServer: r.version("api-server-tag"), LocalServer: r.server("local-server"),
-		CertificatesDir: values["certificates-dir"],
+		CertificatesDir: values["certificates-dir"], External: filesIn(values, "external-"),
 		Scheduler:       values["scheduler"], KubeletFlags: values["kubelet-flags"],
 		Service: values["service"], Writable: r.yes("writable"), Why: values["writable-why"],
 		FreeKB: r.number("free-kb"), FreeStateKB: r.number("free-state-kb"), NeedKB: r.number("need-kb"), KeepKB: r.number("keep-kb"),

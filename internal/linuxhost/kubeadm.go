@@ -27,6 +27,9 @@ func kubeadmSteps(g Goal, f Facts) ([]Step, *Failure) {
 	if refused := refuseSettings(g, f); refused != nil {
 		return nil, refused
 	}
+	if refused := refuseAuthorities(g, f); refused != nil {
+		return nil, refused
+	}
 	proxies, refused := computeProxies(f)
 	if refused != nil {
 		return nil, refused

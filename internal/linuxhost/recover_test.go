@@ -121,8 +121,9 @@ esac
 		etcdPod:   "kind: Pod\nstatus: {}\n",
 		serverKey: "first key\n", conf: "kind: KubeletConfiguration\n", flags: "ARGS=\"--endpoint=x\"\n",
 		"/etc/kubernetes/pki/apiserver.crt": "certificate\n",
-		"/etc/kubernetes/kubelet.conf":      "server: x\n",
-		"/cluster":                          "v1.35.4\n", "/kubeadm.does": "cut",
+		"/etc/kubernetes/pki/ca.key":        "key\n", "/etc/kubernetes/pki/etcd/ca.key": "key\n",
+		"/etc/kubernetes/kubelet.conf": "server: x\n",
+		"/cluster":                     "v1.35.4\n", "/kubeadm.does": "cut",
 	} {
 		s.write(t, path, content)
 	}

@@ -86,6 +86,32 @@ if [ -f $apiserver ] || [ -f $kubernetes/pki/apiserver.crt ]; then
     fact cluster "$(sed -n 's/^kubernetesVersion: *//p' <<<"$told")"
   fi
 fi
+# signs NAME LEAF... prints the certificates of a CA whose key is not on the host, and those that it
+# signs: kubeadm upgrade looks at them. All paths are below the folder of certificates.
+signs() {
+  local leaf pki=$kubernetes/pki
+  [ -f "$pki/$1.crt" ] && [ ! -f "$pki/$1.key" ] || return 0
+  signed=$((signed + 1))
+  fact "external-$signed" "$1
+$(certificates "$pki/$1.crt")"
+  for leaf in "${@:2}"; do
+    signed=$((signed + 1))
+    if [ -f "$pki/$leaf.crt" ] && [ -f "$pki/$leaf.key" ]; then
+      fact "external-$signed" "$leaf
+$(certificates "$pki/$leaf.crt")"
+    else
+      fact "external-$signed" "$leaf
+?"
+    fi
+  done
+}
+signed=1000
+if [ -f $apiserver ] && ! has_begun; then
+  signs ca apiserver apiserver-kubelet-client
+  signs front-proxy-ca front-proxy-client
+  [ ! -f $manifest ] ||
+    signs etcd/ca apiserver-etcd-client etcd/server etcd/peer etcd/healthcheck-client
+fi
 if [ -f $manifest ]; then
   fact member yes
   fact etcd-data "$data"

@@ -6,3 +6,7 @@ fact() {
     *) printf '%s =%s\n' "$1" "$2" ;;
   esac
 }
+# certificates FILE prints the certificates in a file, and no key.
+certificates() {
+  sed -n '/^-----BEGIN CERTIFICATE-----/,/^-----END CERTIFICATE-----/p' "$1" 2>/dev/null
+}

@@ -1,7 +1,4 @@
 # Begins the scripts that print the identity of a host. They write nothing, and print no key.
 set -u
 source lib-fact.sh
-certificates() {
-  sed -n '/^-----BEGIN CERTIFICATE-----/,/^-----END CERTIFICATE-----/p' "$1" 2>/dev/null
-}
 fact proof "$(cat "$STATE/job/proof" 2>/dev/null)"
