@@ -186,8 +186,8 @@ var rules = []rule{
 	{pkg: "internal/labelselector", kind: pure, imports: `api/v1alpha1 internal/text`},
 	{pkg: "internal/lease", kind: effects, imports: ``},
 	{pkg: "internal/linuxhost", kind: pure, imports: `
-		internal/inplace internal/kubeadmpatch internal/port internal/settings internal/text
-		internal/untrusted pkg/version embed
+		internal/inplace internal/kubeadmpatch internal/port internal/risks internal/settings
+		internal/text internal/untrusted pkg/version embed
 	`},
 	{pkg: "internal/loglimit", kind: effects, imports: `internal/text`},
 	{pkg: "internal/manifest", kind: effects, imports: `

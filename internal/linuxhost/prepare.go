@@ -29,7 +29,7 @@ func decidePreparation(g Goal, steps []Step, s Seen) Progress {
 	if running, ok := Running(g, s.Facts); ok {
 		return running
 	}
-	if s.Facts.Cut || s.Facts.NotStarted {
+	if Unfinished(s.Facts) != "" {
 		// The upgrade has begun, and undoes something first.
 		return Progress{Done: true}
 	}
@@ -42,4 +42,16 @@ func decidePreparation(g Goal, steps []Step, s Seen) Progress {
 		}
 	}
 	return Progress{Done: true}
+}
+
+// Unfinished says what an upgrade has left on a host that the next one undoes before all else; empty
+// for nothing. Until then a preparation looks at nothing.
+func Unfinished(f Facts) string {
+	switch {
+	case f.Cut:
+		return "kubeadm was cut short there"
+	case f.NotStarted:
+		return "its service did not stay up with a new program or configuration, and is stopped"
+	}
+	return ""
 }

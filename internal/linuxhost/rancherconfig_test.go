@@ -192,8 +192,10 @@ func TestTokensStayOnTheHost(t *testing.T) {
 	h := rancherHost(t, K3s, "k3s", "/x server --token s3cr3t --kubelet-arg=v=2", map[string]string{
 		config: "token: s3cr3t\nkubelet-arg:\n  - v=3\netcd-s3-secret-key: |\n  s3cr3t\n  kubelet-arg: s3cr3t\n" +
 			"datastore-endpoint: s3cr3t\nkube-proxy-arg: [v=4]\nagent-token: s3cr3t\n",
-		config + ".d/a.yaml":  `{"token": "s3cr3t"}` + "\n",
-		config + ".d/b.yaml":  "- s3cr3t\n",
+		config + ".d/a.yaml": `{"token": "s3cr3t"}` + "\n",
+		config + ".d/b.yaml": "- s3cr3t\n",
+		"/var/lib/rancher/k3s/agent/etc/kubelet.conf.d/50-x.conf": kubeletWithHeader,
+		"/var/lib/rancher/k3s/agent/etc/kubelet.conf.d/60-x.conf": `{"staticPodURLHeader": {"A": ["s3cr3t"]}}` + "\n",
 		"/etc/default/k3s":    "K3S_TOKEN=s3cr3t\nA='--token s3cr3t --kube-apiserver-arg v=5'\n",
 		config + ".d/c.yaml":  "token: \"x\ns3cr3t: 1\"\n",
 		"/etc/sysconfig/k3s":  "K3S_AGENT_TOKEN=s3cr3t\n",
@@ -210,8 +212,25 @@ func TestTokensStayOnTheHost(t *testing.T) {
 		}
 	}
 	c := parseRancherConfig(values)
+	if got := c.Kubelet[0].Content; got != "maxPods: 5\nfeatureGates: {A: true}" || c.Kubelet[1].Content != unreadContent {
+		t.Errorf("it reads %q", c.Kubelet)
+	}
 	if got := fmt.Sprint(c.Arguments, c.Files[0].Content); got != "[kubelet-arg=v=2 kube-apiserver-arg=v=5] "+
 		"map[kube-proxy-arg:[v=4] kubelet-arg:[v=3]]" {
 		t.Errorf("it reads %s", got)
+	}
+}
+
+// kubeletWithHeader is a KubeletConfiguration that has a password.
+const kubeletWithHeader = "maxPods: 5\nstaticPodURLHeader:\n  Authorization:\n  - s3cr3t\n\n  # s3cr3t\nfeatureGates: {A: true}\n"
+
+// TestHeadersStayOnTheHost: the kubelet's configuration on a host of kubeadm is read without it.
+func TestHeadersStayOnTheHost(t *testing.T) {
+	t.Parallel()
+	h := newFolderHost(t, map[string]string{"/var/lib/kubelet/config.yaml": kubeletWithHeader}, map[string]string{
+		"systemctl": "echo 0\n", "kubelet": "echo Kubernetes v1.35.4\n",
+	})
+	if got := h.readFacts(t).Config.Kubelet; got != "maxPods: 5\nfeatureGates: {A: true}" {
+		t.Errorf("it reads %q", got)
 	}
 }

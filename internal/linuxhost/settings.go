@@ -168,6 +168,19 @@ func begins(g Goal, f Facts) bool {
 
 // requirements are those of the target that the host does not meet, and that are not accepted.
 func requirements(g Goal, f Facts) []settings.Requirement {
+	accepted := g.Accepted
+	if slices.Contains(g.IgnorePreflight, systemVerification) {
+		// kubeadm's own check of cgroups and of the kernel is to be ignored.
+		accepted = append(slices.Clip(accepted), settings.CgroupV2, settings.Kernel)
+	}
+	wants := settings.CheckMachine(g.Version.Minor(), machineOf(g, f))
+	return slices.DeleteFunc(wants, func(r settings.Requirement) bool {
+		return slices.Contains(accepted, r.ID)
+	})
+}
+
+// machineOf returns the host as the target's requirements see it.
+func machineOf(g Goal, f Facts) settings.Machine {
 	machine := settings.Machine{
 		CgroupV1: f.Config.CgroupV1, InPlace: true, Kernel: f.Config.Kernel,
 		Runtime: settings.ParseContainerd(f.Config.Containerd),
@@ -199,15 +212,7 @@ func requirements(g Goal, f Facts) []settings.Requirement {
 	if !usesContainerd(endpoint, g, f) {
 		machine.Runtime = ""
 	}
-	accepted := g.Accepted
-	if slices.Contains(g.IgnorePreflight, systemVerification) {
-		// kubeadm's own check of cgroups and of the kernel is to be ignored.
-		accepted = append(slices.Clip(accepted), settings.CgroupV2, settings.Kernel)
-	}
-	wants := settings.CheckMachine(g.Version.Minor(), machine)
-	return slices.DeleteFunc(wants, func(r settings.Requirement) bool {
-		return slices.Contains(accepted, r.ID)
-	})
+	return machine
 }
 
 // usesContainerd reports whether the kubelet's container runtime is containerd, which it is by default.

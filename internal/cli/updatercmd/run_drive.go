@@ -77,6 +77,10 @@ func (d *runDriver) run(ctx context.Context, dryRun bool) error {
 		return cli.Refusedf("host %s cannot be upgraded to %s: %s", d.address, d.upgrade.Goal.Version, report.Refused)
 	}
 	if d.upgrade.Prepare {
+		if what := linuxhost.Unfinished(report.Facts); what != "" {
+			return cli.Refusedf("host %s is not prepared, because an upgrade of it has not ended: %s. "+
+				"Nothing was looked at. Fix: end that upgrade with run, or retry it", d.address, what)
+		}
 		report = keepPreparation(report)
 	}
 	// The control plane's only API server may be the one that its own upgrade has stopped.
@@ -99,6 +103,7 @@ func (d *runDriver) run(ctx context.Context, dryRun bool) error {
 	d.printer.NoteAll(linuxhost.Warnings(d.upgrade.Goal, report.Facts))
 	d.printer.NoteAll(planNotes(report.Facts, d.upgrade.Goal, d.node != nil || d.upgrade.Prepare))
 	if dryRun {
+		d.printer.NoteAll(linuxhost.KnownRisks(d.upgrade.Goal, report.Facts))
 		d.printer.NoteAll(sourceNotes(d.upgrade.Goal.Source, report.Steps))
 		return d.foresee(report)
 	}

@@ -239,6 +239,8 @@ func (h *scriptedHost) Close() error {
 type scriptedRun struct {
 	out, notes bytes.Buffer
 	pauses     []time.Duration
+	// verb is the command; empty for run.
+	verb string
 }
 
 func (r *scriptedRun) run(t *testing.T, h *scriptedHost, maxPauses int, args ...string) error {
@@ -287,9 +289,13 @@ func (r *scriptedRun) runFrom(t *testing.T, h *scriptedHost, maxPauses int, sour
 	if err := os.WriteFile(digests, []byte(manifest.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	verb := r.verb
+	if verb == "" {
+		verb = "run"
+	}
 	cmd := newHost(linuxhost.Kubeadm, "kubeadm", tools)
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
-	cmd.SetArgs(append([]string{"run", "--host", "10.0.0.7", "--to", "v1.36.3", "--digests", digests, source, from}, args...))
+	cmd.SetArgs(append([]string{verb, "--host", "10.0.0.7", "--to", "v1.36.3", "--digests", digests, source, from}, args...))
 	cmd.SetOut(&r.out)
 	cmd.SetErr(&r.notes)
 	err := cmd.ExecuteContext(t.Context())

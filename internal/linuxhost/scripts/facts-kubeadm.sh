@@ -40,7 +40,7 @@ $(head -c 12288 "$file")"
     -e /etc/default/kubelet -e /etc/sysconfig/kubelet | head -n 2)
   config=$(kubelet_config)
   fact kubelet-config-path "$config"
-  fact kubelet-config "$(head -c 24577 "$config" 2>/dev/null)"
+  fact kubelet-config "$(kubelet_settings "$config" | head -c 24577)"
   # kubeadm upgrade writes that file from a ConfigMap, which kubelets may read. It is judged only if
   # the minor changes.
   settings=/api/v1/namespaces/kube-system/configmaps/kubelet-config

@@ -65,7 +65,7 @@ $2"
     [ -z "$file" ] || tell config-file "$(of_components "$file" | head -c 65537)"
   done <<<"$(config_files)"
   while read -r file; do
-    [ -z "$file" ] || tell kubelet-file "$(head -c 65537 "$file" 2>/dev/null)"
+    [ -z "$file" ] || tell kubelet-file "$(kubelet_settings "$file" | head -c 65537)"
   done <<<"$(kubelet_files "$data")"
   fact component-flags "$(component_flags | head -c 24576)"
 }
