@@ -234,13 +234,15 @@ func TestFactsOfLargeFiles(t *testing.T) {
 		"systemctl": "[ \"$1\" != cat ] && echo $RUNNING || cat \"${0%/*}/large\"\n",
 		"kubelet":   "echo Kubernetes v1.35.4\n", "kubectl": "cat \"${0%/*}/large\"\n",
 	})
-	h.write(t, "/bin/large", large, 0o600)
+	names := "EnvironmentFile=" + h.root + "/etc/kubernetes/kubelet.env\n"
+	h.write(t, "/etc/kubernetes/kubelet.env", large, 0o600)
+	h.write(t, "/bin/large", names+large, 0o600)
 	printed, exit := h.run(t, FactsScript(h.goal))
 	if exit != 0 || len(printed) > port.DefaultOutputLimit {
 		t.Errorf("exit code %d, %d bytes, %d are kept", exit, len(printed), port.DefaultOutputLimit)
 	}
 	if f, err := ParseFacts(printed); err != nil || f.Config.Defaults == "" || f.Config.Sysconfig == "" ||
-		f.Config.Cluster == "" {
+		f.Config.Cluster == "" || len(f.Config.Environment) != 1 {
 		t.Errorf("%v: %d bytes of defaults", err, len(f.Config.Defaults))
 	}
 }

@@ -28,19 +28,19 @@ fi
 if ! has_begun; then
   [ "${pid:-0}" -gt 0 ] &&
     fact kubelet-command "$(tr '\0' '\n' <"/proc/$pid/cmdline" 2>/dev/null | head -c 24576)"
-  fact kubelet-units "$(systemctl cat kubelet 2>/dev/null | head -c 24576)"
+  kubelet_names
+  fact kubelet-units "$kubelet_unit"
   fact kubelet-defaults "$(head -c 12288 /etc/default/kubelet 2>/dev/null)"
   fact kubelet-sysconfig "$(head -c 12288 /etc/sysconfig/kubelet 2>/dev/null)"
   number=1000
   while read -r file; do
+    [ -n "$file" ] && [ "$file" != "$kubelet_config" ] && [ $number -lt 1002 ] || continue
     number=$((number + 1))
-    [ ! -f "$file" ] || fact "kubelet-environment-$number" "$file
-$(head -c 12288 "$file")"
-  done < <(kubelet_environment | grep -vxF -e /var/lib/kubelet/kubeadm-flags.env \
-    -e /etc/default/kubelet -e /etc/sysconfig/kubelet | head -n 2)
-  config=$(kubelet_config)
-  fact kubelet-config-path "$config"
-  fact kubelet-config "$(kubelet_settings "$config" | head -c 24577)"
+    fact "kubelet-environment-$number" "$file
+$(head -c 4096 "$file")"
+  done <<<"$(kubelet_others)"
+  fact kubelet-config-path "$kubelet_config"
+  fact kubelet-config "$(kubelet_settings "$kubelet_config" | head -c 24577)"
   # kubeadm upgrade writes that file from a ConfigMap, which kubelets may read. It is judged only if
   # the minor changes.
   settings=/api/v1/namespaces/kube-system/configmaps/kubelet-config
@@ -60,6 +60,7 @@ $(head -c 12288 "$file")"
   fact kernel "$(uname -r)"
   fact containerd "$(PATH="$PATH:/usr/local/bin" containerd --version 2>/dev/null | head -c 1024)"
 fi
+room_facts "$(images_folder)"
 fact need-kb "$(sizes "$BIN/kubeadm" "$BIN/kubelet" "$BIN/kubectl")"
 same_disk "$BIN" "$STATE" || fact keep-kb "$(sizes "$BIN/kubelet")"
 fact kubelet-flags "$(cat /var/lib/kubelet/kubeadm-flags.env 2>/dev/null)"

@@ -9,6 +9,7 @@ same_disk "$BIN" "$STATE" || fact keep-kb "$(sizes "$BIN/$DISTRIBUTION")"
 unit=$(node_unit)
 data=$(data_dir)
 fact service "$unit"
+room_facts "$data"
 fact archives "$(cd "$data/agent/images" 2>/dev/null &&
   ls -d {k3s-airgap,rke2}-images*.tar* 2>/dev/null | paste -sd ' ')"
 server=$(sed -n 's/^ *server: *//p' "$data/agent/kubelet.kubeconfig" 2>/dev/null | head -n 1)

@@ -21,7 +21,7 @@ $(($3 / 1024)) MiB there"
 # tell its size, the download ends where the room does.
 look_for_room() {
   local images room size=''
-  room=$(($(spare "$STATE") + $(stat -c %s "$PART" 2>/dev/null || echo 0) / 1024))
+  room=$(($(spare_in "$STATE") + $(stat -c %s "$PART" 2>/dev/null || echo 0) / 1024))
   fits "$STATE" $room 1
   if command -v curl >/dev/null; then
     size=$(curl --fail --silent --head --location --max-time 20 "$URL" | tr -d '\r' |
@@ -33,7 +33,7 @@ look_for_room() {
     fits "$STATE" $room $((size + size * UNPACKED))
   else
     fits "$STATE" $room $size
-    [ -z "$images" ] || fits "$images" "$(spare "$images")" $((size + size * UNPACKED))
+    [ -z "$images" ] || fits "$images" "$(spare_in "$images")" $((size + size * UNPACKED))
   fi
 }
 

@@ -31,14 +31,6 @@ else
   fact writable-why "${why##*: }"
 fi
 fact free-kb "$(free "$BIN")"
-fact free-state-kb "$(free "$STATE")"
-fact spare-state-kb "$(spare "$STATE")"
-images=$(images_folder)
-if [ -n "$images" ]; then
-  fact images-folder "$images"
-  fact spare-images-kb "$(spare "$images")"
-  same_disk "$images" "$STATE" && fact images-beside-state yes
-fi
 job="$STATE/job"
 if [ -f "$job/id" ]; then
   fact job "$(cat "$job/id")"

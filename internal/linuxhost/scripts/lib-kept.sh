@@ -17,9 +17,9 @@ start_files() {
     {
       ls /var/lib/kubelet/{config.yaml,instance-config.yaml,kubeadm-flags.env} \
         /etc/default/kubelet /etc/sysconfig/kubelet /etc/systemd/system/kubelet.service \
-        /etc/systemd/system/kubelet.service.d/*.conf "$(kubelet_config)"
-      kubelet_environment | xargs -r -d '\n' ls
-    } 2>/dev/null | awk '!seen[$0]++' || true
+        /etc/systemd/system/kubelet.service.d/*.conf || true
+      kubelet_others
+    } 2>/dev/null
   else
     unit=$(node_unit)
     config_files

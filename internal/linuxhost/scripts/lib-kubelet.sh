@@ -1,39 +1,59 @@
-# What the unit of a kubelet that kubeadm or another tool has set up names.
+# What the unit of a kubelet names, whoever has set it up. All of it is read with as few programs as
+# possible, because a host is looked at often.
+kubelet_config=''
 
-# kubelet_environment prints the files with variables of the unit.
-kubelet_environment() {
-  systemctl cat kubelet 2>/dev/null | sed -n 's/^[ \t]*EnvironmentFile=-\{0,1\}\//\//p' |
-    awk '!seen[$0]++'
+# kubelet_names sets kubelet_unit to the unit with its drop-ins, kubelet_environment to the files with
+# variables that it names, and kubelet_config to the path of the kubelet's configuration file: as the
+# unit and its variables have it, or else the kubelet that runs.
+kubelet_names() {
+  local file line text pid own=/var/lib/kubelet/config.yaml
+  [ -z "$kubelet_config" ] || return 0
+  kubelet_unit=$(systemctl cat kubelet 2>/dev/null) || true
+  kubelet_unit=${kubelet_unit:0:24576} kubelet_environment=()
+  text=$kubelet_unit
+  while read -r line; do
+    case "$line" in
+      EnvironmentFile=/* | EnvironmentFile=-/*) file=${line#EnvironmentFile=} file=${file#-} ;;
+      *) continue ;;
+    esac
+    kubelet_environment+=("$file")
+    [ ! -f "$file" ] || text+=$'\n'$(head -c 12288 "$file")
+  done <<<"$kubelet_unit"
+  find_config "$text"
+  if [ -z "$kubelet_config" ]; then
+    pid=$(systemctl show --property MainPID --value kubelet 2>/dev/null) || true
+    [ "${pid:-0}" = 0 ] || find_config "$(tr '\0' '\n' 2>/dev/null <"/proc/$pid/cmdline")" || true
+  fi
+  if [ ! -f "$kubelet_config" ] || [ "$kubelet_config" -ef $own ]; then kubelet_config=$own; fi
 }
 
-# kubelet_config prints the path of the kubelet's configuration file, as the unit and its variables
-# have it, or else the kubelet that runs.
-kubelet_config() {
-  local found own=/var/lib/kubelet/config.yaml
-  found=$({
-    systemctl cat kubelet
-    kubelet_environment | xargs -r -d '\n' cat
-  } 2>/dev/null | sed '/^[ \t]*[#;]/d' | config_in)
-  [ -n "$found" ] || found=$(running_words | config_in)
-  if [ ! -f "$found" ] || [ "$found" -ef $own ]; then found=$own; fi
-  echo "$found"
+# find_config TEXT sets kubelet_config to the last value of --config in a text, if there is one.
+find_config() {
+  local line word before=''
+  set -f
+  while read -r line; do
+    case "$line" in [#\;]*) continue ;; *config*) ;; *) [[ "$before" == *--config ]] || continue ;; esac
+    for word in ${line//[\"\'\\]/ }; do
+      case "$before" in --config | *=--config) kubelet_config=$word ;; esac
+      case "$word" in --config=* | *=--config=*) kubelet_config=${word##*--config=} ;; esac
+      before=$word
+    done
+  done <<<"$1"
+  set +f
 }
 
-# config_in prints the value of the last --config among words.
-config_in() {
-  tr "\"'\\\\ \t" '\n' | awk '
-    $0 == "" { next }
-    match($0, /(^|=)--config=/) { value = substr($0, RSTART + RLENGTH) }
-    before ~ /(^|=)--config$/ { value = $0 }
-    { before = $0 }
-    END { print value }'
-}
-
-# running_words prints the command line of the kubelet that runs, one word a line.
-running_words() {
-  local pid
-  pid=$(systemctl show --property MainPID --value kubelet 2>/dev/null) || true
-  [ "${pid:-0}" = 0 ] || tr '\0' '\n' 2>/dev/null <"/proc/$pid/cmdline" || true
+# kubelet_others prints the configuration file and the files with variables that are not where
+# packages and kubeadm have them.
+kubelet_others() {
+  local file
+  kubelet_names
+  for file in "$kubelet_config" ${kubelet_environment[@]+"${kubelet_environment[@]}"}; do
+    case "$file" in
+      /var/lib/kubelet/config.yaml | /var/lib/kubelet/kubeadm-flags.env) ;;
+      /etc/default/kubelet | /etc/sysconfig/kubelet) ;;
+      *) [ ! -f "$file" ] || echo "$file" ;;
+    esac
+  done
 }
 
 # kubelet_settings FILE prints a KubeletConfiguration without the header that may have a password. It

@@ -11,10 +11,7 @@ if [ "$DISTRIBUTION" = kubeadm ]; then
       /etc/default/kubelet /etc/sysconfig/kubelet /etc/systemd/system/kubelet.service \
       /etc/systemd/system/kubelet.service.d/*.conf \
       /usr/lib/systemd/system/kubelet.service.d/*.conf 2>/dev/null || true
-    # These are read above, if the unit is kubeadm's.
-    { kubelet_config; kubelet_environment; } | grep -vxF -e /var/lib/kubelet/config.yaml \
-      -e /var/lib/kubelet/kubeadm-flags.env -e /etc/default/kubelet -e /etc/sysconfig/kubelet |
-      xargs -r -d '\n' cat 2>/dev/null || true
+    kubelet_others | xargs -r -d '\n' cat
   }
   same() {
     pid=$(systemctl show --property MainPID --value kubelet) &&

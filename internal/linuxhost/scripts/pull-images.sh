@@ -88,7 +88,7 @@ look_for_room() {
   local folder room need=$(($1 * 150))
   folder=$(images_folder)
   [ -n "$folder" ] || return 0
-  room=$(($(spare "$folder") / 1024))
+  room=$(($(spare_in "$folder") / 1024))
   [ $room -ge $need ] ||
     fail DiskFull "$folder has room for $room MiB above the $(margin) % below which the kubelet \
 evicts pods, but $1 images need about $need MiB. Nothing was changed"
