@@ -256,9 +256,10 @@ func TestNoRollbackOfAServer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := rancherHost(t, K3s, test.unit, "/x", map[string]string{
-				mainFile: "token: x\n", StateFolder + "/keep/node/digest": "old", StateFolder + "/keep/node/version": "k3s version v1.34.1+k3s1",
-			})
+			h := rancherHost(t, K3s, test.unit, "/x", map[string]string{mainFile: "token: x\n"})
+			if !test.kept {
+				h.write(t, keptNode+"/version", "k3s version v1.34.1+k3s1", 0o600)
+			}
 			h.goal.Version = version.MustParse("v1.36.3+k3s1")
 			h.write(t, "/bin/k3s", "#!/bin/bash\necho 'k3s version "+test.runs+" (0123)'\n", 0o700)
 			keep := h.goal.script("lib-job") + script("lib-kept").text() + "keep_node\n"
