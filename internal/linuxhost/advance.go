@@ -192,6 +192,9 @@ func CanBegin(ctx context.Context, u Upgrade) (*Failure, error) {
 	if err != nil || report.Next.Failure != nil {
 		return report.Next.Failure, err
 	}
+	if unfinished := Unfinished(report.Facts); u.Prepare && unfinished != nil {
+		return unfinished, nil
+	}
 	if step, err := FindMissing(u.Bundle, report.Steps); err != nil {
 		return newFailure(DownloadFailed, step, "%v", err), nil
 	}

@@ -173,7 +173,7 @@ func ParseFacts(output string) (Facts, error) {
 		Installed: r.version("installed"), Running: r.version("running"), APIServer: r.version("api-server"), Cluster: r.version("cluster"),
 		OwnAPIServer: r.version("api-server-tag"), LocalServer: r.server("local-server"),
 		CertificatesDir: values["certificates-dir"], External: filesIn(values, "external-"),
-		Scheduler:       values["scheduler"], KubeletFlags: values["kubelet-flags"],
+		Scheduler: values["scheduler"], KubeletFlags: values["kubelet-flags"],
 		Service: values["service"], Writable: r.yes("writable"), Why: values["writable-why"],
 		FreeKB: r.number("free-kb"), FreeStateKB: r.number("free-state-kb"), NeedKB: r.number("need-kb"), KeepKB: r.number("keep-kb"),
 		Begun: r.yes("begun"), Verb: values["verb"],

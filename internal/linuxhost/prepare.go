@@ -29,7 +29,7 @@ func decidePreparation(g Goal, steps []Step, s Seen) Progress {
 	if running, ok := Running(g, s.Facts); ok {
 		return running
 	}
-	if Unfinished(s.Facts) != "" {
+	if Unfinished(s.Facts) != nil {
 		// The upgrade has begun, and undoes something first.
 		return Progress{Done: true}
 	}
@@ -44,14 +44,19 @@ func decidePreparation(g Goal, steps []Step, s Seen) Progress {
 	return Progress{Done: true}
 }
 
-// Unfinished says what an upgrade has left on a host that the next one undoes before all else; empty
-// for nothing. Until then a preparation looks at nothing.
-func Unfinished(f Facts) string {
+// Unfinished returns why a host cannot be prepared ahead of an upgrade: the one before has not ended,
+// and the next one undoes something before all else. Until then a preparation looks at nothing. It is
+// nil for any other host.
+func Unfinished(f Facts) *Failure {
+	unfinished := func(reason Reason, step Name, what string) *Failure {
+		return newFailure(reason, step, "an upgrade of the host has not ended: %s. Nothing was looked at. "+
+			"Fix: end that upgrade first", what)
+	}
 	switch {
 	case f.Cut:
-		return "kubeadm was cut short there"
+		return unfinished(StepFailed, KubeadmRecover, "kubeadm was cut short")
 	case f.NotStarted:
-		return "its service did not stay up with a new program or configuration, and is stopped"
+		return unfinished(ServiceNotStarted, PutBack, f.Service+" did not stay up, and is stopped")
 	}
-	return ""
+	return nil
 }

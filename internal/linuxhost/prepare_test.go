@@ -1,6 +1,7 @@
 package linuxhost_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/windlass-dev/windlass/internal/linuxhost"
@@ -55,5 +56,27 @@ func TestPreparationEndsBeforeTheFirstChange(t *testing.T) {
 				t.Errorf("%s, want %s", got, test.want)
 			}
 		})
+	}
+}
+
+// TestPreparationOfAnUnfinishedHost: a host on which an upgrade has not ended cannot be prepared ahead
+// of the next one. That upgrade itself goes on.
+func TestPreparationOfAnUnfinishedHost(t *testing.T) {
+	t.Parallel()
+	for _, ahead := range []bool{false, true} {
+		for want, edit := range map[string]func(*scriptedHost){
+			"kubeadm was cut short":                    func(h *scriptedHost) { h.cut = true },
+			"kubelet did not stay up, and is stopped.": func(h *scriptedHost) { h.notStarted = true },
+		} {
+			host, upgrade := fresh(t)
+			host.checks = "kubeadm-recover 1\n"
+			edit(host)
+			upgrade.Prepare = ahead
+			failure, err := linuxhost.CanBegin(t.Context(), upgrade)
+			if err != nil || (failure != nil) != ahead ||
+				ahead && !strings.Contains(failure.Message, want) {
+				t.Errorf("ahead: %t: %v, %v, want %s", ahead, failure, err, want)
+			}
+		}
 	}
 }

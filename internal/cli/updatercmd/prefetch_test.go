@@ -11,7 +11,7 @@ import (
 // for prepared, because nothing was looked at.
 func TestPrefetchOfAnUnfinishedHost(t *testing.T) {
 	for fact, want := range map[string]string{
-		"cut": "kubeadm was cut short there", "not-started": "its service did not stay up",
+		"cut": "kubeadm was cut short", "not-started": "kubelet did not stay up",
 	} {
 		for _, args := range [][]string{nil, {"--dry-run"}} {
 			h := &scriptedHost{facts: map[string]string{fact: "yes"}}

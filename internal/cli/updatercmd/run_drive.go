@@ -77,9 +77,8 @@ func (d *runDriver) run(ctx context.Context, dryRun bool) error {
 		return cli.Refusedf("host %s cannot be upgraded to %s: %s", d.address, d.upgrade.Goal.Version, report.Refused)
 	}
 	if d.upgrade.Prepare {
-		if what := linuxhost.Unfinished(report.Facts); what != "" {
-			return cli.Refusedf("host %s is not prepared, because an upgrade of it has not ended: %s. "+
-				"Nothing was looked at. Fix: end that upgrade with run, or retry it", d.address, what)
+		if failure := linuxhost.Unfinished(report.Facts); failure != nil {
+			return cli.Refusedf("host %s is not prepared: %s", d.address, failure)
 		}
 		report = keepPreparation(report)
 	}
