@@ -31,9 +31,9 @@ func (s *sandbox) mustLackRoom(t *testing.T, g Goal, step Name, want string) {
 	s.mustNotHaveBegun(t)
 }
 
-// TestNoRoomForAnArchive: an archive that does not fit, with its images, is not brought to the host,
-// where it would fill the disk of a node that works. The kubelet evicts pods from a disk of which a
-// part is free.
+// TestNoRoomForAnArchive: an archive that does not fit, with its images, is not brought to the
+// host, where it would fill the disk of a node that works. The kubelet evicts pods from a disk of
+// which a part is free.
 func TestNoRoomForAnArchive(t *testing.T) {
 	t.Parallel()
 	const size, total = 1 << 10, 1 << 20 // In KiB. K3s and RKE2 keep 5 % of a disk free.
@@ -61,8 +61,8 @@ func TestNoRoomForAnArchive(t *testing.T) {
 	}
 }
 
-// TestNoRoomForAnArchiveOfKubeadm: the images of the archive go to the folder of the container runtime.
-// How much the kubelet keeps free there is in its configuration.
+// TestNoRoomForAnArchiveOfKubeadm: the images of the archive go to the folder of the container
+// runtime. How much the kubelet keeps free there is in its configuration.
 func TestNoRoomForAnArchiveOfKubeadm(t *testing.T) {
 	t.Parallel()
 	const size, total = 1 << 10, 1 << 20
@@ -185,8 +185,8 @@ func TestNoRoomForABundle(t *testing.T) {
 	}
 }
 
-// TestRoomOfImages: an image that the disk has no room for beside what the kubelet keeps free is not
-// pulled. The folder is that of the runtime which the kubelet uses.
+// TestRoomOfImages: an image that the disk has no room for beside what the kubelet keeps free is
+// not pulled. The folder is that of the runtime which the kubelet uses.
 func TestRoomOfImages(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

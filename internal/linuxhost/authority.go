@@ -28,9 +28,9 @@ var (
 	fixedSuperAdmin = version.MustParse("v1.29.5")
 )
 
-// refuseAuthorities refuses a control plane host that lacks the key of a CA, if kubeadm upgrade would
-// fail for that after it has changed something. kubeadm renews no certificate of such a CA, but it
-// looks at each, and ends if one is not there, or not signed by the CA.
+// refuseAuthorities refuses a control plane host that lacks the key of a CA, if kubeadm upgrade
+// would fail for that after it has changed something. kubeadm renews no certificate of such a CA,
+// but it looks at each, and ends if one is not there, or not signed by the CA.
 func refuseAuthorities(g Goal, f Facts) *Failure {
 	if f.Begun || f.Installed == g.Version {
 		return nil
@@ -40,12 +40,11 @@ func refuseAuthorities(g Goal, f Facts) *Failure {
 		files[file.Path] = file.Content
 	}
 	_, external := files["ca"]
-	from, before := version.Compare(g.Version, firstSuperAdmin), version.Compare(g.Version, fixedSuperAdmin)
-	if external && computeVerb(g, f) == verbApply && from != version.Less && before == version.Less {
-		return newFailure(ConfigUnsupported, KubeadmUpgrade, "the host has no /etc/kubernetes/pki/ca.key, "+
-			"because the CA of the cluster is an external one. kubeadm %s needs it to sign super-admin.conf, "+
-			"and ends when the control plane is new. Nothing was changed. Fix: go to %s or later", g.Version,
-			fixedSuperAdmin)
+	if external && computeVerb(g, f) == verbApply && signsSuperAdmin(g.Version) {
+		return newFailure(ConfigUnsupported, KubeadmUpgrade, "the host has no "+
+			"/etc/kubernetes/pki/ca.key, because the CA of the cluster is an external one. kubeadm %s "+
+			"needs it to sign super-admin.conf, and ends when the control plane is new. Nothing was "+
+			"changed. Fix: go to %s or later", g.Version, fixedSuperAdmin)
 	}
 	for _, authority := range authorities {
 		ca, external := files[authority.name]
@@ -54,13 +53,19 @@ func refuseAuthorities(g Goal, f Facts) *Failure {
 		}
 		for _, leaf := range authority.leaves {
 			if err := checkSigned(ca, files[leaf], f.Now); err != nil {
-				return newFailure(ConfigUnsupported, KubeadmUpgrade, "the host has no key of the CA "+
-					"/etc/kubernetes/pki/%s.crt, and kubeadm upgrade ends in the middle, because %s there %v. "+
-					"Nothing was changed. Fix: have the CA sign it", authority.name, leaf, err)
+				return newFailure(ConfigUnsupported, KubeadmUpgrade, "the host has no key of the "+
+					"CA /etc/kubernetes/pki/%s.crt, and kubeadm upgrade ends in the middle, because %s "+
+					"there %v. Nothing was changed. Fix: have the CA sign it", authority.name, leaf, err)
 			}
 		}
 	}
 	return nil
+}
+
+// signsSuperAdmin reports whether kubeadm upgrade apply of a version always signs super-admin.conf.
+func signsSuperAdmin(v version.Version) bool {
+	return version.Compare(v, firstSuperAdmin) != version.Less &&
+		version.Compare(v, fixedSuperAdmin) == version.Less
 }
 
 // checkSigned checks that the first certificate of a PEM file is signed by the first one of a CA's,

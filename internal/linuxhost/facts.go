@@ -45,8 +45,8 @@ type Facts struct {
 	// Patched are the files that the goal's patches for kubeadm change, by target. Those that the host
 	// lacks are not in it.
 	Patched map[string]string
-	// External are the certificates of the CAs whose keys the host lacks, and those that they sign, by
-	// paths such as etcd/ca.
+	// External are the certificates of the CAs whose keys the host lacks, and those that they sign,
+	// by paths such as etcd/ca.
 	External []HostFile
 	// Scheduler is the manifest of the host's scheduler; empty if it names no proxy.
 	Scheduler string
@@ -86,9 +86,9 @@ type Facts struct {
 	// 0 if unknown. CopyBesideState says that the copy and what Windlass keeps are on the same disk.
 	CopyKB, FreeCopyKB int64
 	CopyBesideState    bool
-	// SpareStateKB and SpareImagesKB are what is left for what Windlass keeps, and in ImagesFolder, where
-	// the container runtime keeps images, beside what the kubelet wants to be free on the disk, in KiB.
-	// ImagesFolder is empty if unknown. ImagesBesideState says that both are on the same disk.
+	// SpareStateKB and SpareImagesKB are what is left for what Windlass keeps, and in ImagesFolder,
+	// where the container runtime keeps images, beside what the kubelet wants to be free on the disk,
+	// in KiB. ImagesFolder is empty if unknown. ImagesBesideState says that both are on one disk.
 	SpareStateKB, SpareImagesKB int64
 	ImagesFolder                string
 	ImagesBesideState           bool
@@ -205,8 +205,9 @@ func ParseFacts(output string) (Facts, error) {
 	f.Config = Configuration{
 		Command: values["kubelet-command"], Units: values["kubelet-units"],
 		Defaults: values["kubelet-defaults"], Sysconfig: values["kubelet-sysconfig"],
-		Environment: filesIn(values, "kubelet-environment-"), KubeletPath: values["kubelet-config-path"],
-		Kubelet: values["kubelet-config"], KubeletMap: mapKey(values["kubelet-map"], "kubelet"), Cluster: values["cluster-configuration"],
+		Environment: filesIn(values, "kubelet-environment-"),
+		KubeletPath: values["kubelet-config-path"],
+		Kubelet:     values["kubelet-config"], KubeletMap: mapKey(values["kubelet-map"], "kubelet"), Cluster: values["cluster-configuration"],
 		CgroupV1: r.yes("cgroup-v1"), Kernel: values["kernel"], Containerd: values["containerd"],
 	}
 	f.Config.Cut = cutDocuments(values)

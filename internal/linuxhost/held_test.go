@@ -162,8 +162,8 @@ func TestServiceThatRanSince(t *testing.T) {
 	}
 }
 
-// TestHeldUnitThatIsNotEnabled: an agent that was started without being enabled is found again while
-// it is held, and gets back what it ran with.
+// TestHeldUnitThatIsNotEnabled: an agent that was started without being enabled is found again
+// while it is held, and gets back what it ran with.
 func TestHeldUnitThatIsNotEnabled(t *testing.T) {
 	t.Parallel()
 	h := newHeldHost(t)

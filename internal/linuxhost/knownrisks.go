@@ -12,8 +12,8 @@ import (
 const externalAuthority = "kubeadm-129-external-ca"
 
 // KnownRisks returns the known risks of the upgrade that the host can answer for: those of its
-// versions, its member of etcd, its kernel and its container runtime, but not those of the size of a
-// control plane. There is none once kubeadm has begun.
+// versions, its member of etcd, its kernel and its container runtime, but not those of the size of
+// a control plane. There is none once kubeadm has begun.
 func KnownRisks(g Goal, f Facts) []string {
 	if f.Begun {
 		return nil
@@ -38,8 +38,8 @@ func KnownRisks(g Goal, f Facts) []string {
 		if risk.Condition != "" {
 			condition = " Concerns " + risk.Condition + "."
 		}
-		notes = append(notes, fmt.Sprintf("known risk %s.%s Fix: %s (%s)", risk, condition, risk.Fix,
-			risk.Sources[0]))
+		notes = append(notes, fmt.Sprintf("known risk %s.%s Fix: %s (%s)", risk, condition,
+			risk.Fix, risk.Sources[0]))
 	}
 	return notes
 }
@@ -55,7 +55,8 @@ func isAnswered(r *risks.Risk, f risks.Facts) bool {
 	})
 }
 
-// etcdTag is the tag of the image of etcd that kubeadm's configuration asks for; empty for kubeadm's.
+// etcdTag is the tag of the image of etcd that kubeadm's configuration asks for; empty for
+// kubeadm's.
 func (f Facts) etcdTag() string {
 	var cluster struct {
 		Etcd struct {

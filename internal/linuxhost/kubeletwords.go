@@ -9,8 +9,8 @@ import (
 	"github.com/windlass-dev/windlass/internal/settings"
 )
 
-// The files with arguments for the kubelet that people write: packages for Debian read the first one,
-// and those for Red Hat the second.
+// The files with arguments for the kubelet that people write: packages for Debian read the first
+// one, and those for Red Hat the second.
 const (
 	defaultsFile  = "/etc/default/kubelet"
 	sysconfigFile = "/etc/sysconfig/kubelet"
@@ -66,8 +66,8 @@ type argumentSource struct {
 	words  []string
 }
 
-// kubeletSources returns where the kubelet gets its arguments from, once the goal has set its own in
-// kubeadm's file, which is the first.
+// kubeletSources returns where the kubelet gets its arguments from, once the goal has set its own
+// in kubeadm's file, which is the first.
 func kubeletSources(g Goal, f Facts) []argumentSource {
 	own := argumentSource{object: kubeletFlagsFile}
 	if content, err := setKubeletFlags(g, f); err == nil {
@@ -93,8 +93,8 @@ func flagsInFile(content string) []string {
 	return flagsIn(strings.Split(strings.ReplaceAll(content, "\\\n", " "), "\n"))
 }
 
-// kubeletWords are the arguments of the kubelet in the order in which they count: those of the kubelet
-// that runs, and then those that it does not have yet.
+// kubeletWords are the arguments of the kubelet in the order in which they count: those of the
+// kubelet that runs, and then those that it does not have yet.
 func kubeletWords(g Goal, f Facts) []string {
 	var words []string
 	if g.Distribution != Kubeadm {
@@ -111,8 +111,8 @@ func kubeletWords(g Goal, f Facts) []string {
 	return words
 }
 
-// failsOnCgroupV1 returns what the last of these arguments tells about cgroups of version 1: whether
-// the kubelet refuses them. told is false if none does.
+// failsOnCgroupV1 returns what the last of these arguments tells about cgroups of version 1:
+// whether the kubelet refuses them. told is false if none does.
 func failsOnCgroupV1(words []string) (fails, told bool) {
 	for _, word := range words {
 		name, value, has := strings.Cut(word, "=")

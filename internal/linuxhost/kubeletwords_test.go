@@ -9,8 +9,8 @@ import (
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
-// TestCgroupArguments: an argument of the kubelet counts more than its configuration, and the last one
-// of them counts.
+// TestCgroupArguments: an argument of the kubelet counts more than its configuration, and the last
+// one of them counts.
 func TestCgroupArguments(t *testing.T) {
 	t.Parallel()
 	flagsFile := func(words string) string { return "KUBELET_KUBEADM_ARGS=\"" + words + "\"\n" }
@@ -62,8 +62,9 @@ const (
 		"--config=/etc/kubernetes/kubelet-config.yaml \\\n%s \"\nPATH=/bin\n"
 )
 
-// TestFactsOfTheRealConfiguration: the configuration that is judged is the file that the kubelet reads,
-// whatever names it, and so are arguments that a file of the unit has and the kubelet not yet.
+// TestFactsOfTheRealConfiguration: the configuration that is judged is the file that the kubelet
+// reads, whatever names it, and so are arguments that a file of the unit has and the kubelet not
+// yet.
 func TestFactsOfTheRealConfiguration(t *testing.T) {
 	t.Parallel()
 	const (
@@ -151,8 +152,8 @@ func startKubelet(t *testing.T, words []string) int {
 	return kubelet.Process.Pid
 }
 
-// TestFactsOfCutDocuments: a document that is too large to be judged is named, and what is judged in
-// its place is not taken for it.
+// TestFactsOfCutDocuments: a document that is too large to be judged is named, and what is judged
+// in its place is not taken for it.
 func TestFactsOfCutDocuments(t *testing.T) {
 	t.Parallel()
 	h := newFolderHost(t, map[string]string{

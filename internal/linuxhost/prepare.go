@@ -44,13 +44,13 @@ func decidePreparation(g Goal, steps []Step, s Seen) Progress {
 	return Progress{Done: true}
 }
 
-// Unfinished returns why a host cannot be prepared ahead of an upgrade: the one before has not ended,
-// and the next one undoes something before all else. Until then a preparation looks at nothing. It is
-// nil for any other host.
+// Unfinished returns why a host cannot be prepared ahead of an upgrade: the one before has not
+// ended, and the next one undoes something before all else. Until then a preparation looks at
+// nothing. It is nil for any other host.
 func Unfinished(f Facts) *Failure {
 	unfinished := func(reason Reason, step Name, what string) *Failure {
-		return newFailure(reason, step, "an upgrade of the host has not ended: %s. Nothing was looked at. "+
-			"Fix: end that upgrade first", what)
+		return newFailure(reason, step, "an upgrade of the host has not ended: %s. Nothing was "+
+			"looked at. Fix: end that upgrade first", what)
 	}
 	switch {
 	case f.Cut:

@@ -9,7 +9,8 @@ import (
 // copiesFolder is where kubeadm copies etcd's data to.
 const copiesFolder = "/etc/kubernetes/tmp"
 
-// leftToBring counts the binaries that are to be brought to a host: all of them, those that are not there, and those not in their places.
+// leftToBring counts the binaries that are to be brought to a host: all of them, those that are not
+// there, and those not in their places.
 type leftToBring struct {
 	all, fetch, install      int64
 	firstFetch, firstInstall Name
@@ -41,7 +42,8 @@ func computeLeft(steps []Step, checks Checks) leftToBring {
 func lacksRoom(g Goal, steps []Step, s Seen) *Failure {
 	left := computeLeft(steps, s.Checks)
 	f := s.Facts
-	// A binary of the next version is somewhat larger than the installed one, and the installed ones are about of one size.
+	// A binary of the next version is somewhat larger than the installed one, and the installed
+	// ones are about of one size.
 	room := f.NeedKB * 6 / 5 / max(left.all, 1)
 	switch {
 	case left.install > 0 && !f.Writable:
@@ -73,15 +75,15 @@ func unpacked(archive string) int64 {
 	return 4
 }
 
-// archiveNeeds are what the archives that are not in their places need, in KiB: to be brought to the
-// host, and for their images.
+// archiveNeeds are what the archives that are not in their places need, in KiB: to be brought to
+// the host, and for their images.
 type archiveNeeds struct {
 	fetch, images int64
 	first         Name
 }
 
-// computeArchiveNeeds counts the archives whose size is known: those that wait on the host, that are
-// copied there, or that are sent.
+// computeArchiveNeeds counts the archives whose size is known: those that wait on the host, that
+// are copied there, or that are sent.
 func computeArchiveNeeds(steps []Step, s Seen) archiveNeeds {
 	var needs archiveNeeds
 	for _, step := range steps {
@@ -90,7 +92,8 @@ func computeArchiveNeeds(steps []Step, s Seen) archiveNeeds {
 		if !is || !isArchive(archive) {
 			continue
 		}
-		if _, err := fmt.Sscanf(s.Checks[step.Name].Output, "part %d %d", &part, &size); err != nil {
+		told := s.Checks[step.Name].Output
+		if _, err := fmt.Sscanf(told, "part %d %d", &part, &size); err != nil {
 			size = s.Sizes[step.Name]
 		}
 		needs.images += (size >> 10) * unpacked(archive)
@@ -102,9 +105,9 @@ func computeArchiveNeeds(steps []Step, s Seen) archiveNeeds {
 	return needs
 }
 
-// lacksArchiveRoom returns why the archives that are left, or their images, would not fit beside the
-// binaries: a disk that they fill makes the kubelet evict pods, also before the drain. What the server
-// of a download tells of its size is for its step to see.
+// lacksArchiveRoom returns why the archives that are left, or their images, would not fit beside
+// the binaries: a disk that they fill makes the kubelet evict pods, also before the drain. What the
+// server of a download tells of its size is for its step to see.
 func lacksArchiveRoom(steps []Step, s Seen, binaries int64) *Failure {
 	f, needs := s.Facts, computeArchiveNeeds(steps, s)
 	step := cmp.Or(needs.first, InstallImages)
@@ -115,9 +118,9 @@ func lacksArchiveRoom(steps []Step, s Seen, binaries int64) *Failure {
 		if need == 0 || need <= spare {
 			return nil
 		}
-		return newFailure(DiskFull, step, "%s has room for %d MiB, beside what the kubelet keeps free, but "+
-			"the archives of images need about %d MiB there. Nothing was changed. Fix: free room on that "+
-			"disk", folder, spare>>10, need>>10)
+		return newFailure(DiskFull, step, "%s has room for %d MiB, beside what the kubelet keeps "+
+			"free, but the archives of images need about %d MiB there. Nothing was changed. Fix: free "+
+			"room on that disk", folder, spare>>10, need>>10)
 	}
 	state := needs.fetch
 	if state > 0 {

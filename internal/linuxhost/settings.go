@@ -20,10 +20,10 @@ type Configuration struct {
 	Units, Defaults, Sysconfig string
 	// Environment are other files with variables that the unit names.
 	Environment []HostFile
-	// Kubelet is the kubelet's configuration file, and KubeletPath where it is; empty for kubeadm's.
-	// KubeletMap is what kubeadm upgrade writes into its own for another minor: the ConfigMap
-	// kubelet-config; empty if it could not be read. Cluster is kubeadm's ClusterConfiguration, which
-	// only a control plane host has.
+	// Kubelet is the kubelet's configuration file, and KubeletPath where it is; empty for
+	// kubeadm's. KubeletMap is what kubeadm upgrade writes into its own for another minor: the
+	// ConfigMap kubelet-config; empty if it could not be read. Cluster is kubeadm's
+	// ClusterConfiguration, which only a control plane host has.
 	Kubelet, KubeletPath, KubeletMap, Cluster string
 	// Cut are the names of the documents that are too large to be read.
 	Cut []string
@@ -40,8 +40,8 @@ const systemVerification = "SystemVerification"
 const kubeletConfigFile = kubeletFolder + "/config.yaml"
 
 // nextKubelet returns the configuration that the kubelet has after kubeadm upgrade, and where it is
-// from. kubeadm writes its own file only. If the ConfigMap could not be read, that is the host's file,
-// which is a copy of an earlier one.
+// from. kubeadm writes its own file only. If the ConfigMap could not be read, that is the host's
+// file, which is a copy of an earlier one.
 func (c Configuration) nextKubelet() (object, content string) {
 	switch {
 	case !c.isKubeadms():
@@ -136,8 +136,9 @@ func Warnings(g Goal, f Facts) []string {
 	}
 	if begins(g, f) {
 		for _, name := range f.Config.Cut {
-			warnings = append(warnings, fmt.Sprintf("%s has more than %d KiB, so its settings are not "+
-				"known. Fix: compare them with the release notes of %s", name, documentLimit>>10, g.Version.Minor()))
+			warnings = append(warnings, fmt.Sprintf("%s has more than %d KiB, so its settings are "+
+				"not known. Fix: compare them with the release notes of %s", name, documentLimit>>10,
+				g.Version.Minor()))
 		}
 		for _, gap := range (settings.Upgrade{From: f.Installed, To: g.Version}).Gaps() {
 			warnings = append(warnings, gap.String())

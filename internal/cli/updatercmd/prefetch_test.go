@@ -7,8 +7,8 @@ import (
 	"github.com/windlass-dev/windlass/internal/cli"
 )
 
-// TestPrefetchOfAnUnfinishedHost: a host on which an upgrade has to undo something first is not taken
-// for prepared, because nothing was looked at.
+// TestPrefetchOfAnUnfinishedHost: a host on which an upgrade has to undo something first is not
+// taken for prepared, because nothing was looked at.
 func TestPrefetchOfAnUnfinishedHost(t *testing.T) {
 	for fact, want := range map[string]string{
 		"cut": "kubeadm was cut short", "not-started": "kubelet did not stay up",

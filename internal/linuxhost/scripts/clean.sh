@@ -8,5 +8,6 @@ rm -rf "$STATE/binaries" # first: the disk may be full
 [ -f "$OP/etcd-snapshot" ] || [ ! -f "$KEEP/etcd-snapshot" ] || ! has_begun ||
   mark etcd-snapshot "$(<"$KEEP/etcd-snapshot")
 "
-rm -rf "$KEEP"/before-kubeadm* "$KEEP"/{kubeadm,etcd-snapshot,not-started,put-back} "$KEEP"/node{,.new}
+rm -rf "$KEEP"/before-kubeadm* "$KEEP"/{kubeadm,etcd-snapshot} "$KEEP"/node{,.new} \
+  "$KEEP"/{not-started,put-back}
 mark "done" yes

@@ -13,8 +13,8 @@ full() {
 
 # fits FOLDER ROOM NEED ends the job if the archive does not fit. Both are in KiB.
 fits() {
-  [ "$2" -ge "$3" ] || full "$1 has room for $(($2 / 1024)) MiB, but $URL and its images need about \
-$(($3 / 1024)) MiB there"
+  [ "$2" -ge "$3" ] || full "$1 has room for $(($2 / 1024)) MiB, but $URL and its images need \
+about $(($3 / 1024)) MiB there"
 }
 
 # look_for_room refuses an archive that does not fit, before it is fetched. If the server does not
@@ -39,7 +39,9 @@ look_for_room() {
 
 # is_cut tells whether the room has ended the download.
 is_cut() {
-  [ "$(ulimit -f)" != unlimited ] && [ "$(stat -c %s "$PART" 2>/dev/null || echo 0)" -ge $(($(ulimit -f) * 1024)) ]
+  local size
+  size=$(stat -c %s "$PART" 2>/dev/null || echo 0)
+  [ "$(ulimit -f)" != unlimited ] && [ "$size" -ge $(($(ulimit -f) * 1024)) ]
 }
 download() {
   curl --fail --silent --show-error --location --retry 3 --connect-timeout 20 \

@@ -30,7 +30,8 @@ stopped=$(invocation)"
 # held_by prints what was written down, or nothing.
 held_by() { cat "$KEEP/put-back" 2>/dev/null || cat "$KEEP/not-started" 2>/dev/null || true; }
 
-# invocation prints which start of the service it is, or was; nothing if there was none since a boot.
+# invocation prints which start of the service it is, or was; nothing if there was none since a
+# boot.
 invocation() { systemctl show --property InvocationID --value "$SERVICE"; }
 
 # is_stopped reports whether the service is stopped, and was not started since. One that somebody or

@@ -1,9 +1,9 @@
 # kept holds what the node was started with before the upgrade: its program, and the files that it
 # reads when it starts. Those of RKE2 and K3s may have the cluster's token: only root can read the
-# copy. The file created has the paths of files that the upgrade creates. The copy is there until the
-# upgrade is done, whatever the goal is by then. A server of RKE2 or K3s has none if it gets another
-# program: that is the control plane, too, and an older one may be unable to read what a newer one
-# wrote.
+# copy. The file created has the paths of files that the upgrade creates. The copy is there until
+# the upgrade is done, whatever the goal is by then. A server of RKE2 or K3s has none if it gets
+# another program: that is the control plane, too, and an older one may be unable to read what a
+# newer one wrote.
 source lib-keep.sh
 source lib-rancher.sh
 source lib-kubelet.sh
@@ -34,8 +34,8 @@ changed() {
   done
 }
 
-# changed_since FILE prints what was changed after a file was written, and what is gone since the copy
-# was made.
+# changed_since FILE prints what was changed after a file was written, and what is gone since the
+# copy was made.
 changed_since() {
   changed -newercm "$1"
   find "$kept/files" -type f -printf '/%P\n' | while read -r file; do
@@ -54,17 +54,17 @@ is_in_use() {
   [ -z "$(changed -newerct "@$(($(date +%s) - age))")" ]
 }
 
-# is_repaired tells whether somebody has changed the configuration since the copy was made, while the
-# program is still that of the copy.
+# is_repaired tells whether somebody has changed the configuration since the copy was made, while
+# the program is still that of the copy.
 is_repaired() {
   [ -d "$kept" ] && cmp -s "$kept/program" "$BIN/$program" &&
     [ -n "$(changed_since "$kept/digest")" ]
 }
 
-# keep_node copies them before the first change. A copy of the same operation, or of one that kubeadm
-# has begun, is from before that change. So may be one of another operation, which the host did not
-# survive: it stays until the service is seen to run with what is there. What is copied then ends
-# what is held.
+# keep_node copies them before the first change. A copy of the same operation, or of one that
+# kubeadm has begun, is from before that change. So may be one of another operation, which the host
+# did not survive: it stays until the service is seen to run with what is there. What is copied then
+# ends what is held.
 keep_node() {
   local told
   if { [ "$(cat "$kept/operation" 2>/dev/null)" = "$OP" ] || has_begun; } && ! is_repaired; then

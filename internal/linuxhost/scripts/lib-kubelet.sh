@@ -2,9 +2,9 @@
 # possible, because a host is looked at often.
 kubelet_config=''
 
-# kubelet_names sets kubelet_unit to the unit with its drop-ins, kubelet_environment to the files with
-# variables that it names, and kubelet_config to the path of the kubelet's configuration file: as the
-# unit and its variables have it, or else the kubelet that runs.
+# kubelet_names sets kubelet_unit to the unit with its drop-ins, kubelet_environment to the files
+# with variables that it names, and kubelet_config to the path of the kubelet's configuration file:
+# as the unit and its variables have it, or else the kubelet that runs.
 kubelet_names() {
   local file line text pid own=/var/lib/kubelet/config.yaml
   [ -z "$kubelet_config" ] || return 0
@@ -32,7 +32,11 @@ find_config() {
   local line word before=''
   set -f
   while read -r line; do
-    case "$line" in [#\;]*) continue ;; *config*) ;; *) [[ "$before" == *--config ]] || continue ;; esac
+    case "$line" in
+      [#\;]*) continue ;;
+      *config*) ;;
+      *) [[ "$before" == *--config ]] || continue ;;
+    esac
     for word in ${line//[\"\'\\]/ }; do
       case "$before" in --config | *=--config) kubelet_config=$word ;; esac
       case "$word" in --config=* | *=--config=*) kubelet_config=${word##*--config=} ;; esac
@@ -56,8 +60,8 @@ kubelet_others() {
   done
 }
 
-# kubelet_settings FILE prints a KubeletConfiguration without the header that may have a password. It
-# prints ? if that stands where it is not found.
+# kubelet_settings FILE prints a KubeletConfiguration without the header that may have a password.
+# It prints ? if that stands where it is not found.
 kubelet_settings() {
   local text
   text=$(awk '

@@ -40,8 +40,8 @@ images_folder() {
   [ ! -d $folder ] || echo $folder
 }
 
-# room_facts FOLDER prints the facts about what Windlass keeps, and about the folder of images, which
-# may be unknown.
+# room_facts FOLDER prints the facts about what Windlass keeps, and about the folder of images,
+# which may be unknown.
 room_facts() {
   local percent free at size beside
   percent=$(margin)
