@@ -1,4 +1,4 @@
-# What the unit of a kubelet names, whoever has set it up. All of it is read with as few programs as
+# What the unit of a kubelet names, whatever has set it up. All of it is read with as few programs as
 # possible, because a host is looked at often.
 kubelet_config=''
 

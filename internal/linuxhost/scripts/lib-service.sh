@@ -11,7 +11,7 @@ stays_up() {
 
 # is_calm COUNT looks at the service up to COUNT times, half a second apart, until it was one
 # process in LOOKS looks: a node stays Ready in its cluster for some time after its service is gone.
-# It returns 1 as soon as the process has ended by itself, and 2 if it came to neither.
+# It returns 1 as soon as the process has ended by itself, and 2 in all other cases.
 is_calm() {
   local calm=0 pid='' before now restarts
   restarts=$(systemctl show --property NRestarts --value "$SERVICE")
