@@ -413,21 +413,6 @@ func TestExamine(t *testing.T) {
 			md(f).Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
 		}, []string{"Warning Paused Cluster prod", "Warning Paused " + workers}},
 
-		{"autoscaler of a kept group", func(f *Facts) { md(f).Annotations = nodeGroup("2", "8") }, nil},
-		{"autoscaler", func(f *Facts) {
-			md(f).Annotations = nodeGroup("2", "8")
-			f.Policies = f.Policies[:1]
-			f.Policies[0].Spec.Targets = []v1alpha1.UpdateTarget{{ControlPlane: true}}
-		}, []string{
-			"Warning Policy " + workers + ": no UpdatePolicy selects it",
-			"Warning Autoscaler " + workers + ": a cluster autoscaler may scale it (2 to 8 machines) while its machines are replaced",
-		}},
-		{"no autoscaler", func(f *Facts) {
-			md(f).Annotations = nodeGroup("3", "3")
-			f.Policies = f.Policies[:1]
-			f.Policies[0].Spec.Targets = []v1alpha1.UpdateTarget{{ControlPlane: true}}
-		}, []string{"Warning Policy " + workers + ": no UpdatePolicy selects it"}},
-
 		{"topology that fails", func(f *Facts) {
 			f.Objects.Cluster.Status.Conditions = []metav1.Condition{{
 				Type: clusterv1.ClusterTopologyReconciledCondition, Status: metav1.ConditionFalse,
@@ -501,11 +486,4 @@ func healthCheck(selector map[string]string, seconds int32) *clusterv1.MachineHe
 		{Type: corev1.NodeReady, Status: corev1.ConditionFalse, TimeoutSeconds: new(seconds + 60)},
 	}
 	return h
-}
-
-// nodeGroup are the annotations of the cluster autoscaler's node group.
-func nodeGroup(least, most string) map[string]string {
-	return map[string]string{
-		clusterv1.AutoscalerMinSizeAnnotation: least, clusterv1.AutoscalerMaxSizeAnnotation: most,
-	}
 }

@@ -80,6 +80,6 @@ func compareBool(a, b bool) int {
 func (m MachineMatcher) matches(f Facts) bool {
 	return len(f.Hosts) == 0 || slices.ContainsFunc(f.Hosts, func(h Host) bool {
 		return m.Kernel.matches(h.Kernel) && m.Runtime.matches(h.Runtime) && m.OS.matches(h.OS) &&
-			!(m.SystemVerification && h.Unverified)
+			(!m.SystemVerification || !h.Unverified)
 	})
 }

@@ -154,14 +154,12 @@ func checkKernel(to version.Minor, m Machine) (r Requirement, lacks bool) {
 	isBefore := func(a, b int) bool { return major < a || major == a && minor < b }
 	var listed string
 	warns, fix := at(34), "update the kernel"
-	if !warns {
-		fix += ", or let kubeadm ignore SystemVerification (nodeRegistration.ignorePreflightErrors)"
-	}
 	switch {
 	case warns && isBefore(5, 4):
 		listed = "5.4 and later"
 	case at(32) && !warns && isBefore(4, 19):
 		listed = "4.19 and later"
+		fix += ", or let kubeadm ignore SystemVerification (nodeRegistration.ignorePreflightErrors)"
 	default:
 		return r, false
 	}

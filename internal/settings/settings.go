@@ -303,20 +303,24 @@ func (f Finding) Message() string {
 	case Unrecognized:
 		problem = fmt.Sprintf("is unknown to %s", f.At)
 	}
-	what := fmt.Sprintf("%s of %s %s", f.Setting(), f.Component, problem)
+	return fmt.Sprintf("%s of %s %s", f.Setting(), f.Component, problem) + f.outcome()
+}
+
+// outcome says what the component does.
+func (f Finding) outcome() string {
 	switch {
 	case f.Kind == Field:
-		return what + "; the kubelet ignores the field"
+		return "; the kubelet ignores the field"
 	case f.Component == Kubeadm:
-		return what + "; kubeadm init refuses it, and other commands of kubeadm print a warning"
+		return "; kubeadm init refuses it, and other commands of kubeadm print a warning"
 	case f.Kind == API && f.Problem == Unrecognized:
-		return what + "; the component does not start if it does not know it"
+		return "; the component does not start if it does not know it"
 	case f.Passing:
-		return what + "; the component would not start with it, unless the upgrade replaces the setting"
+		return "; the component would not start with it, unless the upgrade replaces the setting"
 	case f.Warning:
-		return what + " as released, although the component runs with it today"
+		return " as released, although the component runs with it today"
 	}
-	return what + "; the component would not start"
+	return "; the component would not start"
 }
 
 // Fix says what a person can do.

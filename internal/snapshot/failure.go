@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -37,29 +38,33 @@ func TopologyFailure(cluster *clusterv1.Cluster) (f Failure, ok bool) {
 		return Failure{}, false
 	}
 	f.Message = text.Bound(c.Message, maxFailureBytes)
-	for _, about := range []string{
-		"upgrade path", "upgrade plan", "GenerateUpgradePlan", "the plan from ",
-	} {
-		f.NoPath = f.NoPath || strings.Contains(c.Message, about)
-	}
+	f.NoPath = containsAny(c.Message, "upgrade path", "upgrade plan", "GenerateUpgradePlan", "the plan from ")
 	// The messages of Windlass have their own way out.
 	if before, fix, has := strings.Cut(f.Message, "Fix: "); has {
 		f.Message, f.Fix = strings.TrimRight(before, ". "), fix
 		return f, true
 	}
-	isImmutable := strings.Contains(c.Message, "immutable")
-	switch {
-	case f.NoPath:
-		f.Fix = "windlass plan says which versions are missing; see docs/runbooks.md, WindlassUpgradePathLost"
-	case isImmutable && strings.Contains(c.Message, "dry-run") && strings.Contains(c.Message, "Template"):
-		f.Fix = "update the provider of that template to a release that admits the dry run of the topology's " +
-			"controller, or replace the template by hand; see docs/runbooks.md, A template that is immutable"
-	case isImmutable:
-		f.Fix = "take back the change of that field: the variable, or the patch or template of the " +
-			"ClusterClass, that asks for it; see docs/runbooks.md, A template that is immutable"
-	default:
-		f.Fix = "correct what the message names; the controller then continues by itself. " +
-			"See docs/runbooks.md, WindlassUpgradeHeld"
-	}
+	f.Fix = fixTopology(c.Message, f.NoPath)
 	return f, true
+}
+
+// fixTopology says what a person can do about an error with a message.
+func fixTopology(message string, noPath bool) string {
+	const immutable = "see docs/runbooks.md, A template that is immutable"
+	switch {
+	case noPath:
+		return "windlass plan says which versions are missing; see docs/runbooks.md, WindlassUpgradePathLost"
+	case !strings.Contains(message, "immutable"):
+		return "correct what the message names; the controller then continues by itself. " +
+			"See docs/runbooks.md, WindlassUpgradeHeld"
+	case strings.Contains(message, "dry-run") && strings.Contains(message, "Template"):
+		return "update the provider of that template to a release that admits the dry run of the topology's " +
+			"controller, or replace the template by hand; " + immutable
+	}
+	return "take back the change of that field: the variable, or the patch or template of the " +
+		"ClusterClass, that asks for it; " + immutable
+}
+
+func containsAny(message string, parts ...string) bool {
+	return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(message, part) })
 }

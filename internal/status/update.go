@@ -117,8 +117,11 @@ func updating(m *clusterv1.Machine) *metav1.Condition {
 // versions decide. They also do if the condition is True and its owner's controller has not seen the owner's latest change.
 func isUpToDate(m *clusterv1.Machine, g *groupFacts) bool {
 	c := meta.FindStatusCondition(m.Status.Conditions, clusterv1.MachineUpToDateCondition)
-	if c != nil && c.Status != metav1.ConditionUnknown && !(c.Status == metav1.ConditionTrue && g.unobserved) {
-		return c.Status == metav1.ConditionTrue
+	switch {
+	case c != nil && c.Status == metav1.ConditionFalse:
+		return false
+	case c != nil && c.Status == metav1.ConditionTrue && !g.unobserved:
+		return true
 	}
 	want, err := version.Parse(g.desired)
 	if err != nil {
