@@ -223,8 +223,18 @@ func (d *decider) beforeWorkers() (Decision, bool) {
 	if !d.s.Pending.Has(BeforeWorkersUpgrade) {
 		return Decision{}, false
 	}
+	if d.passesWorkers() {
+		cancel := Record{Remove: []Hook{BeforeWorkersUpgrade, AfterWorkersUpgrade}}
+		return d.note(cancel, "no workers stop at %s any more", d.s.ControlPlane.Version), true
+	}
 	then := Record{Remove: []Hook{BeforeWorkersUpgrade}, Lacked: d.s.lacked()}
 	return d.call(BeforeWorkersUpgrade, d.s.ControlPlane.Version, then)
+}
+
+// passesWorkers reports whether the step of workers that was announced is none: the plan has changed since the
+// control plane's own step, and no group stops at its version, or is on its way.
+func (d *decider) passesWorkers() bool {
+	return !d.s.ControlPlane.Version.Equal(d.s.Target) && len(d.moves()) == 0 && !d.s.anyUpgrading()
 }
 
 // workers moves the groups that must follow the control plane to where it is now, and waits for all that move.

@@ -100,6 +100,17 @@ func TestDecide(t *testing.T) {
 		"a step that was taken and not recorded": {
 			at(31, raised, func(s *chain.State) { s.Intent, s.UpgradeStep = intent, v(30) }), chain.Note{Record: chain.Record{Add: stepHooks, ClearIntent: true}}, chain.Recording,
 		},
+		"a step of workers that the plan does not have any more": {
+			at(31, raised, pending(chain.AfterClusterUpgrade, chain.BeforeWorkersUpgrade, chain.AfterWorkersUpgrade), func(s *chain.State) {
+				s.Target, s.ChainTarget, s.Source = v(32), v(32), plan.NextMinor{}
+			}), chain.Note{Record: chain.Record{Remove: stepHooks[1:]}}, chain.Recording,
+		},
+		"a step of workers that one group is on": {
+			at(31, raised, pending(chain.AfterClusterUpgrade, chain.BeforeWorkersUpgrade, chain.AfterWorkersUpgrade), func(s *chain.State) {
+				s.Target, s.ChainTarget, s.Source = v(32), v(32), plan.NextMinor{}
+				s.Groups[0].Version, s.Groups[0].Upgrading = v(31), true
+			}), chain.CallHook{Hook: chain.BeforeWorkersUpgrade, Step: v(31), Then: chain.Record{Remove: stepHooks[1:2]}}, chain.HookDue,
+		},
 		"a step that another engine has recorded since": {
 			at(31, raised, func(s *chain.State) { s.Intent, s.UpgradeStep = intent, v(31) }), chain.Note{Record: chain.Record{ClearIntent: true}}, chain.Recording,
 		},

@@ -147,7 +147,8 @@ func (r Record) plan(to Recorded, p plan.Plan, controlPlane version.Version, now
 func (r Record) steps(steps []Step, controlPlane version.Version, now time.Time) []Step {
 	last := len(steps) - 1
 	// Another engine records no step that it takes. What groups lack before they follow it is noted all the same.
-	unnoted := slices.Contains(r.Remove, BeforeWorkersUpgrade) && (last < 0 || !steps[last].To.Equal(controlPlane))
+	passes := slices.Contains(r.Remove, BeforeWorkersUpgrade) && !r.cancelsWorkers()
+	unnoted := passes && (last < 0 || !steps[last].To.Equal(controlPlane))
 	if unnoted || slices.Contains(r.Add, AfterControlPlaneUpgrade) {
 		if last >= 0 {
 			steps[last].Lacked = nil
@@ -162,6 +163,11 @@ func (r Record) steps(steps []Step, controlPlane version.Version, now time.Time)
 	return steps
 }
 
+// cancelsWorkers reports whether the workers' step is none any more. Neither of its hooks let anything pass.
+func (r Record) cancelsWorkers() bool {
+	return slices.Contains(r.Remove, BeforeWorkersUpgrade) && slices.Contains(r.Remove, AfterWorkersUpgrade)
+}
+
 // passed notes in a step which of its hooks let the chain pass.
 func (r Record) passed(step *Step, now time.Time) {
 	for _, hook := range r.Remove {
@@ -171,7 +177,9 @@ func (r Record) passed(step *Step, now time.Time) {
 		case BeforeWorkersUpgrade:
 			step.Lacked = r.Lacked
 		case AfterWorkersUpgrade:
-			step.Workers = now
+			if !r.cancelsWorkers() {
+				step.Workers = now
+			}
 		}
 	}
 }

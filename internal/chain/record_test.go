@@ -61,6 +61,14 @@ func TestRecord(t *testing.T) {
 				From: v(30), Target: v(32), Began: earlier, Steps: []chain.Step{{To: v(31), Began: earlier, Lacked: map[string]int32{"a": 2}}},
 			}},
 		},
+		"a step of workers is cancelled": {
+			old: chain.Recorded{
+				Pending:     []chain.Hook{chain.AfterClusterUpgrade, chain.AfterWorkersUpgrade, chain.BeforeWorkersUpgrade},
+				UpgradeStep: v(31), Chain: way,
+			},
+			record: chain.Record{Remove: []chain.Hook{chain.BeforeWorkersUpgrade, chain.AfterWorkersUpgrade}}, controlPlane: v(31),
+			want: chain.Recorded{Pending: underWay[:1], UpgradeStep: v(31), Chain: way},
+		},
 		"what was lacking is kept for the last step only": {
 			old: chain.Recorded{Pending: underWay[:1], UpgradeStep: v(31), Chain: &chain.Progress{
 				From: v(30), Target: v(32), Began: earlier, Steps: []chain.Step{{To: v(31), Began: earlier, Lacked: map[string]int32{"a": 2}}},

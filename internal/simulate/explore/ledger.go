@@ -269,11 +269,12 @@ func (r *run) checkEveryGroupAt(v rung, what string) {
 func (r *run) recorded(old *world) {
 	now, l := r.w, &r.w.ledger
 	r.check(!r.asRead.paused, "the Cluster is written to while it is paused")
+	cancelled := r.cancelled(old)
 	for h := hook(1); int(h) < len(hookNames); h++ {
 		switch was, is := old.pending.has(h), now.pending.has(h); {
 		case is && !was:
 			r.added(h)
-		case was && !is:
+		case was && !is && !cancelled.has(h):
 			r.removed(h)
 		}
 	}
@@ -284,6 +285,20 @@ func (r *run) recorded(old *world) {
 	}
 	r.recordedTarget(old)
 	r.recordedIntent(old)
+}
+
+// cancelled are the hooks of a workers step that was announced, and that the plan does not have any more.
+func (r *run) cancelled(old *world) hooks {
+	now, l := r.w, &r.w.ledger
+	both := old.pending.has(beforeWorkers) && old.pending.has(afterWorkers) &&
+		!now.pending.has(beforeWorkers) && !now.pending.has(afterWorkers)
+	if r.stock || !both {
+		return 0
+	}
+	r.check(now.cp.spec != r.asRead.target, "the step of workers to %v, the target, is cancelled", now.cp.spec)
+	r.checkNoneMoves("the step of workers is cancelled")
+	l.workersBefore, l.workersAfter, l.moved, l.turn = notDue, notDue, false, 0
+	return hooks(0).with(beforeWorkers).with(afterWorkers)
 }
 
 // recordedTarget checks that the upgrade goes no farther than those who were asked have let it.

@@ -182,6 +182,7 @@ func mutants() map[string]mutant {
 		"forgets the upgrade step": {effects: func(e chain.Effects) chain.Effects { return stepless{e} }, config: plain, want: "the upgrade step is"},
 		"wavers":                   {decide: waver, config: plain, want: "does not end"},
 		"is stuck":                 {decide: still, config: plain, want: "is stuck"},
+		"cancels steps of workers": {decide: cancel, config: plain, want: "the target, is cancelled"},
 		"creates groups at once":   {decide: func(s chain.State, d *chain.Decision) { release(s, d, false) }, config: newGroup, want: "while the control plane changes"},
 		"writes what waits":        {decide: func(s chain.State, d *chain.Decision) { release(s, d, true) }, config: plain, want: "is written to"},
 		"creates unasked":          {see: func(s *chain.State) { s.Begun = true }, config: creation, want: "BeforeClusterCreate did not let it pass"},
@@ -342,6 +343,15 @@ func still(_ chain.State, d *chain.Decision) {
 }
 
 // release takes Hold from groups: from those that exist, or from those that do not.
+// cancel takes every step of workers for one that the plan does not have any more.
+func cancel(_ chain.State, d *chain.Decision) {
+	if call, ok := d.Action.(chain.CallHook); ok && call.Hook == chain.BeforeWorkersUpgrade {
+		d.Action = chain.Note{Record: chain.Record{
+			Remove: []chain.Hook{chain.BeforeWorkersUpgrade, chain.AfterWorkersUpgrade},
+		}}
+	}
+}
+
 func release(s chain.State, d *chain.Decision, exist bool) {
 	for i := range d.Objects.Groups {
 		if s.Groups[i].Exists == exist {
