@@ -15,7 +15,7 @@ func OnPaper(o Objects) (p Objects, onPaper bool) {
 	if o.Cluster.Spec.Topology.IsDefined() {
 		return o, false
 	}
-	p = Objects{Cluster: o.Cluster.DeepCopy(), ControlPlane: o.ControlPlane}
+	p = Objects{Cluster: o.Cluster.DeepCopy(), ControlPlane: o.ControlPlane, Unverified: o.Unverified}
 	topology := &p.Cluster.Spec.Topology
 	if o.ControlPlane != nil {
 		// Take reports what has another shape.
