@@ -4,28 +4,22 @@ package hosts_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
 	"os/exec"
-	"path"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
-	"github.com/windlass-dev/windlass/internal/inplace/engine"
-	"github.com/windlass-dev/windlass/internal/linuxhost"
 )
 
 const (
@@ -54,7 +48,6 @@ func (p *plane) testMachine(ctx context.Context, t *testing.T) {
 	before := p.adopt(ctx, t, host, first)
 	pod := host.addPod(ctx, t)
 
-	p.checkPrefetched(ctx, t, host, pod)
 	p.upgradeControlPlane(ctx, t)
 	p.createManifest(ctx, t, configManifest, second)
 	p.send(ctx, t, second, map[string]any{"version": p.to.version.String()})
@@ -85,40 +78,6 @@ func (p *plane) testMachine(ctx context.Context, t *testing.T) {
 	host.checkConfig(t, third)
 }
 
-// checkPrefetched waits until the host of a Cluster that waits before its first step has the binaries of the next
-// version, and sees that nothing else has changed.
-func (p *plane) checkPrefetched(ctx context.Context, t *testing.T, host *machine, pod *corev1.Pod) {
-	t.Helper()
-	kubelet := host.run(ctx, t, showKubelet)
-	plan := map[string]any{"upgradePlan": []any{map[string]any{"version": p.to.version.String()}}}
-	data, err := json.Marshal(map[string]any{"status": map[string]any{"controlPlane": plan, "workers": plan}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: machineCluster, Name: machineCluster}}
-	if err := p.client.Status().Patch(ctx, cluster, client.RawPatch(types.MergePatchType, data)); err != nil {
-		t.Fatal(err)
-	}
-	await(ctx, t, p, "waiting until the host is prepared", &eventsv1.EventList{}, func(e *eventsv1.Event) string {
-		if e.Reason == engine.PrefetchedReason && e.Note == "1 of 1 machines are prepared for their next version" {
-			return ""
-		}
-		return e.Reason + ": " + e.Note
-	}, client.InNamespace(machineCluster))
-	for _, binary := range []string{"kubeadm", "kubelet"} {
-		host.run(ctx, t, "test -s "+path.Join(linuxhost.StateFolder, "binaries", p.to.version.String(), binary))
-	}
-	if after := host.run(ctx, t, showKubelet); after != kubelet {
-		t.Errorf("preparing the host restarted the kubelet: %s, was %s", after, kubelet)
-	}
-	if node := host.awaitNode(ctx, t, p.from.version); node.Spec.Unschedulable {
-		t.Error("preparing the host cordoned the Node")
-	}
-	if err := p.client.Get(ctx, client.ObjectKeyFromObject(pod), &corev1.Pod{}); err != nil {
-		t.Errorf("preparing the host drained the Node: %v", err)
-	}
-}
-
 // adopt makes a Cluster and a MachineDeployment whose only Machine is the host. The test is the infrastructure provider.
 func (p *plane) adopt(ctx context.Context, t *testing.T, host *machine, c config) *clusterv1.Machine {
 	t.Helper()
@@ -133,7 +92,7 @@ func (p *plane) adopt(ctx context.Context, t *testing.T, host *machine, c config
 	p.createRules(ctx, t, machineCluster)
 	p.createManifest(ctx, t, configManifest, c)
 	p.createManifest(ctx, t, clusterManifest, map[string]any{
-		"Name": machineCluster, "From": p.from.version, "To": p.to.version, "Port": p.port, "Config": c.Name,
+		"Name": machineCluster, "From": p.from.version, "Port": p.port, "Config": c.Name,
 	})
 	provided := await(ctx, t, p, "waiting for the infrastructure machine", providerList(hostMachineKind), func(*unstructured.Unstructured) string { return "" },
 		client.InNamespace(machineCluster))

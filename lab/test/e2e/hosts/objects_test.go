@@ -98,18 +98,10 @@ metadata: {name: {{.Name}}, namespace: {{.Name}}}
 spec:
   controlPlaneEndpoint: {host: 127.0.0.1, port: {{.Port}}}
   controlPlaneRef: {apiGroup: hosts.e2e.windlass.dev, kind: HostControlPlane, name: {{.Name}}}
-  # Nothing has the class, so nothing moves the Cluster: the test does.
-  topology:
-    classRef: {name: none}
-    version: {{.To}}
-    workers: {machineDeployments: [{class: worker, name: worker}]}
 ---
 apiVersion: cluster.x-k8s.io/v1beta2
 kind: MachineDeployment
-metadata:
-  name: worker
-  namespace: {{.Name}}
-  labels: {topology.cluster.x-k8s.io/deployment-name: worker}
+metadata: {name: worker, namespace: {{.Name}}}
 spec:
   clusterName: {{.Name}}
   replicas: 1
@@ -213,7 +205,6 @@ func (p *plane) createRules(ctx context.Context, t *testing.T, cluster string) {
 			Spec: v1alpha1.UpdatePolicySpec{
 				Targets:  []v1alpha1.UpdateTarget{{ClusterName: cluster}},
 				Strategy: v1alpha1.ExternalUpdate, Fallback: v1alpha1.FallbackNone, Drain: true, MaxAttempts: 1,
-				Prefetch: v1alpha1.UpdatePrefetch{MaxInFlight: 1},
 			},
 		},
 	)
