@@ -83,9 +83,8 @@ func (u Upgrade) lookFurther(ctx context.Context, facts Facts) (Report, error) {
 	report := Report{Facts: facts}
 	seen := Seen{Facts: facts, Attempt: u.Attempt}
 	steps, refused := ComputeSteps(u.Goal, facts)
-	if refused != nil && !u.Prepare && facts.Service != "" && undoesRestart(u.Goal, seen) {
-		// A host that cannot be upgraded to the goal gets back what it ran with as well. One whose
-		// service is not known starts it by itself.
+	if refused != nil && u.putsBack(seen) {
+		// A host that cannot be upgraded to the goal gets back what it ran with as well.
 		steps, refused = nil, nil
 	}
 	if refused != nil {
@@ -146,6 +145,12 @@ func Advance(ctx context.Context, u Upgrade) (Progress, error) {
 	return u.begin(ctx, report.Next)
 }
 
+// putsBack reports whether a restart is ended before all else. A host whose service is unknown starts
+// it by itself.
+func (u Upgrade) putsBack(s Seen) bool {
+	return !u.Prepare && s.Facts.Service != "" && undoesRestart(u.Goal, s)
+}
+
 // clean ends an upgrade that is done. Binaries that are in their places leave as much room as the
 // staged ones take. The script also records that the upgrade is done, so that nobody waits for it.
 func (u Upgrade) clean(ctx context.Context, r Report) error {
@@ -204,7 +209,7 @@ func CanBegin(ctx context.Context, u Upgrade) (*Failure, error) {
 // sizes returns those of the archives of images that are still to be sent. FindMissing and the step
 // itself tell of a file that the bundle lacks.
 func (u Upgrade) sizes(steps []Step, checks Checks) map[Name]int64 {
-	sizes := map[Name]int64{}
+	sizes := make(map[Name]int64)
 	for _, step := range steps {
 		send, ok := step.Action.(Send)
 		if !ok || u.Bundle == nil || checks[step.Name].Done || !isArchive(send.Name) {

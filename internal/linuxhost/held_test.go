@@ -43,15 +43,23 @@ func TestRunningServiceIsNotStopped(t *testing.T) {
 		log        []string
 	}{
 		"it runs for an hour": {
-			happens: func(t *testing.T, h *folderHost) { h.goOn(t); h.boot(t, "3600", true) },
-			want:    since, file: "new\n", log: []string{""},
+			happens: func(t *testing.T, h *folderHost) {
+				t.Helper()
+				h.goOn(t)
+				h.boot(t, "3600", true)
+			},
+			want: since, file: "new\n", log: []string{""},
 		},
 		"it runs for a moment": {
-			happens: func(t *testing.T, h *folderHost) { h.boot(t, "5", true) },
-			held:    true, want: since, file: "new\n", log: []string{""},
+			happens: func(t *testing.T, h *folderHost) {
+				t.Helper()
+				h.boot(t, "5", true)
+			},
+			held: true, want: since, file: "new\n", log: []string{""},
 		},
 		"it is still starting": {
 			happens: func(t *testing.T, h *folderHost) {
+				t.Helper()
 				h.write(t, "/bin/starts", "", 0o600)
 				h.boot(t, "5", false)
 			},
@@ -59,6 +67,7 @@ func TestRunningServiceIsNotStopped(t *testing.T) {
 		},
 		"a put-back was cut, and it runs all the same": {
 			happens: func(t *testing.T, h *folderHost) {
+				t.Helper()
 				if err := os.Rename(h.root+notStarted, h.root+putBackHas); err != nil {
 					t.Fatal(err)
 				}
@@ -69,6 +78,7 @@ func TestRunningServiceIsNotStopped(t *testing.T) {
 		},
 		"a person repairs it while it is stopped": {
 			happens: func(t *testing.T, h *folderHost) {
+				t.Helper()
 				h.write(t, "/etc/default/kubelet", "repaired\n", 0o600)
 				h.write(t, "/bin/good", "", 0o600)
 			},
@@ -77,6 +87,7 @@ func TestRunningServiceIsNotStopped(t *testing.T) {
 		},
 		"a person's repair does not help": {
 			happens: func(t *testing.T, h *folderHost) {
+				t.Helper()
 				h.write(t, "/etc/default/kubelet", "repaired\n", 0o600)
 				h.boot(t, "5", false)
 			},
@@ -85,6 +96,7 @@ func TestRunningServiceIsNotStopped(t *testing.T) {
 		},
 		"a person removes a file": {
 			happens: func(t *testing.T, h *folderHost) {
+				t.Helper()
 				if err := os.Remove(h.root + "/etc/default/kubelet"); err != nil {
 					t.Fatal(err)
 				}
@@ -231,7 +243,10 @@ func TestRepairIsKept(t *testing.T) {
 			h.write(t, keptNode+"/digest", string(digestOf([]byte(test.program)))+"\n", 0o600)
 			h.write(t, keptNode+"/operation", h.root+StateFolder+"/op/"+h.goal.Operation(), 0o600)
 			h.write(t, notStarted, "v1.36.3 1 1 kubelet\nwords\n", 0o600)
-			time.Sleep(10 * time.Millisecond) // The clock of the file system is coarse.
+			before := time.Now().Add(-time.Minute)
+			if err := os.Chtimes(h.root+keptNode+"/digest", before, before); err != nil {
+				t.Fatal(err)
+			}
 			h.write(t, file, "repaired\n", 0o600)
 			h.goOn(t)
 			h.boot(t, test.age, true)

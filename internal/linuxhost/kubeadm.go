@@ -1,6 +1,7 @@
 package linuxhost
 
 import (
+	"cmp"
 	"encoding/base64"
 	"fmt"
 	"strings"
@@ -21,13 +22,8 @@ func kubeadmSteps(g Goal, f Facts) ([]Step, *Failure) {
 	if missing != nil {
 		return nil, missing
 	}
-	if refused := refusePatches(g, f); refused != nil {
-		return nil, refused
-	}
-	if refused := refuseSettings(g, f); refused != nil {
-		return nil, refused
-	}
-	if refused := refuseAuthorities(g, f); refused != nil {
+	refused := cmp.Or(refusePatches(g, f), refuseSettings(g, f), refuseAuthorities(g, f))
+	if refused != nil {
 		return nil, refused
 	}
 	proxies, refused := computeProxies(f)

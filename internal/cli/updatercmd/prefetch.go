@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/windlass-dev/windlass/internal/cli"
 	"github.com/windlass-dev/windlass/internal/linuxhost"
 )
 
@@ -48,8 +49,12 @@ func newPrefetch(d linuxhost.Distribution, title string, tools runTools) *cobra.
 	return cmd
 }
 
-// keepPreparation returns the report with the steps that prefetch carries out.
-func keepPreparation(r linuxhost.Report) linuxhost.Report {
+// keepPreparation returns the report with the steps that prefetch carries out. The error says why the
+// host cannot be prepared.
+func (d *runDriver) keepPreparation(r linuxhost.Report) (linuxhost.Report, error) {
+	if failure := linuxhost.Unfinished(r.Facts); failure != nil {
+		return r, cli.Refusedf("host %s is not prepared: %s", d.address, failure)
+	}
 	var kept []linuxhost.StepState
 	for _, s := range r.Steps {
 		if linuxhost.Prepares(s.Step) {
@@ -57,7 +62,7 @@ func keepPreparation(r linuxhost.Report) linuxhost.Report {
 		}
 	}
 	r.Steps = kept
-	return r
+	return r, nil
 }
 
 // prepared says that prefetch is done.

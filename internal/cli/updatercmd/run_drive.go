@@ -77,10 +77,9 @@ func (d *runDriver) run(ctx context.Context, dryRun bool) error {
 		return cli.Refusedf("host %s cannot be upgraded to %s: %s", d.address, d.upgrade.Goal.Version, report.Refused)
 	}
 	if d.upgrade.Prepare {
-		if failure := linuxhost.Unfinished(report.Facts); failure != nil {
-			return cli.Refusedf("host %s is not prepared: %s", d.address, failure)
+		if report, err = d.keepPreparation(report); err != nil {
+			return err
 		}
-		report = keepPreparation(report)
 	}
 	// The control plane's only API server may be the one that its own upgrade has stopped.
 	if d.unknown != nil && !report.Facts.ControlPlane {
