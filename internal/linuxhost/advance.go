@@ -88,13 +88,7 @@ func (u Upgrade) lookFurther(ctx context.Context, facts Facts) (Report, error) {
 		steps, refused = nil, nil
 	}
 	if refused != nil {
-		report.Refused = refused
-		running, ok := Running(u.Goal, facts)
-		if !ok {
-			running.Failure, running.Job = refused, facts.Job
-		}
-		report.Next = running
-		return report, nil
+		return u.refused(report, refused), nil
 	}
 	printed, err := run(ctx, u.Host, "looking at what is done", ChecksScript(steps))
 	if err != nil {
@@ -143,6 +137,16 @@ func Advance(ctx context.Context, u Upgrade) (Progress, error) {
 		return Progress{}, err
 	}
 	return u.begin(ctx, report.Next)
+}
+
+// refused returns the report of a host that has no steps.
+func (u Upgrade) refused(report Report, why *Failure) Report {
+	running, ok := Running(u.Goal, report.Facts)
+	if !ok {
+		running.Failure, running.Job = why, report.Facts.Job
+	}
+	report.Refused, report.Next = why, running
+	return report
 }
 
 // putsBack reports whether a restart is ended before all else. A host whose service is unknown starts

@@ -49,9 +49,12 @@ func newPrefetch(d linuxhost.Distribution, title string, tools runTools) *cobra.
 	return cmd
 }
 
-// keepPreparation returns the report with the steps that prefetch carries out. The error says why the
-// host cannot be prepared.
+// keepPreparation returns the report, for prefetch with the steps that it carries out. The error says
+// why the host cannot be prepared.
 func (d *runDriver) keepPreparation(r linuxhost.Report) (linuxhost.Report, error) {
+	if !d.upgrade.Prepare {
+		return r, nil
+	}
 	if failure := linuxhost.Unfinished(r.Facts); failure != nil {
 		return r, cli.Refusedf("host %s is not prepared: %s", d.address, failure)
 	}

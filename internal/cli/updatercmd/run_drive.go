@@ -76,10 +76,8 @@ func (d *runDriver) run(ctx context.Context, dryRun bool) error {
 	if report.Refused != nil {
 		return cli.Refusedf("host %s cannot be upgraded to %s: %s", d.address, d.upgrade.Goal.Version, report.Refused)
 	}
-	if d.upgrade.Prepare {
-		if report, err = d.keepPreparation(report); err != nil {
-			return err
-		}
+	if report, err = d.keepPreparation(report); err != nil {
+		return err
 	}
 	// The control plane's only API server may be the one that its own upgrade has stopped.
 	if d.unknown != nil && !report.Facts.ControlPlane {
