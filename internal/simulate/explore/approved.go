@@ -68,3 +68,17 @@ func (m *model) finished(w *world) bool {
 		return g.counts() && (g.lags || g.version != w.cp.spec || g.oldest != w.cp.spec)
 	})
 }
+
+// cancelled are the hooks of a workers step that was announced, and that the plan does not have any more.
+func (r *run) cancelled(old *world) hooks {
+	now, l := r.w, &r.w.ledger
+	both := old.pending.has(beforeWorkers) && old.pending.has(afterWorkers) &&
+		!now.pending.has(beforeWorkers) && !now.pending.has(afterWorkers)
+	if r.stock || !both {
+		return 0
+	}
+	r.check(now.cp.spec != r.asRead.target, "the step of workers to %v, the target, is cancelled", now.cp.spec)
+	r.checkNoneMoves("the step of workers is cancelled")
+	l.workersBefore, l.workersAfter, l.moved, l.turn = notDue, notDue, false, 0
+	return hooks(0).with(beforeWorkers).with(afterWorkers)
+}

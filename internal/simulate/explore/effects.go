@@ -257,17 +257,23 @@ func (r *run) applyGroup(i int, o chain.Object) error {
 			r.say("%v is created at %v", o.Name, o.Version)
 			r.createsGroup(i, to)
 		})
-	case seen.lags && to != seen.oldest:
-		// The product looks at the group once more before it sends it somewhere.
-		r.say("a conflict")
-		return errConflict
-	case to != g.version:
-		r.say("%v goes to %v", o.Name, o.Version)
-		return r.attempt("that", func() { r.raisesGroup(i, to) })
+	case to != g.version || seen.lags && to != seen.oldest:
+		return r.sendGroup(i, o)
 	default:
 		r.check(to == r.asRead.target || seen.lags, "%v waits at %v for its upgrade, and is written to", o.Name, o.Version)
 		return nil
 	}
+}
+
+// sendGroup sends a group to another version. The product looks at the group once more before.
+func (r *run) sendGroup(i int, o chain.Object) error {
+	seen, to := r.asRead.groups[i], r.rung(o.Version)
+	if seen.lags && to != seen.oldest {
+		r.say("a conflict")
+		return errConflict
+	}
+	r.say("%v goes to %v", o.Name, o.Version)
+	return r.attempt("that", func() { r.raisesGroup(i, to) })
 }
 
 // deletesGroup deletes a group that had left the topology when that was read. Its machines run until it is gone.
