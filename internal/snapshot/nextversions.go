@@ -51,16 +51,21 @@ func ComputeNextVersions(
 	if manager {
 		recorded = OwnStops(s.Inventory, s.Target, recorded)
 	}
+	return next, next.addGroups(s, recorded)
+}
+
+// addGroups adds the versions of groups.
+func (n NextVersions) addGroups(s State, recorded plan.Response) error {
 	stops, err := groupStops(s, recorded)
 	if err != nil {
-		return NextVersions{}, err
+		return err
 	}
 	for _, g := range s.Inventory.Groups {
 		if v, ok := nextStop(stops(g.Name), g.Version); ok && g.Kind == plan.MachineDeployment {
-			next.Groups[g.Name] = v
+			n.Groups[g.Name] = v
 		}
 	}
-	return next, nil
+	return nil
 }
 
 // groupStops returns the function that returns the stops of a group: those of the list that the

@@ -14,6 +14,7 @@ import (
 // TestComputeNextVersions: the control plane goes to the first version of the plan in the Cluster's
 // status, and each group to the first of its stops that is ahead of it.
 func TestComputeNextVersions(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		target                string
 		at                    string
@@ -100,7 +101,7 @@ func TestComputeNextVersions(t *testing.T) {
 
 func planned(versions string) []clusterv1.StatusUpgradePlanVersion {
 	var list []clusterv1.StatusUpgradePlanVersion
-	for _, version := range strings.Fields(versions) {
+	for version := range strings.FieldsSeq(versions) {
 		list = append(list, clusterv1.StatusUpgradePlanVersion{Version: version})
 	}
 	return list

@@ -97,7 +97,8 @@ func TestPrefetchCost(t *testing.T) {
 			t.Parallel()
 			w := newAheadWorld(t, machines)
 			rounds := 0
-			for ; len(w.sweep()) > 0; rounds++ {
+			for len(w.sweep()) > 0 {
+				rounds++
 			}
 			want := map[string]int{
 				"get *v1beta2.Machine": machines, "get *unstructured.Unstructured": rounds, "list *v1beta2.MachineDeploymentList": rounds,
@@ -105,8 +106,8 @@ func TestPrefetchCost(t *testing.T) {
 			if diff := cmp.Diff(want, w.reads); diff != "" || rounds != machines/3 {
 				t.Errorf("%d rounds; reads (-want +got):\n%s", rounds, diff)
 			}
-			if diff := cmp.Diff(map[porttest.NodesMethod]int{porttest.NodeMethod: machines}, w.nodes.Calls()); diff != "" {
-				t.Errorf("calls (-want +got):\n%s", diff)
+			if calls := w.nodes.Calls(); len(calls) != 1 || calls[porttest.NodeMethod] != machines {
+				t.Errorf("the nodes were asked %v", calls)
 			}
 			clear(w.reads)
 			for range 240 {
