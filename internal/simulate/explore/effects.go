@@ -246,7 +246,7 @@ func (r *run) create(to, stamp rung) error {
 func (r *run) applyGroup(i int, o chain.Object) error {
 	g, seen, to := &r.w.groups[i], r.asRead.groups[i], r.rung(o.Version)
 	switch {
-	case o.Hold || !g.inTopology || g.deleting || seen.deleting:
+	case o.Hold || !g.inTopology || isGoing(*g, seen):
 		return nil
 	case seen.exists && !g.exists:
 		r.say("%v is gone", o.Name)
@@ -264,6 +264,9 @@ func (r *run) applyGroup(i int, o chain.Object) error {
 		return nil
 	}
 }
+
+// isGoing reports whether a group is being deleted, or was when the engine read it.
+func isGoing(g, seen group) bool { return g.deleting || seen.deleting }
 
 // sendGroup sends a group to another version. The product looks at the group once more before.
 func (r *run) sendGroup(i int, o chain.Object) error {
