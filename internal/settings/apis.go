@@ -82,7 +82,7 @@ var fileForms = []fileForm{
 		{"audit.k8s.io/v1beta1", "Policy", 0, 23},
 		{"audit.k8s.io/v1", "Policy", 0, 0},
 	}},
-	{APIServer, "encryption-provider-config", []api{
+	{APIServer, encryptionFlag, []api{
 		{"v1", "EncryptionConfig", 0, 0},
 		{apiConfigGroup + "v1", "EncryptionConfiguration", 0, 0},
 	}},

@@ -114,6 +114,9 @@ func (files hostFiles) apisOf(c Component, args []Arg, toHost func(string) strin
 		}
 		document := file.document()
 		uses = append(uses, fileUses(file.at, c, flag, document)...)
+		if flag == encryptionFlag {
+			uses = append(uses, kmsUses(file.at, document)...)
+		}
 		if flag == admissionFlag {
 			uses = append(uses, files.pluginAPIs(file.at, path.Dir(arg.Value), document, toHost)...)
 		}

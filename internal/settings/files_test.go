@@ -95,11 +95,34 @@ clusterConfiguration:
     - {name: authentication-config, value: /etc/kubernetes/authentication.yaml}
     - {name: audit-policy-file, value: /etc/kubernetes/audit.yaml}
 `
+		encryption = `
+files:
+- path: /etc/kubernetes/enc/config.yaml
+  content: |
+    apiVersion: apiserver.config.k8s.io/v1
+    kind: EncryptionConfiguration
+    resources:
+    - resources: [secrets]
+      providers: [{kms: {apiVersion: v1, name: key1}}, {identity: {}}]
+    - resources: [configmaps]
+      providers: [{kms: {name: key2}}, {kms: {apiVersion: v2, name: key3}}]
+clusterConfiguration:
+  apiServer:
+    extraArgs:
+    - {name: encryption-provider-config, value: /etc/kubernetes/enc/config.yaml}
+    - {name: feature-gates, value: GATES}
+`
+		kms     = "kube-apiserver/kms.apiVersion=v1"
 		webhook = "kube-apiserver/apiserver.config.k8s.io/v1alpha1/WebhookAdmission"
 	)
 	rancher := func(file map[string]any) settings.Object {
 		return settings.Object{Kind: "RKE2ControlPlane", Content: map[string]any{"spec": rke2(file)}}
 	}
+	gates := func(value string) settings.Object {
+		return settings.Object{Kind: "KubeadmControlPlane", Content: map[string]any{"spec": kubeadm(t, strings.ReplaceAll(encryption, "GATES", value))}}
+	}
+	v2 := gates("KMSv1=false")
+	v2.Content["spec"] = kubeadm(t, strings.NewReplacer("apiVersion: v1,", "apiVersion: v2,", "{name: key2}", "{name: key2, apiVersion: v2}").Replace(encryption))
 	own := func(text string) settings.Object {
 		return settings.Object{Kind: "KubeadmControlPlane", Content: map[string]any{"spec": kubeadm(t, text)}}
 	}
@@ -126,6 +149,11 @@ clusterConfiguration:
 		"plugins, since":      {own(admission), "v1.35.4", "v1.36.3", webhook + " " + webhook},
 		"plugins, before":     {own(admission), "v1.34.4", "v1.35.4", ""},
 		"too new on the way":  {own(admission), "v1.32.4", "v1.34.4", "kube-apiserver/apiserver.config.k8s.io/v1/AuthenticationConfiguration"},
+		"KMS v1":              {gates(""), "v1.28.15", "v1.29.14", kms + " " + kms},
+		"KMS v1, on the way":  {gates("KMSv1=false"), "v1.28.15", "v1.33.14", kms + " " + kms},
+		"KMS v1, before":      {gates(""), "v1.27.15", "v1.28.15", ""},
+		"KMS v1, its gate":    {gates("KMSv1=true"), "v1.28.15", "v1.36.3", ""},
+		"KMS v2":              {v2, "v1.28.15", "v1.36.3", ""},
 		"newer than is known": {own(admission), "v1.36.4", settings.Newest().Next().String() + ".0", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -134,7 +162,7 @@ clusterConfiguration:
 			var got []string
 			u := settings.Upgrade{From: version.MustParse(tt.from), To: version.MustParse(tt.to)}
 			for _, f := range settings.Check(u, uses) {
-				if f.Kind != settings.API {
+				if f.Kind != settings.API && f.Kind != settings.Fixed {
 					continue
 				}
 				id := f.ID()
@@ -165,6 +193,29 @@ func TestFileFinding(t *testing.T) {
 		"kubescheduler.config.k8s.io/v1beta3/KubeSchedulerConfiguration of kube-scheduler is removed in v1.29; the component would not start. " +
 		"Fix: write the file as KubeSchedulerConfiguration of kubescheduler.config.k8s.io/v1 before the upgrade; " +
 		"accept it by the name kube-scheduler/kubescheduler.config.k8s.io/v1beta3/KubeSchedulerConfiguration if this build has it"
+	if diff := cmp.Diff(want, settings.Describe(found)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestValueFinding: a finding about a value of a file names the file, the provider, the minor, and both ways out.
+func TestValueFinding(t *testing.T) {
+	t.Parallel()
+	spec := kubeadm(t, `
+files:
+- path: /etc/enc.yaml
+  content: '{apiVersion: apiserver.config.k8s.io/v1, kind: EncryptionConfiguration, resources: [{providers: [{kms: {name: key2}}]}]}'
+clusterConfiguration: {apiServer: {extraArgs: {encryption-provider-config: /etc/enc.yaml}}}
+`)
+	object := settings.Object{Kind: "KubeadmControlPlane", Name: "cp", Content: map[string]any{"spec": spec}}
+	found := settings.Check(settings.Upgrade{To: version.MustParse("v1.29.14")}, settings.FromObject(object))
+	if len(found) != 1 {
+		t.Fatal(found)
+	}
+	want := "KubeadmControlPlane cp, spec.kubeadmConfigSpec.files[/etc/enc.yaml].kms[key2]: the value kms.apiVersion=v1 of kube-apiserver " +
+		"needs the gate KMSv1 since v1.29, which is off by default; the component would not start. " +
+		"Fix: encrypt with a KMS plugin of apiVersion v2, and rewrite what is encrypted, or set the gate KMSv1=true, before the upgrade; " +
+		"accept it by the name kube-apiserver/kms.apiVersion=v1 if this build has it"
 	if diff := cmp.Diff(want, settings.Describe(found)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -194,8 +194,12 @@ func compareBool(a, b bool) int {
 // examine returns what is wrong with a use in a minor, beside the gates that are set; ok is false for
 // nothing.
 func (c Catalog) examine(use Use, set gateValues, minor version.Minor) (f Finding, ok bool) {
-	if use.Kind == API {
+	switch use.Kind {
+	case API:
 		return examineAPI(use, minor)
+	case Fixed:
+		return examineFixed(use, set, minor)
+	case Flag, Gate, Field:
 	}
 	if !c.describes(minor) {
 		return f, false
@@ -255,6 +259,8 @@ func (u Use) Setting() string {
 		return "the field " + name
 	case API:
 		return "the file's API " + name
+	case Fixed:
+		return "the value " + name
 	case Gate:
 	}
 	if _, err := strconv.ParseBool(u.Value); err == nil {
@@ -276,7 +282,7 @@ func (f Finding) ID() string {
 		name = "--" + name
 	case Field:
 		name = "." + name
-	case Gate, API:
+	case Gate, API, Fixed:
 	}
 	return string(f.Component) + "/" + name
 }
@@ -329,6 +335,8 @@ func (f Finding) Fix() string {
 	switch {
 	case f.Kind == API:
 		fix = f.fixAPI()
+	case f.Kind == Fixed:
+		fix = f.fixFixed()
 	case f.Problem == Locked:
 		fix = "remove it, or set it to the other value, before the upgrade"
 	case f.Problem == Needed || f.Problem == Needy:
