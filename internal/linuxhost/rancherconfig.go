@@ -15,7 +15,7 @@ type RancherConfig struct {
 	// Path is that of the main configuration file, which need not exist.
 	Path string
 	// Files are the configuration files in the order in which they are read, with the arguments for
-	// components only.
+	// components and the profile only.
 	Files []settings.RancherFile
 	// Unread is the first file whose content nobody knows; empty if there is none.
 	Unread string
@@ -74,7 +74,11 @@ func (c RancherConfig) lists(service string) settings.RancherLists {
 // rancherUses are the settings that RKE2 or K3s gives to the components of its node, once the
 // goal's drop-in is there.
 func rancherUses(g Goal, f Facts) []settings.Use {
-	uses := withDropIn(g, f).lists(f.Service).Uses(f.ControlPlane)
+	lists := withDropIn(g, f).lists(f.Service)
+	uses := lists.Uses(f.ControlPlane)
+	if g.Distribution == RKE2 {
+		uses = append(uses, lists.Profile()...)
+	}
 	for _, file := range f.Rancher.Kubelet {
 		uses = append(uses, fromDocument(file.Path, file.Content, settings.FromKubelet)...)
 	}

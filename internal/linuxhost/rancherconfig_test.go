@@ -69,6 +69,17 @@ func TestRefuseRancherSettings(t *testing.T) {
 		"of an API server, on an agent": {
 			files: map[string]string{config: "kube-apiserver-arg: cloud-provider=external\n"},
 		},
+		"a profile, on an agent": {
+			files: map[string]string{config: "profile: \"cis-1.23\" # old\n"},
+			want:  config + ", profile: the value profile=cis-1.23 of rke2 is removed in v1.30",
+		},
+		"a profile that a drop-in replaces": {
+			files: map[string]string{config: "profile: cis-1.23\n", config + ".d/a.yaml": "profile: cis\n"},
+		},
+		"a profile on the command line": {
+			files: map[string]string{config: "profile: cis\n"}, line: "--profile=cis-1.6", server: true,
+			want: "the service rke2-server, profile: the value profile=cis-1.6 of rke2 is removed in v1.25",
+		},
 		"accepted by name": {
 			files:    map[string]string{config: "kubelet-arg: feature-gates=" + gate + "\n"},
 			accepted: []string{"kubelet/UserNamespacesPodSecurityStandards"},

@@ -59,6 +59,9 @@ var rancherFields = []argField{
 // securityField has a file with the configuration of admission plugins.
 var securityField = []string{"serverConfig", "podSecurityAdmissionConfigFile"}
 
+// profileField has the profile of RKE2. K3s has none.
+var profileField = []string{"agentConfig", "cisProfile"}
+
 func fromFields(p Place, config map[string]any, fields []argField) []Use {
 	var uses []Use
 	files := filesOf(p, config["files"])
@@ -66,6 +69,9 @@ func fromFields(p Place, config map[string]any, fields []argField) []Use {
 		args := argsFrom(wordsOf(below(config, of.path...)))
 		uses = append(uses, FromArgs(p.at(of.path...), of.component, args)...)
 		uses = append(uses, files.apisOf(of.component, args, sameOnHost)...)
+	}
+	if profile, ok := below(config, profileField...).(string); ok {
+		uses = append(uses, profileUses(p.at(profileField...), profile)...)
 	}
 	if file, ok := below(config, securityField...).(string); ok {
 		args := []Arg{{Name: admissionFlag, Value: file}}

@@ -29,11 +29,14 @@ const (
 	ProxyArgKey   = "kube-proxy-arg"
 )
 
+// ProfileKey is the key of RKE2's profile, which is no argument for a component.
+const ProfileKey = "profile"
+
 // Word is an argument for a component, as people write it, and what gives it.
 type Word struct{ Text, From string }
 
-// RancherLists are the arguments that RKE2 or K3s gets for components, by key. Make one with
-// [MergeRancher].
+// RancherLists are the arguments that RKE2 or K3s gets for components, by key, and RKE2's profile. Make
+// one with [MergeRancher].
 type RancherLists map[string][]Word
 
 // RancherFile is a configuration file of RKE2 or K3s.
@@ -48,7 +51,7 @@ type RancherFile struct {
 func MergeRancher(files []RancherFile) RancherLists {
 	lists := RancherLists{}
 	for _, file := range files {
-		for _, key := range RancherKeys() {
+		for _, key := range append(RancherKeys(), ProfileKey) {
 			if value, found := file.Content[key]; found {
 				lists[key] = wordsFrom(file.Path, value)
 			}
@@ -74,7 +77,7 @@ func (l RancherLists) WithArguments(from string, arguments []string) RancherList
 	all := maps.Clone(l)
 	for _, argument := range arguments {
 		key, word, _ := strings.Cut(strings.TrimLeft(argument, "-"), "=")
-		if _, known := rancherKeys[key]; known {
+		if _, known := rancherKeys[key]; known || key == ProfileKey {
 			all[key] = append(slices.Clip(all[key]), Word{Text: word, From: from})
 		}
 	}
@@ -86,7 +89,8 @@ func (l RancherLists) WithArguments(from string, arguments []string) RancherList
 func (l RancherLists) Uses(server bool) []Use {
 	var uses []Use
 	for _, key := range slices.Sorted(maps.Keys(l)) {
-		if !server && key != KubeletArgKey && key != ProxyArgKey {
+		isAgents := key == KubeletArgKey || key == ProxyArgKey
+		if key == ProfileKey || !server && !isAgents {
 			continue
 		}
 		for _, word := range l[key] {
@@ -95,4 +99,14 @@ func (l RancherLists) Uses(server bool) []Use {
 		}
 	}
 	return uses
+}
+
+// Profile returns the profile of a node of RKE2 if some version rejects it. The last one counts.
+func (l RancherLists) Profile() []Use {
+	words := l[ProfileKey]
+	if len(words) == 0 {
+		return nil
+	}
+	last := words[len(words)-1]
+	return profileUses(Place{Object: last.From, Path: ProfileKey}, last.Text)
 }

@@ -336,7 +336,8 @@ func (f Finding) Fix() string {
 	case f.Kind == API:
 		fix = f.fixAPI()
 	case f.Kind == Fixed:
-		fix = f.fixFixed()
+		known, _ := findRejected(f.Component, f.Name)
+		fix = known.fix
 	case f.Problem == Locked:
 		fix = "remove it, or set it to the other value, before the upgrade"
 	case f.Problem == Needed || f.Problem == Needy:

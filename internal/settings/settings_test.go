@@ -112,6 +112,24 @@ func TestReported(t *testing.T) {
 				{ID: "kubelet/" + podSecurity, Problem: settings.Removed, Since: "v1.35"},
 			},
 		},
+		"a profile of RKE2": {
+			from: "v1.29.10+rke2r1", to: "v1.30.6+rke2r1", object: settings.Object{Kind: "RKE2ControlPlane"},
+			content: `{spec: {agentConfig: {cisProfile: cis-1.23}}}`,
+			want:    []brief{{ID: "rke2/profile=cis-1.23", Problem: settings.Removed, Since: "v1.30"}},
+		},
+		"a profile of RKE2's workers, on the way": {
+			from: "v1.24.17+rke2r1", to: "v1.26.15+rke2r1", object: settings.Object{Kind: "RKE2ConfigTemplate"},
+			content: `{spec: {template: {spec: {agentConfig: {cisProfile: cis-1.6}}}}}`,
+			want:    []brief{{ID: "rke2/profile=cis-1.6", Problem: settings.Removed, Since: "v1.25"}},
+		},
+		"a profile of RKE2 before": {
+			from: "v1.28.10+rke2r1", to: "v1.29.6+rke2r1", object: settings.Object{Kind: "RKE2ControlPlane"},
+			content: `{spec: {agentConfig: {cisProfile: cis-1.23}}}`,
+		},
+		"the profile of RKE2 that stays": {
+			from: "v1.29.10+rke2r1", to: "v1.36.1+rke2r1", object: settings.Object{Kind: "RKE2ControlPlane"},
+			content: `{spec: {agentConfig: {cisProfile: cis}}}`,
+		},
 		"an argument of K3s, twice in the way": {
 			from: "v1.33.4+k3s1", to: "v1.36.1+k3s1", object: settings.Object{Kind: "KThreesControlPlane"},
 			content: `{spec: {kthreesConfigSpec: {serverConfig: {kubeAPIServerArg: [

@@ -1,7 +1,6 @@
 package settings
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/windlass-dev/windlass/internal/text"
@@ -12,13 +11,17 @@ import (
 // Only values that are known here are uses: nothing is judged of others.
 const Fixed Kind = "value"
 
+// RKE2 is the program that starts the components of a node. It is none of [Components]: it has no flags
+// here.
+const RKE2 Component = "rke2"
+
 // rejected is a value that versions after the minor last of 1 reject, unless a gate is on; gate may be
-// empty. use says what to write in its place.
+// empty. fix says what to write in its place.
 type rejected struct {
 	component Component
 	name      string
 	last      uint32
-	gate, use string
+	gate, fix string
 }
 
 // kmsV1 is the value of an EncryptionConfiguration's provider that has no apiVersion, too.
@@ -27,8 +30,30 @@ const kmsV1 = "kms.apiVersion=v1"
 // rejectedValues are by their sources:
 //   - k8s.io/apiserver, pkg/features: the gate KMSv1 is off by default from v1.29 on, and v1.36 still
 //     has it. Without it kmsPrefixTransformer in pkg/server/options/encryptionconfig ends with an error.
+//   - rancher/rke2, pkg/cli/cmds and pkg/rke2: v1.24 accepts cis-1.5 and cis-1.6 (rke2#4481), v1.25
+//     cis-1.23 in their place, and its later patches cis, too (rke2#4799); v1.30 ends with cis-1.23
+//     (rke2#5781).
 var rejectedValues = []rejected{
-	{APIServer, kmsV1, 28, "KMSv1", "encrypt with a KMS plugin of apiVersion v2, and rewrite what is encrypted"},
+	{APIServer, kmsV1, 28, "KMSv1", "encrypt with a KMS plugin of apiVersion v2, and rewrite what is " +
+		"encrypted, or set the gate KMSv1=true, before the upgrade"},
+	{RKE2, profileValue + "cis-1.5", 24, "", fixOldProfile},
+	{RKE2, profileValue + "cis-1.6", 24, "", fixOldProfile},
+	{RKE2, profileValue + "cis-1.23", 29, "", "set it to cis before the upgrade, from v1.25.15, v1.26.10, " +
+		"v1.27.7 or v1.28.3 on"},
+}
+
+const (
+	// profileValue is the start of the names of values of RKE2's profile.
+	profileValue  = ProfileKey + "="
+	fixOldProfile = "set it to cis in the same step as the version, to v1.25.15 or later"
+)
+
+// profileUses returns a profile of RKE2 that some version rejects.
+func profileUses(p Place, profile string) []Use {
+	if _, known := findRejected(RKE2, profileValue+profile); !known {
+		return nil
+	}
+	return []Use{p.use(RKE2, Fixed, profileValue+profile, "")}
 }
 
 // findRejected returns what is known of a value.
@@ -57,16 +82,6 @@ func examineFixed(use Use, set gateValues, minor version.Minor) (f Finding, ok b
 		ok = set.anywhere(use, r.gate, true)
 	}
 	return f, !ok
-}
-
-// fixFixed says what to write in the place of a value.
-func (f Finding) fixFixed() string {
-	r, _ := findRejected(f.Component, f.Name)
-	fix := r.use
-	if r.gate != "" {
-		fix += fmt.Sprintf(", or set the gate %s=true,", r.gate)
-	}
-	return fix + " before the upgrade"
 }
 
 // encryptionFlag names a file with what encrypts the objects in etcd.

@@ -1,9 +1,9 @@
 # What RKE2 or K3s is told to give to components of Kubernetes.
 source lib-rancher.sh
-keys='(kubelet|kube-(apiserver|controller|controller-manager|scheduler|proxy))-arg'
+keys='((kubelet|kube-(apiserver|controller|controller-manager|scheduler|proxy))-arg|profile)'
 
 # of_components prints the keys of a configuration file whose values are arguments for components,
-# with these values: tokens and passwords stay on the host. It prints a line with ? if the file is
+# and RKE2's profile, with these values: tokens and passwords stay on the host. It prints a line with ? if the file is
 # in a form in which it does not find keys, such as flow style.
 of_components() {
   awk -v keys="^$keys\$" '

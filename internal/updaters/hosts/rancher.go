@@ -260,7 +260,8 @@ func (c coverage) refuseRancherSettings(v version.Version, object map[string]any
 	from := settings.Object{Kind: kind, Name: fmt.Sprint(name), Content: object}
 	uses := settings.FromObject(from)
 	uses = slices.DeleteFunc(uses, func(u settings.Use) bool {
-		return c.worker && u.Component != settings.Kubelet && u.Component != settings.Proxy
+		onWorkers := []settings.Component{settings.Kubelet, settings.Proxy, settings.RKE2}
+		return c.worker && !slices.Contains(onWorkers, u.Component)
 	})
 	found := settings.Check(settings.Upgrade{To: v}, uses)
 	found = settings.Errors(settings.Accepted(found, c.accepted))

@@ -232,6 +232,14 @@ func TestRancherGoalRefusesSettings(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "RKE2Config m, spec.agentConfig.kubelet.extraArgs: the flag --no-such-flag") {
 		t.Errorf("%v", err)
 	}
+	// Agents end with a profile that they do not know, too.
+	c.worker = true
+	o = rancherObjects(t, cover.Machine, "RKE2Config", "v1.30.6+rke2r1", true,
+		fields{"agentConfig": fields{"cisProfile": "cis-1.23"}})
+	_, err = c.withRancherConfig(linuxhost.Goal{Version: version.MustParse("v1.30.6+rke2r1")}, o.Bootstrap)
+	if err == nil || !strings.Contains(err.Error(), "RKE2Config m, spec.agentConfig.cisProfile: the value profile=cis-1.23") {
+		t.Errorf("%v", err)
+	}
 	if _, err := c.withRancherConfig(linuxhost.Goal{}, json.RawMessage("[")); err == nil {
 		t.Error("a config that is no JSON is no error")
 	}
