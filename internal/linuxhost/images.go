@@ -3,6 +3,8 @@ package linuxhost
 import (
 	"slices"
 	"strings"
+
+	"github.com/windlass-dev/windlass/internal/settings"
 )
 
 // kubeadmArchive is the name of an archive with images, for hosts that kubeadm made.
@@ -16,7 +18,7 @@ func isArchive(name string) bool { return strings.Contains(name, ".tar") }
 // does not count.
 func kubeadmImages(g Goal, f Facts, binaries []binary) []Step {
 	at := slices.IndexFunc(binaries, func(b binary) bool { return b.name == "kubelet" })
-	if at < 0 || ignoresImages(g) {
+	if at < 0 || settings.IgnoresCheck(g.IgnorePreflight, "ImagePull") {
 		return nil
 	}
 	kubelet := value{"KUBELET", string(binaries[at].digest)}
@@ -40,12 +42,5 @@ func kubeadmImages(g Goal, f Facts, binaries []binary) []Step {
 		Action: g.run(upgradeLimit, "pull-images", value{"ARCHIVE", path},
 			value{"DIGEST", string(digest)}, value{"LOGIN", login}, value{"WORKER", worker},
 			kubelet),
-	})
-}
-
-// ignoresImages reports whether kubeadm is told to ignore that it cannot pull an image.
-func ignoresImages(g Goal) bool {
-	return slices.ContainsFunc(g.IgnorePreflight, func(name string) bool {
-		return strings.EqualFold(name, "ImagePull") || strings.EqualFold(name, "all")
 	})
 }

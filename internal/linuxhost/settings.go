@@ -34,9 +34,6 @@ type Configuration struct {
 	Kernel, Containerd string
 }
 
-// systemVerification is kubeadm's name for its check of the machine.
-const systemVerification = "SystemVerification"
-
 const kubeletConfigFile = kubeletFolder + "/config.yaml"
 
 // nextKubelet returns the configuration that the kubelet has after kubeadm upgrade, and where it is
@@ -170,7 +167,7 @@ func begins(g Goal, f Facts) bool {
 // requirements are those of the target that the host does not meet, and that are not accepted.
 func requirements(g Goal, f Facts) []settings.Requirement {
 	accepted := g.Accepted
-	if slices.Contains(g.IgnorePreflight, systemVerification) {
+	if settings.IgnoresCheck(g.IgnorePreflight, settings.SystemVerification) {
 		// kubeadm's own check of cgroups and of the kernel is to be ignored.
 		accepted = append(slices.Clip(accepted), settings.CgroupV2, settings.Kernel)
 	}

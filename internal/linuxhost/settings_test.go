@@ -307,9 +307,12 @@ func TestKernelOfUpgrades(t *testing.T) {
 		if got := refuseSettings(g, f); got != nil || len(Warnings(g, f)) > 0 {
 			t.Errorf("%s of RKE2: %v", to, got)
 		}
-		g.Distribution, g.IgnorePreflight = Kubeadm, []string{systemVerification}
-		if got := refuseSettings(g, f); got != nil || len(Warnings(g, f)) > 0 {
-			t.Errorf("%s, ignored: %v", to, got)
+		g.Distribution = Kubeadm
+		for _, name := range []string{"SystemVerification", "systemverification", "all", "ALL"} {
+			g.IgnorePreflight = []string{"Swap", name}
+			if got := refuseSettings(g, f); got != nil || len(Warnings(g, f)) > 0 {
+				t.Errorf("%s, %s is ignored: %v", to, name, got)
+			}
 		}
 	}
 }

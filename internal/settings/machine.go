@@ -98,8 +98,8 @@ func (u Upgrade) CheckMachine(m Machine) []Requirement {
 	return wants
 }
 
-// verification is the name of kubeadm's check of a machine, in lower case: kubeadm compares without case.
-const verification = "systemverification"
+// SystemVerification is kubeadm's name for its check of the machine.
+const SystemVerification = "SystemVerification"
 
 // IgnoresVerification reports whether the machines that an object makes join although kubeadm's check
 // SystemVerification fails. That counts for joining only: a cluster's first machine is there already.
@@ -116,8 +116,14 @@ func IgnoresVerification(o Object) bool {
 		return false
 	}
 	names := wordsOf(below(spec, "joinConfiguration", "nodeRegistration", "ignorePreflightErrors"))
+	return IgnoresCheck(names, SystemVerification)
+}
+
+// IgnoresCheck reports whether kubeadm ignores that a check fails if it is given names to ignore. It
+// compares them without case, and takes all for every check.
+func IgnoresCheck(names []string, check string) bool {
 	return slices.ContainsFunc(names, func(name string) bool {
-		return slices.Contains([]string{"all", verification}, strings.ToLower(name))
+		return strings.EqualFold(name, check) || strings.EqualFold(name, "all")
 	})
 }
 
