@@ -39,8 +39,12 @@ func checkSettings(f Facts, _ []group, into *findings) {
 		into.ok(cluster, "%s has all settings of the components", upgrade.To.Minor())
 		return
 	}
+	// Packages are changed with the version, not before.
+	uses := slices.DeleteFunc(slices.Clone(f.Settings), func(u settings.Use) bool {
+		return u.Kind == settings.Packages
+	})
 	later := settings.Upgrade{To: version.MustParse(next.String() + ".0")}
-	for _, finding := range settings.Accepted(settings.Check(later, f.Settings), f.Accepted) {
+	for _, finding := range settings.Accepted(settings.Check(later, uses), f.Accepted) {
 		into.add(Warning, finding.Object, finding.Fix(), "%s: the next upgrade would meet this: %s",
 			finding.Path, finding.Message())
 	}

@@ -94,3 +94,24 @@ func TestSettingsOfGroup(t *testing.T) {
 		t.Errorf("the group at v1.34.8 and v1.35.5 (-want +got):\n%s", diff)
 	}
 }
+
+// TestPackages: packages of the Cluster's version are in order, because they are changed with it. Those
+// of another one are a warning.
+func TestPackages(t *testing.T) {
+	t.Parallel()
+	f := healthy()
+	f.Settings = []settings.Use{{Object: "KubeadmConfigTemplate t", Component: settings.Kubeadm, Kind: settings.Packages, Name: "v1.34"}}
+	var got []Severity
+	for _, version := range []string{"v1.34.8", "v1.35.5"} {
+		f.Objects.Cluster.Spec.Topology.Version = version
+		found, _ := Examine(f)
+		for _, finding := range found {
+			if finding.ID == CheckSettings {
+				got = append(got, finding.Severity)
+			}
+		}
+	}
+	if diff := cmp.Diff([]Severity{OK, Warning}, got); diff != "" {
+		t.Errorf("at v1.34.8 and v1.35.5 (-want +got):\n%s", diff)
+	}
+}

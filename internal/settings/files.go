@@ -47,15 +47,24 @@ const (
 	maxFileBytes = 1 << 20
 )
 
+// decoded returns the content of a file; ok is false if it cannot be read here.
+func (f hostFile) decoded() (content []byte, ok bool) {
+	encoded, _ := f.spec["content"].(string)
+	encoding, _ := f.spec["encoding"].(string)
+	content, ok = DecodeContent(encoded, encoding, maxFileBytes)
+	if !ok || len(content) > maxFileBytes {
+		return nil, false
+	}
+	return content, true
+}
+
 // document returns the first YAML document of a file; nil if it has none that can be read here.
 func (f hostFile) document() map[string]any {
 	if adds, _ := f.spec["append"].(bool); adds {
 		return nil
 	}
-	content, _ := f.spec["content"].(string)
-	encoding, _ := f.spec["encoding"].(string)
-	decoded, ok := DecodeContent(content, encoding, maxFileBytes)
-	if !ok || len(decoded) > maxFileBytes {
+	decoded, ok := f.decoded()
+	if !ok {
 		return nil
 	}
 	decoded = bytes.TrimPrefix(bytes.TrimSpace(decoded), []byte("---\n"))

@@ -133,6 +133,8 @@ const (
 	Needed Problem = "Needed"
 	// Needy: the gate needs another one, which is off.
 	Needy Problem = "Needy"
+	// Mismatched: packages are of another version than the machines.
+	Mismatched Problem = "Mismatched"
 )
 
 // Finding is a use of a setting that a version lacks.
@@ -160,6 +162,9 @@ func (c Catalog) Check(u Upgrade, uses []Use) []Finding {
 	for _, use := range uses {
 		for _, minor := range u.minors() {
 			f, ok := c.examine(use, set, minor)
+			if use.Kind == Packages {
+				f, ok = examinePackages(use, u, minor)
+			}
 			if !ok {
 				continue
 			}
@@ -199,6 +204,8 @@ func (c Catalog) examine(use Use, set gateValues, minor version.Minor) (f Findin
 		return examineAPI(use, minor)
 	case Fixed:
 		return examineFixed(use, set, minor)
+	case Packages:
+		return f, false
 	case Flag, Gate, Field:
 	}
 	if !c.describes(minor) {
@@ -261,6 +268,8 @@ func (u Use) Setting() string {
 		return "the file's API " + name
 	case Fixed:
 		return "the value " + name
+	case Packages:
+		return "packages of " + name
 	case Gate:
 	}
 	if _, err := strconv.ParseBool(u.Value); err == nil {
@@ -282,6 +291,8 @@ func (f Finding) ID() string {
 		name = "--" + name
 	case Field:
 		name = "." + name
+	case Packages:
+		name = "packages=" + name
 	case Gate, API, Fixed:
 	}
 	return string(f.Component) + "/" + name
@@ -308,6 +319,10 @@ func (f Finding) Message() string {
 		problem = fmt.Sprintf("needs the gate %s since %s, which is off by default", f.Other, f.Since)
 	case Unrecognized:
 		problem = fmt.Sprintf("is unknown to %s", f.At)
+	case Mismatched:
+		return fmt.Sprintf("new machines install kubeadm and the kubelet of %s, and an upgrade to %s "+
+			"does not change that; they join with another version than their Machine has, or not at all",
+			text.Bound(f.Name, maxNameBytes), f.At)
 	}
 	return fmt.Sprintf("%s of %s %s", f.Setting(), f.Component, problem) + f.outcome()
 }
@@ -333,6 +348,9 @@ func (f Finding) outcome() string {
 func (f Finding) Fix() string {
 	fix := "remove it before the upgrade"
 	switch {
+	case f.Problem == Mismatched:
+		return "have the commands and files install the new version, together with the version of the " +
+			"object, or use an image that has it; accept it by the name " + f.ID()
 	case f.Kind == API:
 		fix = f.fixAPI()
 	case f.Kind == Fixed:
@@ -358,7 +376,7 @@ func (f Finding) fixAPI() string {
 		return fmt.Sprintf("write the file as %s of %s before the upgrade", use.kind, use.version)
 	case TooNew:
 		return fmt.Sprintf("write the file in an older API until %s runs", f.Since)
-	case Unrecognized, Locked, Needed, Needy:
+	case Unrecognized, Locked, Needed, Needy, Mismatched:
 	}
 	return "correct its apiVersion and kind"
 }

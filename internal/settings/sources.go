@@ -204,7 +204,7 @@ func FromKubeadm(p Place, spec map[string]any) []Use {
 		uses = append(uses, FromArgs(in, Kubelet, args)...)
 		uses = append(uses, files.apisOf(Kubelet, args, sameOnHost)...)
 	}
-	return uses
+	return append(uses, packagesOf(scriptsOf(p, spec, files))...)
 }
 
 // argsOf reads arguments: a list of {name, value}, or a map by name, as older versions have it.

@@ -148,7 +148,10 @@ func settingsNotes(from version.Version, p plan.Plan, facts doctor.Facts) []stri
 		return nil
 	}
 	u := settings.Upgrade{From: from, To: p.ControlPlane[len(p.ControlPlane)-1]}
-	found := settings.Errors(settings.Accepted(settings.Check(u, facts.Settings), facts.Accepted))
+	found := settings.Accepted(settings.Check(u, facts.Settings), facts.Accepted)
+	found = slices.DeleteFunc(found, func(f settings.Finding) bool {
+		return f.Warning && f.Kind != settings.Packages
+	})
 	var notes []string
 	for _, f := range found[:min(len(found), maxSettings)] {
 		notes = append(notes, fmt.Sprintf("RemovedSettings: %s: %s%s. Fix: %s",
