@@ -24,14 +24,16 @@ const (
 	// download is what precedes the version in the address of a released binary.
 	download = `(?:dl\.k8s\.io|kubernetes-release)/(?:release/)?`
 	// binary is the rest of an address that is not kubectl's alone.
-	binary = `[^\s"']*/bin/[^\s"']*/(?:kubeadm|kubelet|\{[^\s"']*kube(?:adm|let)|\$\{?\w+\}?(?:["'\s]|$))`
+	binary = `[^\s"']*/bin/[^\s"']*/(?:kube(?:adm|let)|\{[^\s"']*kube(?:adm|let)|` +
+		`\$\{?\w+\}?(?:["'\s]|$))`
 )
 
 var (
 	// versions have a patch, or a minor alone.
 	versions = []*regexp.Regexp{
 		regexp.MustCompile(pinned + number), regexp.MustCompile(download + number + binary),
-		regexp.MustCompile(pinned + minorOnly + `\.?\*`), regexp.MustCompile(repository + minorOnly + `\b`),
+		regexp.MustCompile(pinned + minorOnly + `\.?\*`),
+		regexp.MustCompile(repository + minorOnly + `\b`),
 	}
 	// pinNames and repoNames are variables in the place of these versions.
 	pinNames = []*regexp.Regexp{
@@ -41,7 +43,8 @@ var (
 	// assignment is the start of one to a variable.
 	assignment = regexp.MustCompile(`(?:^|[\s;&"'])([A-Za-z_]\w*)=`)
 	// literal is a version as the value of a variable.
-	literal = regexp.MustCompile(`^["']?` + minorOnly + `(\.\d+)?(?:\.\*)?(?:-[\w.*-]+)?["']?(?:[\s;&]|$)`)
+	literal = regexp.MustCompile(`^["']?` + minorOnly + `(\.\d+)?(?:\.\*)?` +
+		`(?:-[\w.*-]+)?["']?(?:[\s;&]|$)`)
 	used    = regexp.MustCompile(variable)
 	remarks = regexp.MustCompile(`(?m)^\s*#.*$`)
 )

@@ -11,8 +11,7 @@ import (
 // Only values that are known here are uses: nothing is judged of others.
 const Fixed Kind = "value"
 
-// RKE2 is the program that starts the components of a node. It is none of [Components]: it has no flags
-// here.
+// RKE2 is the program that starts the components of a node. It is none of [Components].
 const RKE2 Component = "rke2"
 
 // rejected is a value that versions after the minor last of 1 reject, unless a gate is on; gate may be
@@ -38,8 +37,8 @@ var rejectedValues = []rejected{
 		"encrypted, or set the gate KMSv1=true, before the upgrade"},
 	{RKE2, profileValue + "cis-1.5", 24, "", fixOldProfile},
 	{RKE2, profileValue + "cis-1.6", 24, "", fixOldProfile},
-	{RKE2, profileValue + "cis-1.23", 29, "", "set it to cis before the upgrade, from v1.25.15, v1.26.10, " +
-		"v1.27.7 or v1.28.3 on"},
+	{RKE2, profileValue + "cis-1.23", 29, "", "set it to cis before the upgrade; v1.28.3 and later " +
+		"accept it, and v1.27.7, v1.26.10 and v1.25.15"},
 }
 
 const (
