@@ -161,14 +161,11 @@ func (c Catalog) Check(u Upgrade, uses []Use) []Finding {
 	set := newGateValues(uses)
 	for _, use := range uses {
 		for _, minor := range u.minors() {
-			f, ok := c.examine(use, set, minor)
-			if use.Kind == Packages {
-				f, ok = examinePackages(use, u, minor)
-			}
+			f, ok := c.judge(u, use, set, minor)
 			if !ok {
 				continue
 			}
-			_, before := c.examine(use, set, u.From.Minor())
+			_, before := c.judge(u, use, set, u.From.Minor())
 			// The catalog does not describe the build that runs.
 			builtElsewhere := use.Running && before
 			mayRead := f.Kind == API && f.Problem == Unrecognized
@@ -196,18 +193,23 @@ func compareBool(a, b bool) int {
 	return 1
 }
 
-// examine returns what is wrong with a use in a minor, beside the gates that are set; ok is false for
-// nothing.
-func (c Catalog) examine(use Use, set gateValues, minor version.Minor) (f Finding, ok bool) {
+// judge returns what is wrong with a use in a minor of an upgrade, beside the gates that are set; ok is
+// false for nothing.
+func (c Catalog) judge(u Upgrade, use Use, set gateValues, minor version.Minor) (f Finding, ok bool) {
 	switch use.Kind {
 	case API:
 		return examineAPI(use, minor)
 	case Fixed:
 		return examineFixed(use, set, minor)
 	case Packages:
-		return f, false
+		return examinePackages(use, u, minor)
 	case Flag, Gate, Field:
 	}
+	return c.examine(use, set, minor)
+}
+
+// examine is judge for what the catalog has.
+func (c Catalog) examine(use Use, set gateValues, minor version.Minor) (f Finding, ok bool) {
 	if !c.describes(minor) {
 		return f, false
 	}
