@@ -5,16 +5,32 @@ import (
 	"slices"
 
 	"github.com/windlass-dev/windlass/internal/risks"
+	"github.com/windlass-dev/windlass/internal/settings"
 	"github.com/windlass-dev/windlass/internal/untrusted"
 )
 
-// externalAuthority is the known risk that refuseAuthorities decides about.
-const externalAuthority = "kubeadm-129-external-ca"
+// concerns are known risks whose condition the host answers, by their names: whether an upgrade of it
+// is concerned.
+var concerns = map[string]func(g Goal, f Facts, drains bool) bool{
+	// refuseAuthorities and refuseSettings decide about these.
+	"kubeadm-129-external-ca":       func(Goal, Facts, bool) bool { return false },
+	"kubelet-135-cgroup-v1":         func(Goal, Facts, bool) bool { return false },
+	"kubeadm-135-empty-flags":       func(g Goal, f Facts, _ bool) bool { return !keepsFlags(g, f) },
+	"kubelet-131-container-restart": func(_ Goal, _ Facts, drains bool) bool { return !drains },
+}
+
+// keepsFlags reports whether kubeadm's file with the kubelet's arguments has one that kubeadm upgrade
+// does not remove.
+func keepsFlags(g Goal, f Facts) bool {
+	return slices.ContainsFunc(settings.ArgsOf(flagWords(f.KubeletFlags)), func(a settings.Arg) bool {
+		return !kubeadmsToRemove(g, a)
+	})
+}
 
 // KnownRisks returns the known risks of the upgrade that the host can answer for: those of its
 // versions, its member of etcd, its kernel and its container runtime, but not those of the size of
-// a control plane. There is none once kubeadm has begun.
-func KnownRisks(g Goal, f Facts) []string {
+// a control plane. There is none once kubeadm has begun. drains says that the node is drained.
+func KnownRisks(g Goal, f Facts, drains bool) []string {
 	if f.Begun {
 		return nil
 	}
@@ -31,7 +47,8 @@ func KnownRisks(g Goal, f Facts) []string {
 	var notes []string
 	step := risks.Step{From: f.Installed, To: g.Version, Workers: !f.ControlPlane}
 	for _, risk := range risks.BuiltIn().Of(facts, step) {
-		if risk.ID == externalAuthority || !isAnswered(risk.Risk, facts) {
+		if concern, decides := concerns[risk.ID]; decides && !concern(g, f, drains) ||
+			!isAnswered(risk.Risk, facts) {
 			continue
 		}
 		condition := ""

@@ -274,10 +274,14 @@ func hostUses(g Goal, f Facts) []settings.Use {
 
 // othersSet reports whether an argument in kubeadm's file is removed by kubeadm, or is the goal's.
 func othersSet(g Goal, arg settings.Arg) bool {
-	name := strings.TrimLeft(arg.Name, "-")
-	from, removes := kubeadmRemoves[name]
-	isGoals := func(arg Arg) bool { return arg.Name == name }
-	return removes && !g.Version.Minor().Before(from) || slices.ContainsFunc(g.KubeletArgs, isGoals)
+	isGoals := func(goals Arg) bool { return goals.Name == strings.TrimLeft(arg.Name, "-") }
+	return kubeadmsToRemove(g, arg) || slices.ContainsFunc(g.KubeletArgs, isGoals)
+}
+
+// kubeadmsToRemove reports whether kubeadm upgrade removes an argument from its file.
+func kubeadmsToRemove(g Goal, arg settings.Arg) bool {
+	from, removes := kubeadmRemoves[strings.TrimLeft(arg.Name, "-")]
+	return removes && !g.Version.Minor().Before(from)
 }
 
 // fromDocument returns the settings in a YAML document; none if it is not readable: kubeadm and the

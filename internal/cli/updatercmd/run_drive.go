@@ -99,7 +99,7 @@ func (d *runDriver) run(ctx context.Context, dryRun bool) error {
 	d.printer.NoteAll(linuxhost.Warnings(d.upgrade.Goal, report.Facts))
 	d.printer.NoteAll(planNotes(report.Facts, d.upgrade.Goal, d.node != nil || d.upgrade.Prepare))
 	if dryRun {
-		d.printer.NoteAll(linuxhost.KnownRisks(d.upgrade.Goal, report.Facts))
+		d.printer.NoteAll(linuxhost.KnownRisks(d.upgrade.Goal, report.Facts, d.node != nil))
 		d.printer.NoteAll(sourceNotes(d.upgrade.Goal.Source, report.Steps))
 		return d.foresee(report)
 	}
