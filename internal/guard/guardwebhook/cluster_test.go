@@ -282,7 +282,8 @@ func TestChangedTarget(t *testing.T) {
 		},
 		"a step that no machine has joined": {
 			runs: stuck, edit: member("v1.30.1"), to: "v1.31.2",
-			warning: "no machine has joined at v1.31.99: the step to it is taken back, and the upgrade goes from v1.30.1 to v1.31.2",
+			warning: "no machine has joined at v1.31.99: the step to it is taken back, and the upgrade goes from v1.30.1 to v1.31.2. " +
+				"The step stays while one of its machines has a host: the condition TopologyReconciled says why",
 		},
 		"a step that a machine has joined": {
 			runs: stuck, edit: member("v1.31.99"), to: "v1.31.2",
