@@ -109,25 +109,40 @@ func packageNames(scripts []script) (exact, minors map[string]bool) {
 		}
 		addMatches(minors, repoNames, s.text)
 	}
-	for before := -1; before != len(minors); {
-		before = len(minors)
-		for _, s := range scripts {
-			for _, set := range assignments(s.text) {
-				if exact[set.Name] || minors[set.Name] {
-					addMatches(minors, used, set.Value)
-				}
-			}
+	sets := map[string][]string{}
+	for _, s := range scripts {
+		for _, set := range assignments(s.text) {
+			sets[set.Name] = append(sets[set.Name], set.Value)
+		}
+	}
+	// Each variable is followed once, however long a chain of them is.
+	open := slices.Concat(slices.Collect(maps.Keys(exact)), slices.Collect(maps.Keys(minors)))
+	for len(open) > 0 {
+		name := open[len(open)-1]
+		open = open[:len(open)-1]
+		values := sets[name]
+		delete(sets, name)
+		for _, value := range values {
+			reached := map[string]bool{}
+			addMatches(reached, used, value)
+			maps.Copy(minors, reached)
+			open = slices.AppendSeq(open, maps.Keys(reached))
 		}
 	}
 	return exact, minors
 }
 
-// assignments returns the variables that a text sets, each with the rest of its line.
+// assignments returns the variables that a text sets, each with its line up to the next one.
 func assignments(text string) []Arg {
 	var all []Arg
 	for line := range strings.Lines(text) {
-		for _, at := range assignment.FindAllStringSubmatchIndex(line, -1) {
-			all = append(all, Arg{Name: line[at[2]:at[3]], Value: line[at[1]:]})
+		found := assignment.FindAllStringSubmatchIndex(line, -1)
+		for i, at := range found {
+			end := len(line)
+			if i+1 < len(found) {
+				end = found[i+1][2]
+			}
+			all = append(all, Arg{Name: line[at[2]:at[3]], Value: line[at[1]:end]})
 		}
 	}
 	return all

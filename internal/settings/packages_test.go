@@ -1,6 +1,7 @@
 package settings_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -82,5 +83,29 @@ apt-get install -y containerd.io=1.7.24-1 kubectl=1.35.4-1.1`
 				t.Errorf("of a class that may replace them: %+v", found)
 			}
 		})
+	}
+}
+
+// TestPackagesOfManyVariables: a tenant's bootstrap config may have as many variables as its object
+// has room for, one reaching the next. Each is followed once, and each line is read once.
+func TestPackagesOfManyVariables(t *testing.T) {
+	t.Parallel()
+	const many = 30_000
+	var lines, line strings.Builder
+	for i := many; i > 0; i-- {
+		fmt.Fprintf(&lines, "V%d=$V%d\n", i-1, i)
+		fmt.Fprintf(&line, "W%d=$V0 ", i)
+	}
+	spec := map[string]any{"preKubeadmCommands": []any{
+		lines.String(), line.String(), fmt.Sprintf("V%d=v1.35.4", many),
+		"curl https://pkgs.k8s.io/core:/stable:/${V0}/deb/",
+	}}
+	uses := settings.FromKubeadm(settings.Place{Object: "a", Path: "spec"}, spec)
+	var names []string
+	for _, u := range uses {
+		names = append(names, u.Name)
+	}
+	if diff := cmp.Diff([]string{"v1.35"}, names); diff != "" {
+		t.Errorf("packages (-want +got):\n%s", diff)
 	}
 }
