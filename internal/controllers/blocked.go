@@ -34,16 +34,24 @@ type UpdateSweeper struct {
 
 // Start runs until ctx is cancelled. What fails is tried again, and logged once per change.
 func (s *UpdateSweeper) Start(ctx context.Context) error {
-	logger := ctrl.Log.WithName("blocked")
+	found := false
+	return repeat(ctx, "blocked", "Looking at blocked groups of machines", func(ctx context.Context) error {
+		return s.sweep(ctx, &found)
+	})
+}
+
+// repeat calls do at once and after each interval, until ctx is cancelled. name is the logger's, doing
+// what an error is logged with, once per change.
+func repeat(ctx context.Context, name, doing string, do func(context.Context) error) error {
+	logger := ctrl.Log.WithName(name)
 	ctx = ctrl.LoggerInto(ctx, logger)
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
-	found := false
 	said := keyed.NewOnce[struct{}](time.Hour, 1)
 	for {
-		err := s.sweep(ctx, &found)
+		err := do(ctx)
 		if err != nil && ctx.Err() == nil && said.Changed(struct{}{}, err.Error(), time.Now()) {
-			logger.Error(err, "Looking at blocked groups of machines")
+			logger.Error(err, doing)
 		}
 		select {
 		case <-ctx.Done():

@@ -1,13 +1,6 @@
 package controllers
 
-import (
-	"context"
-	"time"
-
-	ctrl "sigs.k8s.io/controller-runtime"
-
-	"github.com/windlass-dev/windlass/internal/keyed"
-)
+import "context"
 
 // Prefetching prepares machines whose update may not begin yet. *engine.Engine implements it.
 type Prefetching interface {
@@ -25,22 +18,7 @@ type Prefetcher struct {
 
 // Start runs until ctx is cancelled. What fails is tried again, and logged once per change.
 func (p *Prefetcher) Start(ctx context.Context) error {
-	logger := ctrl.Log.WithName("prefetch")
-	ctx = ctrl.LoggerInto(ctx, logger)
-	ticker := time.NewTicker(interval)
-	defer ticker.Stop()
-	said := keyed.NewOnce[struct{}](time.Hour, 1)
-	for {
-		err := p.prefetch(ctx)
-		if err != nil && ctx.Err() == nil && said.Changed(struct{}{}, err.Error(), time.Now()) {
-			logger.Error(err, "Preparing machines for their next version")
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
-	}
+	return repeat(ctx, "prefetch", "Preparing machines for their next version", p.prefetch)
 }
 
 func (p *Prefetcher) prefetch(ctx context.Context) error {
