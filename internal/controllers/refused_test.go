@@ -181,10 +181,12 @@ func checkRefused(t *testing.T, kind string, c refusing, objects [2]client.Objec
 	if _, err := backOff.Reconcile(ctx, request(objects[1])); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Get(ctx, client.ObjectKeyFromObject(objects[1]), objects[1]); err != nil {
+	// The other subtests read these objects as well.
+	other, _ := objects[1].DeepCopyObject().(client.Object)
+	if err := c.Get(ctx, client.ObjectKeyFromObject(other), other); err != nil {
 		t.Fatal(err)
 	}
-	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(objects[1])
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(other)
 	if err != nil {
 		t.Fatal(err)
 	}
