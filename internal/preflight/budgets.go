@@ -47,14 +47,14 @@ func CheckBudgets(d Disruptions) []clustercheck.Finding {
 				"%s; until then no Pod of it is evicted", b.Problem)
 		case b.NeverSatisfied():
 			of := d.podsOf(b)
-			fix := "allow one disruption: maxUnavailable 1, or a smaller minAvailable, or one more replica"
-			if isForeign(of) {
-				fix = "its Pods are of no workload controller, so an operator has made them and this budget: follow " +
-					"its documentation for drains; or set nodeDrainTimeoutSeconds"
+			words, ends := d.describeWait(of)
+			add := r.fail
+			if ends {
+				add = r.warn
 			}
-			r.fail(subject, fix+"; accept it by the name "+text.Bound(name, maxNameBytes),
+			add(subject, fixNever(of, ends)+"; accept it by the name "+text.Bound(name, maxNameBytes),
 				"it requires %d healthy Pods and selects %d, so that it allows no eviction; %s",
-				b.DesiredHealthy, b.ExpectedPods, d.describeWait(of))
+				b.DesiredHealthy, b.ExpectedPods, words)
 		case b.ExpectedPods > 0 && b.Allowed == 0:
 			r.warn(subject, "wait until its Pods are healthy, or look why they are not",
 				"it allows no eviction now: %s healthy, and %d must be",
@@ -77,8 +77,22 @@ func isForeign(pods []Workload) bool {
 	return len(pods) > 0 && !slices.ContainsFunc(pods, func(p Workload) bool { return !p.Foreign })
 }
 
-// describeWait says how long a drain waits for Pods.
-func (d Disruptions) describeWait(pods []Workload) string {
+// fixNever is the way out of a budget that allows no eviction. ends says that a drain ends without one.
+func fixNever(pods []Workload, ends bool) string {
+	switch {
+	case !isForeign(pods):
+		return "allow one disruption: maxUnavailable 1, or a smaller minAvailable, or one more replica"
+	case ends:
+		return foreignBudget
+	}
+	return foreignBudget + "; or set nodeDrainTimeoutSeconds"
+}
+
+const foreignBudget = "its Pods are of no workload controller, so an operator has made them and " +
+	"this budget: follow its documentation for drains"
+
+// describeWait says how long a drain waits for Pods, and whether it is known to end by itself.
+func (d Disruptions) describeWait(pods []Workload) (words string, ends bool) {
 	longest := int32(0)
 	for _, p := range pods {
 		timeout, known := d.DrainTimeouts[p.Node]
@@ -86,15 +100,17 @@ func (d Disruptions) describeWait(pods []Workload) string {
 		case !known:
 			longest = -1
 		case timeout == 0:
-			return "a drain of its Nodes waits indefinitely, because a machine of them has no nodeDrainTimeoutSeconds"
+			return "a drain of its Nodes waits indefinitely, because nodeDrainTimeoutSeconds of a " +
+				"machine of them is not set, or 0, which is no limit", false
 		case longest >= 0:
 			longest = max(longest, timeout)
 		}
 	}
 	if longest > 0 {
-		return fmt.Sprintf("a drain of its Nodes waits until nodeDrainTimeoutSeconds, at most %ds", longest)
+		return fmt.Sprintf("a drain of its Nodes waits until nodeDrainTimeoutSeconds, at most %ds, "+
+			"and then ends with its Pods still there", longest), true
 	}
-	return "a drain waits until its timeout (nodeDrainTimeoutSeconds), indefinitely without one"
+	return "a drain waits until its timeout (nodeDrainTimeoutSeconds), indefinitely without one", false
 }
 
 // CheckOverlap finds Pods that drains evict and that more than one budget selects. The API server

@@ -1,6 +1,7 @@
 package status
 
 import (
+	"cmp"
 	"strings"
 	"time"
 
@@ -16,7 +17,8 @@ type Deletion struct {
 	// Reason and Message are those of Cluster API's condition Deleting.
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
-	// Since is when the deletion began.
+	// Since is when what the deletion waits for began, as far as that is known: a drain, the wait for
+	// volumes, or else the deletion.
 	Since time.Time `json:"since,omitzero"`
 	// Fix says what a person can do about a drain that a PodDisruptionBudget holds, or about a hook; else
 	// empty.
@@ -38,9 +40,17 @@ func appendDeletion(list []Deletion, m *clusterv1.Machine, group string) []Delet
 		Machine: m.Name, Group: group, Reason: c.Reason, Message: c.Message,
 		Since: m.DeletionTimestamp.UTC(),
 	}
+	began := cmp.Or(m.Status.Deletion, &clusterv1.MachineDeletionStatus{})
 	switch c.Reason {
 	case clusterv1.MachineDeletingDrainingNodeReason:
 		d.Fix = drainFix(m, c.Message)
+		if t := began.NodeDrainStartTime; !t.IsZero() {
+			d.Since = t.UTC()
+		}
+	case clusterv1.MachineDeletingWaitingForVolumeDetachReason:
+		if t := began.WaitForNodeVolumeDetachStartTime; !t.IsZero() {
+			d.Since = t.UTC()
+		}
 	case clusterv1.MachineDeletingWaitingForPreDrainHookReason,
 		clusterv1.MachineDeletingWaitingForPreTerminateHookReason:
 		d.Fix = heldByHooks

@@ -30,6 +30,19 @@ func TestDeletions(t *testing.T) {
 		Machine: "m-1", Group: "md-0", Reason: clusterv1.MachineDeletingWaitingForPreDrainHookReason,
 		Message: hooks, Since: start, Fix: heldByHooks,
 	}}
+	later := slices.Clone(held)
+	later[0].Since = start.Add(time.Hour)
+	volumes := []Deletion{{
+		Machine: "m-1", Group: "md-0", Reason: clusterv1.MachineDeletingWaitingForVolumeDetachReason,
+		Message: "volume a", Since: start.Add(2 * time.Hour),
+	}}
+	began := func(drain, volumes time.Time) func(*clusterv1.Machine) {
+		return func(m *clusterv1.Machine) {
+			m.Status.Deletion = &clusterv1.MachineDeletionStatus{
+				NodeDrainStartTime: metav1.NewTime(drain), WaitForNodeVolumeDetachStartTime: metav1.NewTime(volumes),
+			}
+		}
+	}
 	deleted := func(m *clusterv1.Machine) { m.DeletionTimestamp = new(metav1.NewTime(start)) }
 	for _, test := range []struct {
 		name   string
@@ -40,6 +53,13 @@ func TestDeletions(t *testing.T) {
 		{"the drain has a timeout", []func(*clusterv1.Machine){
 			deleted, drains("True", refused), func(m *clusterv1.Machine) { m.Spec.Deletion.NodeDrainTimeoutSeconds = new(int32(600)) },
 		}, bounded},
+		{"the drain began later", []func(*clusterv1.Machine){
+			deleted, drains("True", refused), began(start.Add(time.Hour), time.Time{}),
+		}, later},
+		{"volumes", []func(*clusterv1.Machine){
+			deleted, began(start, start.Add(2*time.Hour)), condition(clusterv1.MachineDeletingCondition, "True",
+				clusterv1.MachineDeletingWaitingForVolumeDetachReason, "volume a"),
+		}, volumes},
 		{"a hook", []func(*clusterv1.Machine){
 			deleted, condition(clusterv1.MachineDeletingCondition, "True", clusterv1.MachineDeletingWaitingForPreDrainHookReason, hooks),
 		}, hooked},

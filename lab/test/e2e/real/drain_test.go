@@ -112,7 +112,7 @@ func (w *web) testDrains(ctx context.Context, t *testing.T) {
 }
 
 // awaitHeld waits until the drain of a pod's machine is held, and sees that a condition of the
-// machine and "windlass status" name the pod and the budget, and that nothing has happened on the
+// machine and "windlass status" name the pod and the budget, and that nothing was changed on the
 // host.
 func (w *web) awaitHeld(ctx context.Context, t *testing.T, pod webPod) {
 	t.Helper()
@@ -146,9 +146,15 @@ func (w *web) awaitHeld(ctx context.Context, t *testing.T, pod webPod) {
 	if at := strings.TrimPrefix(strings.TrimSpace(version), "Kubernetes "); at != want {
 		t.Errorf("before it is drained host %s has kubelet %s, want %s", pod.host.Name, at, want)
 	}
-	left := w.run(ctx, t, &pod.host, "ls -A /var/lib/windlass 2>/dev/null || true")
-	if left != "" {
-		t.Errorf("before it is drained host %s has: %s", pod.host.Name, left)
+	// The binaries of a machine that is kept are fetched before its drain.
+	prepared := ""
+	if pod.kept {
+		prepared = "binaries/" + w.Version
+	}
+	got := strings.TrimSpace(w.run(ctx, t, &pod.host,
+		"cd /var/lib/windlass 2>/dev/null && ls -d binaries/* || true"))
+	if got != prepared {
+		t.Errorf("before it is drained host %s has %q, want %q", pod.host.Name, got, prepared)
 	}
 	if fewest := w.watch.fewestReady(); fewest != len(w.pods) {
 		t.Errorf("%d pods were Ready while the drain was held, want %d", fewest, len(w.pods))
