@@ -65,7 +65,7 @@ func KnownRisks(g Goal, f Facts, drains bool) []string {
 func isAnswered(r *risks.Risk, f risks.Facts) bool {
 	host := f.Hosts[0]
 	return !slices.ContainsFunc(r.Match, func(m risks.Matcher) bool {
-		return m.Etcd != (risks.EtcdMatcher{}) && f.Etcd != risks.Stacked ||
+		return m.Cluster != "" || m.Etcd != (risks.EtcdMatcher{}) && f.Etcd != risks.Stacked ||
 			m.ControlPlane.MinMachines+m.ControlPlane.MaxMachines > 0 ||
 			!m.Machines.Kernel.IsZero() && host.Kernel == "" ||
 			!m.Machines.Runtime.IsZero() && host.Runtime == "" || !m.Machines.OS.IsZero()

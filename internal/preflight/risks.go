@@ -3,6 +3,7 @@ package preflight
 import (
 	"github.com/windlass-dev/windlass/internal/clustercheck"
 	"github.com/windlass-dev/windlass/internal/risks"
+	"github.com/windlass-dev/windlass/internal/text"
 )
 
 // Risks is what the check of known risks is about.
@@ -20,31 +21,52 @@ type Risks struct {
 	Accepts func(id string) bool
 }
 
-// CheckRisks looks for the known risks of an upgrade. They are warnings, unless the upgrade graph
-// blocks them.
+// maxUnseen is how many risks that nothing confirms are named.
+const maxUnseen = 12
+
+// CheckRisks looks for the known risks of an upgrade. Those that facts confirm are warnings, unless the
+// upgrade graph blocks them. The check passes with the others, and names them: most of them do not
+// concern most clusters.
 func CheckRisks(r Risks) []clustercheck.Finding {
-	found := report{id: KnownRisks}
+	found, unseen := report{id: KnownRisks}, text.Some{Most: maxUnseen}
 	accepted := 0
 	for _, risk := range r.Known.OfAll(r.Facts, r.Steps) {
 		if r.Accepts != nil && r.Accepts(risk.ID) {
 			accepted++
 			continue
 		}
+		seen, confirmed := risk.Confirmed()
+		if !confirmed {
+			unseen.Add(risk.ID + " (" + risk.Condition + ")")
+			continue
+		}
 		add := found.warn
 		if r.Blocks != nil && r.Blocks(risk.Risk) {
 			add = found.fail
 		}
-		condition := ""
-		if risk.Condition != "" {
-			condition = " Concerns " + risk.Condition
+		concerns := ""
+		switch {
+		case seen != "":
+			concerns = " It concerns this cluster: " + seen
+		case risk.Condition != "":
+			concerns = " Concerns " + risk.Condition
 		}
 		add(risk.ID, risk.Fix, "%s: %s%s (%s)",
-			risk.Where(), risk.Summary, condition, risk.Sources[0])
+			risk.Where(), risk.Summary, concerns, risk.Sources[0])
 	}
 	where := "on the way"
 	if r.RouteUnknown != "" {
 		where = "of a direct step, because the versions between are unknown: " + r.RouteUnknown
 	}
-	return found.finish("none of the known risks of %s applies %s; %d accepted",
-		r.Known.Revision, where, accepted)
+	if unseen.Len() == 0 {
+		return found.finish("none of the known risks of %s applies %s; %d accepted",
+			r.Known.Revision, where, accepted)
+	}
+	findings := []clustercheck.Finding{clustercheck.Pass(KnownRisks,
+		"look at the known risks of %s %s that depend on what cannot be seen here: %s; %d accepted",
+		r.Known.Revision, where, unseen.Join("; "), accepted)}
+	if len(found.found) > 0 {
+		findings = append(found.finish(""), findings...)
+	}
+	return findings
 }

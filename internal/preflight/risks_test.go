@@ -42,6 +42,33 @@ func TestCheckRisks(t *testing.T) {
 			},
 			outcome: clustercheck.Failed, ids: zombies, message: "https://etcd.io/",
 		},
+		"a condition that nothing confirms": {
+			checked: preflight.Risks{Steps: []risks.Step{step("v1.34.6", "v1.35.4")}},
+			outcome: clustercheck.Passed,
+			message: "that depend on what cannot be seen here: dra-storage-v1 (clusters with ResourceClaims or DeviceClasses); " +
+				"kubelet-135-cgroup-v1 (machines with cgroup v1",
+		},
+		"beside one that is confirmed": {
+			checked: preflight.Risks{Steps: []risks.Step{step("v1.33.13", "v1.35.4")}},
+			outcome: clustercheck.Passed, message: "dra-storage-v1 (",
+		},
+		"a fact that holds": {
+			checked: preflight.Risks{
+				Steps: []risks.Step{step("v1.34.6", "v1.35.4")},
+				Facts: risks.Facts{Cluster: map[risks.ClusterFact]risks.Answer{
+					risks.HasDevices: {Known: true, Holds: true, Seen: "it has deviceclasses"},
+				}},
+			},
+			outcome: clustercheck.Warned, ids: "dra-storage-v1",
+			message: "It concerns this cluster: it has deviceclasses (https://",
+		},
+		"a machine that shows it": {
+			checked: preflight.Risks{
+				Steps: []risks.Step{step("v1.35.4", "v1.36.3")},
+				Facts: risks.Facts{Hosts: []risks.Host{{Runtime: "containerd://1.7.27"}}},
+			},
+			outcome: clustercheck.Warned, ids: "kubelet-138-containerd-1", message: "Concerns machines with",
+		},
 		"accepted": {
 			checked: preflight.Risks{
 				Steps: []risks.Step{step("v1.33.13", "v1.34.13")}, Accepts: func(string) bool { return true },

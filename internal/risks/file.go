@@ -101,6 +101,8 @@ type Matcher struct {
 	ControlPlane ControlPlaneMatcher `json:"controlPlane,omitzero"`
 	// Machines selects clusters that have such a machine.
 	Machines MachineMatcher `json:"machines,omitzero"`
+	// Cluster is a fact that must hold; empty for none.
+	Cluster ClusterFact `json:"cluster,omitempty"`
 }
 
 // MachineMatcher selects machines by what their Nodes report. A pattern that is empty matches all.

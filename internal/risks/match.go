@@ -74,6 +74,8 @@ type Facts struct {
 	// Hosts are the machines, each kind of them once; none if they are not known. One of which nothing is
 	// known is the zero Host.
 	Hosts []Host
+	// Cluster are the facts of the workload cluster; one that is missing is not known.
+	Cluster map[ClusterFact]Answer
 }
 
 // Applied is a risk of a step.
@@ -84,6 +86,10 @@ type Applied struct {
 	Step Step
 	// Etcd says which versions of etcd the step is between, where that counted; else empty.
 	Etcd string
+	// Confirmed says that facts show the cluster to be concerned: the risk has no condition that could
+	// not be checked. Seen is what shows it, where that is more than the condition.
+	Confirmed bool
+	Seen      string
 }
 
 // String names the risk and what happens, without a full stop.
@@ -108,28 +114,35 @@ func (s *Set) Of(f Facts, step Step) []Applied {
 		if step.Workers && !r.Workers {
 			continue
 		}
-		if etcd, ok := s.match(r, f, step); ok {
-			found = append(found, Applied{Risk: r, Step: step, Etcd: etcd})
+		if a, ok := s.match(r, f, step); ok {
+			found = append(found, a)
 		}
 	}
 	return found
 }
 
-// match also says which versions of etcd counted.
-func (s *Set) match(r *Risk, f Facts, step Step) (etcd string, ok bool) {
+// match returns the risk by the alternative that confirms it, else by the first one that matches.
+func (s *Set) match(r *Risk, f Facts, step Step) (found Applied, ok bool) {
 	for _, m := range r.Match {
 		if !m.matchesVersions(step) || !m.matchesCluster(f, step.To) {
 			continue
 		}
-		if m.Etcd == (EtcdMatcher{}) {
-			return "", true
+		a := Applied{Risk: r, Step: step, Confirmed: m.confirms(r, f), Seen: m.answer(f).Seen}
+		if m.Etcd != (EtcdMatcher{}) {
+			before, after := s.etcdOf(f, step)
+			if !matchesEtcd(m.Etcd.From, before) || !matchesEtcd(m.Etcd.To, after) {
+				continue
+			}
+			a.Etcd = fmt.Sprintf("etcd %s -> %s", nameOf(before), nameOf(after))
 		}
-		before, after := s.etcdOf(f, step)
-		if matchesEtcd(m.Etcd.From, before) && matchesEtcd(m.Etcd.To, after) {
-			return fmt.Sprintf("etcd %s -> %s", nameOf(before), nameOf(after)), true
+		if a.Confirmed {
+			return a, true
+		}
+		if !ok {
+			found, ok = a, true
 		}
 	}
-	return "", false
+	return found, ok
 }
 
 func (m Matcher) matchesVersions(s Step) bool {
@@ -138,7 +151,7 @@ func (m Matcher) matchesVersions(s Step) bool {
 }
 
 func (m Matcher) matchesCluster(f Facts, to version.Version) bool {
-	return m.ControlPlane.matches(f) && m.Machines.matches(f) &&
+	return m.ControlPlane.matches(f) && m.Machines.matches(f) && m.matchesFact(f) &&
 		(len(m.Distributions) == 0 || slices.Contains(m.Distributions, f.DistributionOf(to)))
 }
 
@@ -220,6 +233,16 @@ func (s *Set) OfAll(f Facts, steps []Step) []Found {
 		}
 	}
 	return found
+}
+
+// Confirmed reports whether facts show that the cluster is concerned, and by what, which may be empty.
+func (f Found) Confirmed() (seen string, ok bool) {
+	for _, a := range f.At {
+		if a.Confirmed {
+			return a.Seen, true
+		}
+	}
+	return "", false
 }
 
 // Where names the steps, and the versions of etcd where these counted.

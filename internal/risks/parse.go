@@ -177,6 +177,9 @@ func (m Matcher) check() error {
 			return err
 		}
 	}
+	if err := checkOneOf("cluster", m.Cluster, clusterFacts); err != nil {
+		return err
+	}
 	return m.ControlPlane.check()
 }
 

@@ -65,6 +65,9 @@ func matcherText(m risks.Matcher) string {
 	if m.Machines.SystemVerification {
 		text += " and where kubeadm does not ignore SystemVerification"
 	}
+	if m.Cluster != "" {
+		text += "; the fact " + string(m.Cluster)
+	}
 	return text
 }
 

@@ -15,9 +15,11 @@ type riskDocument struct {
 	Kind     risks.Kind     `json:"kind"`
 	Severity risks.Severity `json:"severity"`
 	// Accepted says that the upgrade graph accepts it.
-	Accepted  bool                       `json:"accepted"`
-	Summary   string                     `json:"summary"`
-	Condition string                     `json:"condition"`
+	Accepted  bool   `json:"accepted"`
+	Summary   string `json:"summary"`
+	Condition string `json:"condition"`
+	// Confirmed says that no condition is left that could not be checked.
+	Confirmed bool                       `json:"confirmed"`
 	Fix       string                     `json:"fix"`
 	FixedIn   text.List[version.Version] `json:"fixedIn"`
 	Sources   text.List[string]          `json:"sources"`
@@ -38,6 +40,7 @@ func newRiskDocument(r risks.Found, accepted bool) riskDocument {
 		ID: r.ID, Kind: r.Kind, Severity: r.Severity, Accepted: accepted, Summary: r.Summary,
 		Condition: r.Condition, Fix: r.Fix, FixedIn: r.FixedIn, Sources: r.Sources,
 	}
+	_, d.Confirmed = r.Confirmed()
 	for _, a := range r.At {
 		kind := plan.ControlPlaneUpgrade
 		if a.Step.Workers {
@@ -53,27 +56,30 @@ func newRiskDocument(r risks.Found, accepted bool) riskDocument {
 func (c Chain) accepts(id string) bool { return c.Accepted != nil && c.Accepted(id) }
 
 // formatRisks shows the known risks: floors and blocks with how bad they are and what to do, warnings with
-// whom they concern. Nothing blocks the plan that is shown.
+// whom they concern. Nothing blocks the plan that is shown. Those that nothing confirms are apart.
 func formatRisks(buffer *strings.Builder, s Screen, c Chain) {
-	topics := make([]topic, 0, len(c.Risks))
+	var first, warnings, unseen []topic
 	for _, r := range c.Risks {
-		if r.Kind == risks.Warning || c.accepts(r.ID) {
-			continue
-		}
-		words := fmt.Sprintf("%s at %s. %s Fix: %s. See %s",
-			strings.ToLower(string(r.Severity)), r.Where(), r.Summary, r.Fix, r.Sources[0])
-		topics = append(topics, topic{name: r.ID, text: words})
-	}
-	for _, r := range c.Risks {
+		_, confirmed := r.Confirmed()
 		switch {
 		case c.accepts(r.ID):
-			topics = append(topics, topic{name: r.ID, text: "accepted at " + r.Where()})
+			warnings = append(warnings, topic{name: r.ID, text: "accepted at " + r.Where()})
+		case !confirmed:
+			words := fmt.Sprintf("at %s, for %s", r.Where(), r.Condition)
+			unseen = append(unseen, topic{name: r.ID, text: words})
 		case r.Kind == risks.Warning:
 			words := fmt.Sprintf("warning at %s, for %s", r.Where(), r.Condition)
-			topics = append(topics, topic{name: r.ID, text: words})
+			warnings = append(warnings, topic{name: r.ID, text: words})
+		default:
+			words := fmt.Sprintf("%s at %s. %s Fix: %s. See %s",
+				strings.ToLower(string(r.Severity)), r.Where(), r.Summary, r.Fix, r.Sources[0])
+			first = append(first, topic{name: r.ID, text: words})
 		}
 	}
-	if len(topics) > 0 {
+	if topics := append(first, warnings...); len(topics) > 0 {
 		formatTopics(buffer, s, "Known risks", topics)
+	}
+	if len(unseen) > 0 {
+		formatTopics(buffer, s, "Known risks that depend on what cannot be seen here", unseen)
 	}
 }

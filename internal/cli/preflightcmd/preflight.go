@@ -36,7 +36,8 @@ It connects with the Secret CLUSTER-kubeconfig of the management cluster, and ma
   Nodes                   every Machine has a Node: Ready, without pressure, at its version
   VersionSkew             kubelets may stay beside the next minor of the control plane
   KnownRisks              no step on the way has a known risk; they only warn, unless the UpgradeGraph
-                          has spec.knownRisks.action Block
+                          has spec.knownRisks.action Block. Those that depend on what cannot be seen
+                          are named, and do not count
   ControlPlaneCanMove     Cluster API can move the control plane under its UpdatePolicy
   TopologyReconciles      the controller of the topology has no error (a warning)
   UpdateExtensions        each hook of updates in place has at most one extension
@@ -243,7 +244,8 @@ func (o *options) prepare(
 	stored, unread := storedCertificates(ctx, m, key)
 	facts := workload.NewFacts(live, time.Now)
 	return probe.PreflightOptions{
-		Remote: remote, Requested: requested(facts, key), Upgrade: upgrade, Risks: known,
+		KubeadmProvider: kubeadmProvider(ctx, m, known),
+		Remote:          remote, Requested: requested(facts, key), Upgrade: upgrade, Risks: known,
 		Version: asked, Machines: objects.Machines, Pools: poolsOf(objects, policies),
 		Standing: stuckControlPlane(objects, policies, to),
 		Topology: topologyOf(objects.Cluster), Scaled: doctor.Facts{Objects: objects, Class: class, Policies: policies}.Scaled(),

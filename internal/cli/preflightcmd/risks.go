@@ -3,6 +3,7 @@ package preflightcmd
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/cli/management"
@@ -11,6 +12,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/snapshot"
 	"github.com/windlass-dev/windlass/internal/upgradegraph"
 	"github.com/windlass-dev/windlass/pkg/plan"
+	"github.com/windlass-dev/windlass/pkg/version"
 )
 
 // risksOf returns the known risks of an upgrade with the steps of its plan. Without a plan it has
@@ -35,6 +37,15 @@ func (o *options) risksOf(
 		r.Accepts = func(id string) bool { return upgradegraph.Accepts(k, id) }
 	}
 	return r, nil
+}
+
+// kubeadmProvider returns the version of the provider of KubeadmControlPlane if a risk on the way
+// depends on it; else zero.
+func kubeadmProvider(ctx context.Context, m management.Cluster, r preflight.Risks) version.Version {
+	if !slices.Contains(r.Known.Unknown(r.Facts, r.Steps), risks.KubeletClientUnbound) {
+		return version.Version{}
+	}
+	return m.ProviderVersion(ctx, management.KubeadmProvider)
 }
 
 // route returns the operations of a Cluster's plan, and the UpgradeGraph that it is made from, if

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,7 +16,6 @@ import (
 	"github.com/windlass-dev/windlass/internal/gate"
 	"github.com/windlass-dev/windlass/internal/guard"
 	"github.com/windlass-dev/windlass/internal/preflight"
-	"github.com/windlass-dev/windlass/internal/risks"
 	"github.com/windlass-dev/windlass/internal/text"
 	"github.com/windlass-dev/windlass/internal/workload"
 	"github.com/windlass-dev/windlass/pkg/version"
@@ -53,6 +51,8 @@ type PreflightOptions struct {
 	Manifests []preflight.Manifest
 	// Risks are the known risks of the upgrade, for which the running etcd counts, too.
 	Risks preflight.Risks
+	// KubeadmProvider is the version of the provider of KubeadmControlPlane; zero if it is not known.
+	KubeadmProvider version.Version
 	// Settings are those of the management cluster's objects, and the findings that are accepted.
 	Settings preflight.Settings
 	// Timeout bounds each check, and CertificateDays is how many whole days certificates must have
@@ -106,7 +106,7 @@ func Preflight(ctx context.Context, o PreflightOptions) ([]clustercheck.Finding,
 	s.judge(preflight.VersionSkew, unread, func() []clustercheck.Finding {
 		return preflight.CheckSkew(o.Upgrade, nodes)
 	})
-	s.risks(nodes, pods.etcd, unlisted)
+	s.risks(ctx, nodes, pods.etcd, unlisted)
 	for _, f := range s.management() {
 		s.add(f)
 	}
@@ -286,53 +286,6 @@ func (s scout) certificates(
 		}
 		return findings
 	})
-}
-
-// risks judges the known risks, by the oldest etcd that runs, and by what Nodes report. Without its Pods, what versions bring
-// counts.
-func (s scout) risks(nodes []corev1.Node, pods []preflight.EtcdPod, unlisted error) {
-	known := s.o.Risks
-	if len(nodes) > 0 {
-		hosts := make([]risks.Host, 0, len(nodes))
-		for i := range nodes {
-			host := risks.HostOf(&nodes[i].Status.NodeInfo)
-			host.Unverified = slices.Contains(s.o.Settings.Unverified, nodes[i].Name)
-			hosts = append(hosts, host)
-		}
-		known.Facts.Hosts = risks.Kinds(hosts)
-	}
-	known.Facts.RunningAt = s.o.Upgrade.From
-	for _, pod := range pods {
-		if pod.Version.IsZero() {
-			known.Facts.RunningEtcd = version.Version{}
-			break
-		}
-		if running := known.Facts.RunningEtcd; running.IsZero() || version.Compare(pod.Version, running) == version.Less {
-			known.Facts.RunningEtcd = pod.Version
-		}
-	}
-	findings := preflight.CheckRisks(known)
-	if unlisted != nil {
-		if findings[0].Outcome == clustercheck.Passed {
-			findings = nil
-		}
-		unread := clustercheck.Skip(preflight.KnownRisks, "the version of etcd that runs: %v", unlisted)
-		unread.Fix = fixRights
-		findings = append(findings, unread)
-	}
-	s.judge(preflight.KnownRisks, nil, func() []clustercheck.Finding { return findings })
-}
-
-// etcdVersion returns the version that the tag of a Pod's image names, zero if it names none.
-func etcdVersion(pod *corev1.Pod) version.Version {
-	for _, c := range pod.Spec.Containers {
-		name := c.Image[strings.LastIndex(c.Image, "/")+1:]
-		name, _, _ = strings.Cut(name, "@")
-		if image, tag, tagged := strings.Cut(name, ":"); tagged && strings.HasSuffix(image, "etcd") {
-			return risks.EtcdOfTag(tag)
-		}
-	}
-	return version.Version{}
 }
 
 func (s scout) manifests() {
