@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/internal/capi"
@@ -17,8 +16,8 @@ func (c *chainComputation) countControlPlane() (updated, machines int) {
 	updated, machines = c.countMachines(isControlPlane, c.state.ControlPlane.Version)
 	if c.facts.ControlPlane != nil {
 		// A control plane without replicas, or with ones of another shape, has as many as there are Machines.
-		if desired, given, err := unstructured.NestedInt64(c.facts.ControlPlane.Object, "spec", "replicas"); err == nil && given {
-			machines = int(desired)
+		if desired, given := controlPlaneReplicas(c.facts); given {
+			machines = desired
 		}
 	}
 	return min(updated, machines), machines

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/internal/chain"
@@ -82,6 +83,29 @@ func TestBlockedMessage(t *testing.T) {
 	} {
 		if got, _ := blockedMessage([]metav1.Condition{test.condition}); got != test.want {
 			t.Errorf("%s: %q, want %q", test.name, got, test.want)
+		}
+	}
+}
+
+// TestHostedControlPlane: a control plane that runs elsewhere has no Machines, and lacks none, whatever
+// its replicas. One with Machines lacks those that are not there.
+func TestHostedControlPlane(t *testing.T) {
+	for hosted, want := range map[bool]int{true: 0, false: 3} {
+		u := upgrade{target: "v1.31.0", controlPlane: "v1.31.0", members: repeat(3, "v1.31.0")}
+		f := u.facts(t)
+		f.Machines = nil
+		for _, field := range []struct {
+			value any
+			path  []string
+		}{{int64(3), []string{"spec", "replicas"}}, {hosted, []string{"status", "externalManagedControlPlane"}}} {
+			if err := unstructured.SetNestedField(f.ControlPlane.Object, field.value, field.path...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, g := range Compute(f, start).Groups {
+			if g.Name == ControlPlaneGroup && g.Missing != want {
+				t.Errorf("hosted %v: %d missing, want %d", hosted, g.Missing, want)
+			}
 		}
 	}
 }

@@ -140,12 +140,27 @@ func (g groupsByKey) of(m *clusterv1.Machine) *groupFacts {
 	return &groupFacts{Group: Group{Count: make(map[State]int)}}
 }
 
+// controlPlaneReplicas returns how many Machines the control plane should have; given is false if its
+// object does not say. A control plane that runs elsewhere, such as in Pods, has none: its object says
+// so by Cluster API's contract.
+func controlPlaneReplicas(f Facts) (n int, given bool) {
+	fields := f.ControlPlane.Object
+	if hosted, _, err := unstructured.NestedBool(fields, "status", "externalManagedControlPlane"); err == nil && hosted {
+		return 0, true
+	}
+	replicas, given, err := unstructured.NestedInt64(fields, "spec", "replicas")
+	if err != nil || !given {
+		return 0, false
+	}
+	return int(replicas), true
+}
+
 func listGroups(f Facts) groupsByKey {
 	groups, policies := groupsByKey{}, policy.CompileAll(f.Policies)
 	if f.ControlPlane != nil {
 		// What has another shape says nothing.
 		desired, _, _ := unstructured.NestedString(f.ControlPlane.Object, "spec", "version")
-		replicas, _, _ := unstructured.NestedInt64(f.ControlPlane.Object, "spec", "replicas")
+		replicas, _ := controlPlaneReplicas(f)
 		observed, reports, _ := unstructured.NestedInt64(f.ControlPlane.Object, "status", "observedGeneration")
 		report, selected := selectPolicy(policies, snapshot.ControlPlaneGroup(f.Cluster, f.ControlPlane))
 		groups[""] = &groupFacts{
@@ -153,7 +168,7 @@ func listGroups(f Facts) groupsByKey {
 				Name: ControlPlaneGroup, Kind: f.ControlPlane.GetKind(), Object: f.ControlPlane.GetName(),
 				Count: make(map[State]int), Policy: report,
 			},
-			desired: desired, conditions: capi.Conditions(f.ControlPlane), owner: f.ControlPlane, replicas: int(replicas),
+			desired: desired, conditions: capi.Conditions(f.ControlPlane), owner: f.ControlPlane, replicas: replicas,
 			selected: selected, unobserved: reports && observed < f.ControlPlane.GetGeneration(),
 		}
 	}
