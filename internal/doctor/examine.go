@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -283,11 +284,16 @@ func cutFix(message string) (problem, fix string) {
 func checkTopology(f Facts, _ []group, into *findings) {
 	subject := "Cluster " + f.Objects.Cluster.Name
 	failure, ok := snapshot.TopologyFailure(f.Objects.Cluster)
-	if !ok {
-		into.ok(subject, "the controller of the topology has no error")
-		return
+	stands, since, still := snapshot.UnannouncedStep(f.Objects)
+	if still {
+		into.add(Warning, subject, stands.Fix, "%s, since %s", stands.Message, since.Format(time.RFC3339))
 	}
-	into.add(Warning, subject, failure.Fix, "the controller of the topology changes nothing: %s", failure.Message)
+	switch {
+	case ok:
+		into.add(Warning, subject, failure.Fix, "the controller of the topology changes nothing: %s", failure.Message)
+	case !still:
+		into.ok(subject, "the controller of the topology has no error")
+	}
 }
 
 func checkPaused(f Facts, groups []group, into *findings) {

@@ -419,6 +419,18 @@ func TestExamine(t *testing.T) {
 				Reason: clusterv1.ClusterTopologyReconciledFailedReason, Message: "a patch does not apply",
 			}}
 		}, []string{"Warning Topology Cluster prod: the controller of the topology changes nothing: a patch does not apply"}},
+		{"a step that is not announced", func(f *Facts) {
+			f.Objects.Cluster.Spec.Topology.Version = "v1.33.5"
+			f.Objects.ControlPlane.Object["status"] = map[string]any{"conditions": []any{map[string]any{
+				"type": "MachinesUpToDate", "status": "False", "lastTransitionTime": "2026-11-27T06:00:00Z",
+			}}}
+			f.Objects.Machines = append(f.Objects.Machines, &clusterv1.Machine{
+				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{clusterv1.MachineControlPlaneLabel: ""}},
+				Spec:       clusterv1.MachineSpec{Version: "v1.30.9"},
+			})
+		}, []string{"Warning Topology Cluster prod: KubeadmControlPlane prod-cp waits at v1.31.2, with machines at v1.30.9: the topology asks for v1.33.5, " +
+			"and Cluster API has not announced the step with the annotation topology.internal.cluster.x-k8s.io/upgrade-step, " +
+			"without which it creates no machine, since 2026-11-27T06:00:00Z"}},
 		{"topology that waits", func(f *Facts) {
 			f.Objects.Cluster.Status.Conditions = []metav1.Condition{{
 				Type: clusterv1.ClusterTopologyReconciledCondition, Status: metav1.ConditionFalse,

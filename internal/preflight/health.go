@@ -78,14 +78,20 @@ type Topology struct {
 	Cluster, Failure string
 	// Fix is what a person can do.
 	Fix string
+	// Stands says that the upgrade under way stands still, and that no new target changes that.
+	Stands bool
 }
 
-// CheckTopology judges whether the controller of the topology can take a step. It only warns: a new target
-// may be what corrects the error.
+// CheckTopology judges whether the controller of the topology can take a step. It only warns of an error:
+// a new target may be what corrects it.
 func CheckTopology(t Topology) []clustercheck.Finding {
 	r := report{id: TopologyReconciles}
-	if t.Failure != "" {
-		r.warn(named("Cluster", "", t.Cluster), t.Fix, "the controller of the topology takes no step: %s", t.Failure)
+	subject := named("Cluster", "", t.Cluster)
+	switch {
+	case t.Stands:
+		r.fail(subject, t.Fix, "the upgrade under way is stuck: %s", t.Failure)
+	case t.Failure != "":
+		r.warn(subject, t.Fix, "the controller of the topology takes no step: %s", t.Failure)
 	}
 	return r.finish("the condition TopologyReconciled has no error")
 }

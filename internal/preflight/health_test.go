@@ -90,6 +90,10 @@ func TestTopology(t *testing.T) {
 	t.Parallel()
 	expect(t, []string{"Passed: the condition TopologyReconciled has no error"},
 		sayBriefly(preflight.CheckTopology(preflight.Topology{Cluster: "prod"})))
+	standing := preflight.CheckTopology(preflight.Topology{Cluster: "prod", Failure: "it waits", Fix: "announce it", Stands: true})
+	if len(standing) != 1 || standing[0].Outcome != clustercheck.Failed || standing[0].Fix != "announce it" {
+		t.Errorf("an upgrade that stands still: %+v", standing)
+	}
 	failing := preflight.CheckTopology(preflight.Topology{Cluster: "prod", Failure: "it is immutable", Fix: "rotate it"})
 	expect(t, []string{"Warned: Cluster prod: the controller of the topology takes no step: it is immutable"},
 		sayBriefly(failing))

@@ -271,6 +271,7 @@ func (c *chainComputation) chainState(report Chain) ChainState {
 func (c *chainComputation) movingState(report Chain) ChainState {
 	running := slices.ContainsFunc(report.Steps, func(s Step) bool { return s.State == StepRunning })
 	_, waits := c.decision.Action.(chain.Wait)
+	_, unannounced := c.unannounced()
 	held := slices.ContainsFunc(report.Holds, func(h Hold) bool { return h.Kind != HeldByMachines })
 	switch {
 	case c.state.Deleting:
@@ -279,7 +280,7 @@ func (c *chainComputation) movingState(report Chain) ChainState {
 		return ChainCreating
 	case waits && !c.isUnderWay():
 		return c.restingState()
-	case held && !running:
+	case held && !running, unannounced:
 		return ChainHeld
 	default:
 		return ChainUpgrading

@@ -32,7 +32,19 @@ func (c *chainComputation) holds() []Hold {
 	if failure, failed := c.failure(); failed && !slices.ContainsFunc(holds, func(h Hold) bool { return h.Message == failure.Message }) {
 		holds = append(holds, failure)
 	}
+	if hold, unannounced := c.unannounced(); unannounced {
+		holds = append(holds, hold)
+	}
 	return slices.Concat(holds, gates, c.machineHolds(), c.joinHolds())
+}
+
+// unannounced is that Cluster API's own engine has not announced the step of the control plane.
+func (c *chainComputation) unannounced() (Hold, bool) {
+	f, since, ok := snapshot.UnannouncedStep(c.facts.Objects)
+	return Hold{
+		Kind: HeldByFailure, By: "the topology's controller", Since: since, AtEarliest: true,
+		Message: f.Message + ". Fix: " + f.Fix,
+	}, ok && c.engine == ClusterAPI
 }
 
 // conditionHold reads a line of the condition that says that something is blocking. An annotation that the rules have seen is not told twice.

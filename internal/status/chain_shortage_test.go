@@ -3,6 +3,7 @@ package status
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -83,6 +84,31 @@ func TestBlockedMessage(t *testing.T) {
 	} {
 		if got, _ := blockedMessage([]metav1.Condition{test.condition}); got != test.want {
 			t.Errorf("%s: %q, want %q", test.name, got, test.want)
+		}
+	}
+}
+
+// TestUnannouncedStep: what holds an upgrade by Cluster API whose step the Cluster does not announce, since
+// when, and the way out.
+func TestUnannouncedStep(t *testing.T) {
+	for step, want := range map[string]int{"": 1, "v1.30.4": 0} {
+		f := upgrade{target: "v1.31.2", controlPlane: "v1.30.4", members: repeat(3, "v1.29.8")}.facts(t)
+		f.Cluster.Annotations[clusterv1.ClusterTopologyUpgradeStepAnnotation] = step
+		conditions := []any{map[string]any{
+			"type": clusterv1.MachinesUpToDateCondition, "status": "False", "lastTransitionTime": start.Format(time.RFC3339),
+		}}
+		if err := unstructured.SetNestedSlice(f.ControlPlane.Object, conditions, "status", "conditions"); err != nil {
+			t.Fatal(err)
+		}
+		var found []Hold
+		chain := Compute(f, start.Add(time.Hour)).Chain
+		for _, h := range chain.Holds {
+			if strings.Contains(h.Message, "has not announced the step") && strings.Contains(h.Message, "Fix: upgrade Cluster API") {
+				found = append(found, h)
+			}
+		}
+		if len(found) != want || want > 0 && (!found[0].Since.Equal(start) || chain.State != ChainHeld) {
+			t.Errorf("step %q: %s, %+v", step, chain.State, chain.Holds)
 		}
 	}
 }

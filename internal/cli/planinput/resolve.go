@@ -281,6 +281,9 @@ func stateNotes(objects snapshot.Objects, state snapshot.State, onPaper bool) []
 		notes = append(notes, fmt.Sprintf("the controller of the topology takes no step: %s. Fix: %s",
 			failure.Message, failure.Fix))
 	}
+	if stands, _, ok := snapshot.UnannouncedStep(objects); ok {
+		notes = append(notes, stands.Message+". Fix: "+stands.Fix)
+	}
 	if note := holdNote(objects.Cluster); note != "" {
 		notes = append(notes, note)
 	}

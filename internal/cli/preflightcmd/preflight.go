@@ -248,7 +248,7 @@ func (o *options) prepare(
 		Remote:          remote, Requested: requested(facts, key), Upgrade: upgrade, Risks: known,
 		Version: asked, Machines: objects.Machines, Pools: poolsOf(objects, policies),
 		Standing: stuckControlPlane(objects, policies, to),
-		Topology: topologyOf(objects.Cluster), Scaled: doctor.Facts{Objects: objects, Class: class, Policies: policies}.Scaled(),
+		Topology: topologyOf(objects), Scaled: doctor.Facts{Objects: objects, Class: class, Policies: policies}.Scaled(),
 		Extensions:  extensionsOf(ctx, m, key.Namespace),
 		EtcdProblem: etcd, Stored: stored, StoredUnread: unread,
 		Settings: preflight.Settings{

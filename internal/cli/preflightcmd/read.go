@@ -81,10 +81,16 @@ func stuckControlPlane(
 	return nil
 }
 
-// topologyOf returns what the Cluster's condition says of its topology.
-func topologyOf(cluster *clusterv1.Cluster) preflight.Topology {
-	failure, _ := snapshot.TopologyFailure(cluster)
-	return preflight.Topology{Cluster: cluster.Name, Failure: failure.Message, Fix: failure.Fix}
+// topologyOf returns what the Cluster's condition says of its topology, and whether the upgrade under
+// way stands still.
+func topologyOf(o snapshot.Objects) preflight.Topology {
+	if stands, _, ok := snapshot.UnannouncedStep(o); ok {
+		return preflight.Topology{
+			Cluster: o.Cluster.Name, Failure: stands.Message, Fix: stands.Fix, Stands: true,
+		}
+	}
+	failure, _ := snapshot.TopologyFailure(o.Cluster)
+	return preflight.Topology{Cluster: o.Cluster.Name, Failure: failure.Message, Fix: failure.Fix}
 }
 
 // extensionsOf returns the hooks for which Cluster API finds several extensions in a namespace.
