@@ -14,10 +14,11 @@ import (
 // maxTagBytes bounds what is shown of the tag of an image.
 const maxTagBytes = 128
 
-// Traefik2Values returns the values of Traefik's chart that the chart of Traefik 3 refuses; empty for
-// none. These are an image of Traefik 2, and redirectTo of a port.
+// Traefik2Values returns the values of Traefik's chart that the chart of Traefik 3 refuses; empty
+// for none. These are an image of Traefik 2, and redirectTo of a port.
 func Traefik2Values(values map[string]any) string {
-	if tag, found, err := unstructured.NestedFieldNoCopy(values, "image", "tag"); err == nil && found {
+	tag, found, err := unstructured.NestedFieldNoCopy(values, "image", "tag")
+	if err == nil && found {
 		named := fmt.Sprint(tag)
 		major, _, _ := strings.Cut(strings.TrimPrefix(named, "v"), ".")
 		if major == "1" || major == "2" {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/windlass-dev/windlass/internal/clustercheck"
 	"github.com/windlass-dev/windlass/internal/text"
+	"github.com/windlass-dev/windlass/pkg/version"
 )
 
 // Webhook is what counts of a validating or mutating webhook.
@@ -75,6 +76,7 @@ const (
 	requested    = "certificatesigningrequests"
 	coordination = "coordination.k8s.io"
 	rbac         = "rbac.authorization.k8s.io"
+	networking   = "networking.k8s.io"
 	storage      = "storage.k8s.io"
 )
 
@@ -257,27 +259,78 @@ func describe(requests []request) string {
 // shown is how many items a message names.
 const shown = 3
 
+// servesServiceCIDR is the first minor whose API server creates ServiceCIDR kubernetes, and an
+// IPAddress for each Service, by itself. It is not ready before it has created the ServiceCIDR.
+var servesServiceCIDR = version.Minor{Major: 1, Minor: 33}
+
+// firstStart are the requests that the first API server of servesServiceCIDR makes.
+var firstStart = []request{
+	{"ServiceCIDR kubernetes", networking, "v1", "servicecidrs", "", "", creates},
+	{"IPAddresses of Services", networking, "v1", "ipaddresses", "", "", creates},
+}
+
 // CheckScope finds webhooks that must answer for cluster-scoped objects or for those in kube-system
 // and kube-node-lease.
-func CheckScope(webhooks []Webhook, spaces map[string]labels.Set) []clustercheck.Finding {
+func CheckScope(
+	u Upgrade, webhooks []Webhook, spaces map[string]labels.Set,
+) []clustercheck.Finding {
 	r := report{id: WebhookScope}
 	for _, w := range webhooks {
 		system := slices.DeleteFunc(w.needed(spaces), func(q request) bool {
 			return q.namespace == anyNamespace
 		})
+		starts := ""
+		if w.MustAnswer() && u.removes(servesServiceCIDR) {
+			first := slices.DeleteFunc(slices.Clone(firstStart), func(q request) bool {
+				return !w.matches(q, spaces)
+			})
+			if len(first) > 0 {
+				starts = fmt.Sprintf("; the first API server of %s also creates %s at its start, "+
+					"and is not ready if the webhook refuses that or does not answer",
+					servesServiceCIDR, describe(first))
+			}
+			system = append(first, system...)
+		}
 		if len(system) == 0 {
 			continue
 		}
-		fix := fmt.Sprintf("exempt it: namespaceSelector {matchExpressions: "+
-			"[{key: %s, operator: NotIn, values: [%s]}]}",
-			corev1.LabelMetadataName, systemSpace)
-		if !slices.ContainsFunc(system, func(q request) bool { return q.namespace != "" }) {
-			fix = "take these resources out of its rules, or set failurePolicy Ignore"
-		}
-		r.warn(w.subject(), fix,
+		r.warn(w.subject(), fixScope(system),
 			"failurePolicy Fail: the cluster cannot repair itself while it does not answer, "+
-				"because it must admit %s%s",
-			describe(system), w.doubt())
+				"because it must admit %s%s%s",
+			describe(system), w.doubt(), starts)
 	}
 	return r.finish("no webhook with failurePolicy Fail must admit system objects in an upgrade")
+}
+
+// fixScope says how a webhook does not get requests: a namespaceSelector exempts objects in
+// namespaces alone.
+func fixScope(system []request) string {
+	var spaces, resources []string
+	for _, q := range system {
+		if q.namespace != "" {
+			spaces = append(spaces, q.namespace)
+			continue
+		}
+		name := q.resource
+		if q.group != "" {
+			name += "." + q.group
+		}
+		if !slices.Contains(resources, name) {
+			resources = append(resources, name)
+		}
+	}
+	var fixes []string
+	if len(spaces) > 0 {
+		slices.Sort(spaces)
+		fixes = append(fixes, fmt.Sprintf("exempt namespaces: namespaceSelector {matchExpressions: "+
+			"[{key: %s, operator: NotIn, values: [%s]}]}",
+			corev1.LabelMetadataName, strings.Join(slices.Compact(spaces), ", ")))
+	}
+	if len(resources) > 0 {
+		const most = 8
+		fixes = append(fixes, "a namespaceSelector does not exempt cluster-scoped objects: omit "+
+			text.JoinSome(resources, most, ", ")+" from its rules, or exclude them in matchConditions "+
+			"(Kyverno: resourceFilters), or set failurePolicy Ignore for the upgrade")
+	}
+	return strings.Join(fixes, "; ")
 }

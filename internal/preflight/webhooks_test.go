@@ -11,6 +11,7 @@ import (
 
 	"github.com/windlass-dev/windlass/internal/clustercheck"
 	"github.com/windlass-dev/windlass/internal/preflight"
+	"github.com/windlass-dev/windlass/pkg/version"
 )
 
 func ruleFor(group, resources string, operations ...admissionregistrationv1.OperationType) admissionregistrationv1.RuleWithOperations {
@@ -142,8 +143,68 @@ func TestCheckScope(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			expect(t, []string{tt.want}, sayBriefly(preflight.CheckScope([]preflight.Webhook{hook(tt.edit)}, spaces)))
+			expect(t, []string{tt.want}, sayBriefly(preflight.CheckScope(preflight.Upgrade{}, []preflight.Webhook{hook(tt.edit)}, spaces)))
 		})
+	}
+}
+
+// TestServiceCIDR: the API server of v1.33 creates objects at its first start, for which no
+// namespaceSelector helps, so that the fix names them.
+func TestServiceCIDR(t *testing.T) {
+	t.Parallel()
+	const names = "omit servicecidrs.networking.k8s.io, ipaddresses.networking.k8s.io from its rules"
+	upgrade := func(from, to string) preflight.Upgrade {
+		return preflight.Upgrade{From: version.MustParse(from), To: version.MustParse(to)}
+	}
+	ignore := admissionregistrationv1.Ignore
+	for name, tt := range map[string]struct {
+		upgrade  preflight.Upgrade
+		resource string
+		policy   *admissionregistrationv1.FailurePolicyType
+		want     bool
+	}{
+		"to v1.33":       {upgrade("v1.32.9", "v1.33.5"), "*", nil, true},
+		"across v1.33":   {upgrade("v1.32.9", "v1.34.3"), "*", nil, true},
+		"within v1.33":   {upgrade("v1.33.1", "v1.33.5"), "*", nil, false},
+		"to v1.34":       {upgrade("v1.33.5", "v1.34.3"), "*", nil, false},
+		"may be silent":  {upgrade("v1.32.9", "v1.33.5"), "*", &ignore, false},
+		"other resource": {upgrade("v1.32.9", "v1.33.5"), "ingresses", nil, false},
+	} {
+		w := hook(func(w *preflight.Webhook) {
+			w.NamespaceSelector, w.FailurePolicy = except("kube-system"), tt.policy
+			w.Rules = []admissionregistrationv1.RuleWithOperations{
+				ruleFor("networking.k8s.io", tt.resource, admissionregistrationv1.OperationAll),
+			}
+		})
+		f := preflight.CheckScope(tt.upgrade, []preflight.Webhook{w}, spaces)[0]
+		if warned := f.Outcome == clustercheck.Warned; warned != tt.want {
+			t.Errorf("%s: %+v", name, f)
+		}
+		if tt.want && (!strings.Contains(f.Fix, names) || strings.Contains(f.Fix, "exempt namespaces") ||
+			!strings.Contains(f.Message, "the first API server of v1.33 also creates ServiceCIDR kubernetes")) {
+			t.Errorf("%s: %+v", name, f)
+		}
+	}
+}
+
+// TestFixOfScope: the fix exempts the namespaces that the webhook takes in, and names the resources
+// for which that does not help.
+func TestFixOfScope(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		group, resources, want, not string
+	}{
+		"namespaces":    {"coordination.k8s.io", "leases", "values: [kube-node-lease, kube-system]}]}", "omit"},
+		"cluster scope": {"", "nodes", "omit nodes from its rules", "exempt namespaces"},
+		"both":          {"rbac.authorization.k8s.io", "roles clusterroles", "values: [kube-system]}]}; a namespaceSelector does not", "nodes"},
+	} {
+		w := hook(func(w *preflight.Webhook) {
+			w.Rules = []admissionregistrationv1.RuleWithOperations{ruleFor(tt.group, tt.resources, "*")}
+		})
+		f := preflight.CheckScope(preflight.Upgrade{}, []preflight.Webhook{w}, spaces)[0]
+		if !strings.Contains(f.Fix, tt.want) || strings.Contains(f.Fix, tt.not) {
+			t.Errorf("%s: %s", name, f.Fix)
+		}
 	}
 }
 
@@ -190,7 +251,7 @@ func TestRequests(t *testing.T) {
 			if f.Outcome != clustercheck.Failed || !strings.Contains(f.Message, "then refuses "+name) {
 				t.Errorf("got %+v", f)
 			}
-			if got := preflight.CheckScope(webhooks, spaces)[0].Outcome == clustercheck.Warned; got != tt.system {
+			if got := preflight.CheckScope(preflight.Upgrade{}, webhooks, spaces)[0].Outcome == clustercheck.Warned; got != tt.system {
 				t.Errorf("about a system object: %t, want %t", got, tt.system)
 			}
 		})

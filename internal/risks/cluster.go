@@ -13,8 +13,8 @@ type ClusterFact string
 const (
 	// HasDevices: it has a DeviceClass or a ResourceClaim.
 	HasDevices ClusterFact = "HasDevices"
-	// KubeletClientUnbound: the API server's client certificate for kubelets has no rights without its
-	// group, and Cluster API does not bind it.
+	// KubeletClientUnbound: the API server's client certificate for kubelets has no rights without
+	// its group, and Cluster API does not bind it.
 	KubeletClientUnbound ClusterFact = "KubeletClientUnbound"
 	// Traefik2Values: the values of the packaged Traefik are for Traefik 2 alone.
 	Traefik2Values ClusterFact = "Traefik2Values"
@@ -25,8 +25,8 @@ var clusterFacts = []ClusterFact{"", HasDevices, KubeletClientUnbound, Traefik2V
 // Answer says whether a fact holds. The zero Answer is not known.
 type Answer struct {
 	Known, Holds bool
-	// Seen is what shows that it holds, such as the name of an object; empty if that is the condition
-	// of the risk itself.
+	// Seen is what shows that it holds, such as the name of an object; empty if that is the
+	// condition of the risk itself.
 	Seen string
 }
 
@@ -48,7 +48,9 @@ func (m Matcher) confirms(r *Risk, f Facts) bool {
 
 // isSeen reports whether a machine matches by what it reports, not by what is unknown.
 func (m MachineMatcher) isSeen(f Facts) bool {
-	shows := func(p Pattern, text string) bool { return p.IsZero() || text != "" && p.matches(text) }
+	shows := func(p Pattern, text string) bool {
+		return p.IsZero() || text != "" && p.matches(text)
+	}
 	return m != (MachineMatcher{}) && slices.ContainsFunc(f.Hosts, func(h Host) bool {
 		return shows(m.Kernel, h.Kernel) && shows(m.Runtime, h.Runtime) && shows(m.OS, h.OS) &&
 			(!m.SystemVerification || !h.Unverified)
@@ -79,10 +81,10 @@ var bindsKubeletClient = []version.Version{
 // UnboundKubeletClient returns the fact KubeletClientUnbound for the version of the provider of
 // KubeadmControlPlane, zero if it is not known, and for what is known of the ClusterRoleBinding.
 func UnboundKubeletClient(provider version.Version, bound Answer) Answer {
-	binds := !provider.IsZero() && slices.ContainsFunc(bindsKubeletClient, func(first version.Version) bool {
-		latest := first == bindsKubeletClient[len(bindsKubeletClient)-1]
-		return version.Compare(provider, first) != version.Less &&
-			(latest || provider.Minor() == first.Minor())
+	latest := bindsKubeletClient[len(bindsKubeletClient)-1]
+	binds := slices.ContainsFunc(bindsKubeletClient, func(first version.Version) bool {
+		return !provider.IsZero() && version.Compare(provider, first) != version.Less &&
+			(first == latest || provider.Minor() == first.Minor())
 	})
 	switch {
 	case binds, bound.Known && bound.Holds:
@@ -92,6 +94,7 @@ func UnboundKubeletClient(provider version.Version, bound Answer) Answer {
 	}
 	return Answer{
 		Known: true, Holds: true,
-		Seen: "KubeadmControlPlane's provider is " + provider.String() + ", and there is no such ClusterRoleBinding",
+		Seen: "KubeadmControlPlane's provider is " + provider.String() +
+			", and there is no such ClusterRoleBinding",
 	}
 }

@@ -13,13 +13,14 @@ import (
 )
 
 // fixUnannounced is the way out for an UnannouncedStep.
-const fixUnannounced = "upgrade Cluster API (v1.12.0 to v1.12.4 announce steps only with the feature gate RuntimeSDK: " +
-	"https://github.com/kubernetes-sigs/cluster-api/issues/13506), or start capi-controller-manager " +
-	"with RuntimeSDK=true (EXP_RUNTIME_SDK=true)"
+const fixUnannounced = "upgrade Cluster API (v1.12.0 to v1.12.4 announce steps only with the " +
+	"feature gate RuntimeSDK: https://github.com/kubernetes-sigs/cluster-api/issues/13506), or " +
+	"start capi-controller-manager with RuntimeSDK=true (EXP_RUNTIME_SDK=true)"
 
-// UnannouncedStep returns why a KubeadmControlPlane creates no machine for the step that it is at, and
-// since when: its version is not the topology's, and the controller of the topology has not announced
-// the step with an annotation of the Cluster. ok is false if it does not stand still for that.
+// UnannouncedStep returns why a KubeadmControlPlane creates no machine for the step that it is at,
+// and since when: its version is not the topology's, and the controller of the topology has not
+// announced the step with an annotation of the Cluster. ok is false if it does not stand still for
+// that.
 func UnannouncedStep(o Objects) (f Failure, since time.Time, ok bool) {
 	const kind = "KubeadmControlPlane"
 	topology := o.Cluster.Spec.Topology
@@ -46,9 +47,10 @@ func UnannouncedStep(o Objects) (f Failure, since time.Time, ok bool) {
 	const most = 63
 	return Failure{
 		Message: fmt.Sprintf("%s %s waits at %s, with machines at %s: the topology asks for %s, "+
-			"and Cluster API has not announced the step with the annotation %s, without which it creates no machine",
-			kind, o.ControlPlane.GetName(), at, text.Bound(old, most), text.Bound(topology.Version, most),
-			clusterv1.ClusterTopologyUpgradeStepAnnotation),
+			"and Cluster API has not announced the step with the annotation %s, "+
+			"without which it creates no machine",
+			kind, o.ControlPlane.GetName(), at, text.Bound(old, most),
+			text.Bound(topology.Version, most), clusterv1.ClusterTopologyUpgradeStepAnnotation),
 		Fix: fixUnannounced,
 	}, behind.LastTransitionTime.UTC(), true
 }

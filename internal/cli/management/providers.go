@@ -20,8 +20,8 @@ var (
 	KubeadmProvider = Provider{Type: "ControlPlaneProvider", Name: "kubeadm"}
 )
 
-// ProviderVersion returns the oldest version of a provider by clusterctl's Provider objects, with one
-// request. It is zero if there is none, if it cannot be read, or if nobody used clusterctl.
+// ProviderVersion returns the oldest version of a provider by clusterctl's Provider objects, with
+// one request. It is zero if there is none, if it cannot be read, or if nobody used clusterctl.
 func (m Cluster) ProviderVersion(ctx context.Context, p Provider) (oldest version.Version) {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(schema.GroupVersionKind{

@@ -51,7 +51,7 @@ type PreflightOptions struct {
 	Manifests []preflight.Manifest
 	// Risks are the known risks of the upgrade, for which the running etcd counts, too.
 	Risks preflight.Risks
-	// KubeadmProvider is the version of the provider of KubeadmControlPlane; zero if it is not known.
+	// KubeadmProvider is the version of the provider of KubeadmControlPlane; zero if it is unknown.
 	KubeadmProvider version.Version
 	// Settings are those of the management cluster's objects, and the findings that are accepted.
 	Settings preflight.Settings

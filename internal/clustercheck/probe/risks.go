@@ -18,8 +18,8 @@ import (
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
-// risks judges the known risks, by the oldest etcd that runs, by what Nodes report, and by facts of the
-// cluster. Without its Pods, what versions bring counts.
+// risks judges the known risks, by the oldest etcd that runs, by what Nodes report, and by facts of
+// the cluster. Without its Pods, what versions bring counts.
 func (s scout) risks(
 	ctx context.Context, nodes []corev1.Node, pods []preflight.EtcdPod, unlisted error,
 ) {
@@ -50,7 +50,8 @@ func (s scout) risks(
 		if len(known.Known.OfAll(known.Facts, known.Steps)) == 0 {
 			findings = nil
 		}
-		unread := clustercheck.Skip(preflight.KnownRisks, "the version of etcd that runs: %v", unlisted)
+		unread := clustercheck.Skip(preflight.KnownRisks,
+			"the version of etcd that runs: %v", unlisted)
 		unread.Fix = fixRights
 		findings = append(findings, unread)
 	}
@@ -69,8 +70,8 @@ func etcdVersion(pod *corev1.Pod) version.Version {
 	return version.Version{}
 }
 
-// clusterFacts asks for the facts of the cluster that decide about risks on the way, and for no others.
-// A fact that cannot be read is not known.
+// clusterFacts asks for the facts of the cluster that decide about risks on the way, and for no
+// others. A fact that cannot be read is not known.
 func (s scout) clusterFacts(
 	ctx context.Context, known preflight.Risks,
 ) map[risks.ClusterFact]risks.Answer {
@@ -136,7 +137,8 @@ func (s scout) hasDevices(ctx context.Context) (risks.Answer, error) {
 			return risks.Answer{}, err
 		}
 		if found && len(page.Items) > 0 {
-			return risks.Answer{Known: true, Holds: true, Seen: "it has " + kinds + " of resource.k8s.io"}, nil
+			seen := "it has " + kinds + " of resource.k8s.io"
+			return risks.Answer{Known: true, Holds: true, Seen: seen}, nil
 		}
 	}
 	return risks.Answer{Known: true}, nil
@@ -154,8 +156,8 @@ func (s scout) unboundKubeletClient(ctx context.Context) (risks.Answer, error) {
 	return risks.UnboundKubeletClient(provider, risks.Answer{Known: err == nil, Holds: found}), err
 }
 
-// traefikValues asks for the values that an owner gives to the packaged chart of Traefik, and if the
-// chart of Traefik 3 refuses them, whether the chart is in use.
+// traefikValues asks for the values that an owner gives to the packaged chart of Traefik, and if
+// the chart of Traefik 3 refuses them, whether the chart is in use.
 func (s scout) traefikValues(ctx context.Context) (risks.Answer, error) {
 	name := "traefik"
 	if s.o.Risks.Facts.DistributionOf(s.o.Upgrade.To) == risks.RKE2 {
@@ -171,7 +173,8 @@ func (s scout) traefikValues(ctx context.Context) (risks.Answer, error) {
 		return risks.Answer{Known: err == nil}, err
 	}
 	var values map[string]any
-	if err := untrusted.Object.UnmarshalYAML([]byte(config.Spec.ValuesContent), &values); err != nil {
+	content := []byte(config.Spec.ValuesContent)
+	if err := untrusted.Object.UnmarshalYAML(content, &values); err != nil {
 		return risks.Answer{}, fmt.Errorf("the values of Traefik's chart: %w", err)
 	}
 	refused := preflight.Traefik2Values(values)

@@ -50,7 +50,7 @@ func (s scout) webhooks(ctx context.Context) ([]workload.Certificate, error) {
 		return preflight.CheckBackends(found, backends, spaces)
 	})
 	s.judge(preflight.WebhookScope, err, func() []clustercheck.Finding {
-		return preflight.CheckScope(found, spaces)
+		return preflight.CheckScope(s.o.Upgrade, found, spaces)
 	})
 	return bundles, unread
 }
