@@ -489,13 +489,3 @@ func TestExamine(t *testing.T) {
 		})
 	}
 }
-
-func healthCheck(selector map[string]string, seconds int32) *clusterv1.MachineHealthCheck {
-	h := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: "mhc", Namespace: "team-a"}}
-	h.Spec.Selector.MatchLabels = selector
-	h.Spec.Checks.UnhealthyNodeConditions = []clusterv1.UnhealthyNodeCondition{
-		{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, TimeoutSeconds: new(seconds)},
-		{Type: corev1.NodeReady, Status: corev1.ConditionFalse, TimeoutSeconds: new(seconds + 60)},
-	}
-	return h
-}

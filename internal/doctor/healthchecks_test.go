@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -143,4 +144,14 @@ func TestManagedFields(t *testing.T) {
 			expectFindings(t, test.want, findingsOf(CheckManagedFields, f))
 		})
 	}
+}
+
+func healthCheck(selector map[string]string, seconds int32) *clusterv1.MachineHealthCheck {
+	h := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: "mhc", Namespace: "team-a"}}
+	h.Spec.Selector.MatchLabels = selector
+	h.Spec.Checks.UnhealthyNodeConditions = []clusterv1.UnhealthyNodeCondition{
+		{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, TimeoutSeconds: new(seconds)},
+		{Type: corev1.NodeReady, Status: corev1.ConditionFalse, TimeoutSeconds: new(seconds + 60)},
+	}
+	return h
 }

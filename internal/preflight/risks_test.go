@@ -10,6 +10,13 @@ import (
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
+// devices are the facts of a cluster in which devices were seen.
+func devices(seen string) risks.Facts {
+	answers := make(map[risks.ClusterFact]risks.Answer)
+	answers[risks.HasDevices] = risks.Answer{Known: true, Holds: true, Seen: seen}
+	return risks.Facts{Cluster: answers}
+}
+
 func TestCheckRisks(t *testing.T) {
 	t.Parallel()
 	const zombies = "etcd-36-zombie-members"
@@ -55,9 +62,7 @@ func TestCheckRisks(t *testing.T) {
 		"a fact that holds": {
 			checked: preflight.Risks{
 				Steps: []risks.Step{step("v1.34.6", "v1.35.4")},
-				Facts: risks.Facts{Cluster: map[risks.ClusterFact]risks.Answer{
-					risks.HasDevices: {Known: true, Holds: true, Seen: "it has deviceclasses"},
-				}},
+				Facts: devices("it has deviceclasses"),
 			},
 			outcome: clustercheck.Warned, ids: "dra-storage-v1",
 			message: "It concerns this cluster: it has deviceclasses (https://",

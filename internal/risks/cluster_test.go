@@ -8,13 +8,16 @@ import (
 	"github.com/windlass-dev/windlass/internal/risks"
 )
 
+func fact(name risks.ClusterFact, a risks.Answer) risks.Facts {
+	answers := make(map[risks.ClusterFact]risks.Answer)
+	answers[name] = a
+	return risks.Facts{Cluster: answers}
+}
+
 // TestConfirmed: a warning with a condition is confirmed by a machine or a fact that shows it, and by
 // nothing that is unknown. Floors and blocks ask for another version, whatever their condition.
 func TestConfirmed(t *testing.T) {
 	t.Parallel()
-	fact := func(name risks.ClusterFact, a risks.Answer) risks.Facts {
-		return risks.Facts{Cluster: map[risks.ClusterFact]risks.Answer{name: a}}
-	}
 	yes, no := risks.Answer{Known: true, Holds: true, Seen: "seen"}, risks.Answer{Known: true}
 	const dra, binding, kernel = "dra-storage-v1", "kubeadm-kubelet-client-binding", "kubeadm-132-kernel"
 	for name, tt := range map[string]struct {
@@ -71,7 +74,7 @@ func TestUnknown(t *testing.T) {
 			facts: risks.Facts{Distribution: risks.Other}, steps: steps, want: []risks.ClusterFact{risks.HasDevices},
 		},
 		"one is known": {
-			facts: risks.Facts{Cluster: map[risks.ClusterFact]risks.Answer{risks.HasDevices: {Known: true, Holds: true}}},
+			facts: fact(risks.HasDevices, risks.Answer{Known: true, Holds: true}),
 			steps: steps, want: []risks.ClusterFact{risks.KubeletClientUnbound},
 		},
 	} {

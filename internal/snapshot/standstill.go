@@ -35,13 +35,8 @@ func UnannouncedStep(o Objects) (f Failure, since time.Time, ok bool) {
 		behind == nil || behind.Status != metav1.ConditionFalse {
 		return Failure{}, time.Time{}, false
 	}
-	old := ""
-	for _, m := range o.Machines {
-		if capi.IsControlPlane(m) && m.DeletionTimestamp.IsZero() && m.Spec.Version != at.String() {
-			old = m.Spec.Version
-		}
-	}
-	if old == "" {
+	old, found := controlPlaneNotAt(at.String(), o.Machines)
+	if !found {
 		return Failure{}, time.Time{}, false
 	}
 	const most = 63
@@ -53,4 +48,15 @@ func UnannouncedStep(o Objects) (f Failure, since time.Time, ok bool) {
 			text.Bound(topology.Version, most), clusterv1.ClusterTopologyUpgradeStepAnnotation),
 		Fix: fixUnannounced,
 	}, behind.LastTransitionTime.UTC(), true
+}
+
+// controlPlaneNotAt returns the version of a control plane machine that stays and has another one.
+func controlPlaneNotAt(v string, machines []*clusterv1.Machine) (old string, found bool) {
+	for _, m := range machines {
+		old = m.Spec.Version
+		if capi.IsControlPlane(m) && m.DeletionTimestamp.IsZero() && old != "" && old != v {
+			return old, true
+		}
+	}
+	return "", false
 }

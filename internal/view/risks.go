@@ -76,8 +76,8 @@ func formatRisks(buffer *strings.Builder, s Screen, c Chain) {
 			first = append(first, topic{name: r.ID, text: words})
 		}
 	}
-	if topics := append(first, warnings...); len(topics) > 0 {
-		formatTopics(buffer, s, "Known risks", topics)
+	if first = append(first, warnings...); len(first) > 0 {
+		formatTopics(buffer, s, "Known risks", first)
 	}
 	if len(unseen) > 0 {
 		formatTopics(buffer, s, "Known risks that depend on what cannot be seen here", unseen)

@@ -75,7 +75,7 @@ func etcdVersion(pod *corev1.Pod) version.Version {
 func (s scout) clusterFacts(
 	ctx context.Context, known preflight.Risks,
 ) map[risks.ClusterFact]risks.Answer {
-	facts := map[risks.ClusterFact]risks.Answer{}
+	facts := make(map[risks.ClusterFact]risks.Answer)
 	for _, fact := range known.Known.Unknown(known.Facts, known.Steps) {
 		err := s.within(ctx, string(fact), func(ctx context.Context) (err error) {
 			facts[fact], err = s.askFact(ctx, fact)
