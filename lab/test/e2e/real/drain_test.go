@@ -149,12 +149,11 @@ func (w *web) awaitHeld(ctx context.Context, t *testing.T, pod webPod) {
 	// The binaries of a machine that is kept are fetched before its drain.
 	prepared := ""
 	if pod.kept {
-		prepared = "binaries/" + w.Version
+		prepared = w.Version
 	}
-	got := strings.TrimSpace(w.run(ctx, t, &pod.host,
-		"cd /var/lib/windlass 2>/dev/null && ls -d binaries/* || true"))
-	if got != prepared {
-		t.Errorf("before it is drained host %s has %q, want %q", pod.host.Name, got, prepared)
+	binaries := "find /var/lib/windlass -path '*/binaries/*' -prune -printf '%f\\n' 2>/dev/null || true"
+	if got := strings.TrimSpace(w.run(ctx, t, &pod.host, binaries)); got != prepared {
+		t.Errorf("before it is drained host %s has binaries of %q, want %q", pod.host.Name, got, prepared)
 	}
 	if fewest := w.watch.fewestReady(); fewest != len(w.pods) {
 		t.Errorf("%d pods were Ready while the drain was held, want %d", fewest, len(w.pods))
