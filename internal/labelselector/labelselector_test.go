@@ -83,3 +83,22 @@ func TestSizeCostsNothing(t *testing.T) {
 		t.Errorf("a selector of 1.3 MB takes %.0f allocations, one of 16 KB %.0f", large, small)
 	}
 }
+
+// TestTerms: what is compared with a set are labels and expressions. A selector that selects everything,
+// or that cannot be used, compares nothing.
+func TestTerms(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		selector *metav1.LabelSelector
+		want     int
+	}{
+		"none":              {nil, 0},
+		"empty":             {&metav1.LabelSelector{}, 0},
+		"three":             {selecting(3, 1, 63), 3},
+		"it does not parse": {selecting(1, 0, 63), 0},
+	} {
+		if got := labelselector.Parse(tt.selector).Terms(); got != tt.want {
+			t.Errorf("%s: %d terms, want %d", name, got, tt.want)
+		}
+	}
+}
