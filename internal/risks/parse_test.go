@@ -71,10 +71,18 @@ func TestParse(t *testing.T) {
 		"an id with blanks":       {replace("id: ours", "id: o u"), "id must be"},
 		"an id twice":             {minimal + "- id" + strings.SplitN(minimal, "- id", 2)[1], "occurs before"},
 		"many risks":              {many.String(), "it has 257 risks"},
-		"a long file":             {minimal + strings.Repeat("#", risks.MaxBytes), "more than 262144 bytes"},
-		"a long unknown field":    {replace("  fix: wait", "  fix: wait\n  "+strings.Repeat("y", 1000)+": 1"), "unknown field"},
-		"no YAML":                 {"{", "it is not valid YAML"},
-		"nothing":                 {"", "Fix: use a file with"},
+		"etcd of an unknown distribution": {
+			replace("risks:", "etcdVersions:\n- {distribution: openshift, kubernetes: {atLeast: v1.1.0}, etcd: v3.5.0}\nrisks:"),
+			`distribution is "openshift"`,
+		},
+		"etcd of no version": {
+			replace("risks:", "etcdVersions:\n- {distribution: K3s, kubernetes: {atLeast: v1.1.0}}\nrisks:"),
+			"etcd and kubernetes are needed",
+		},
+		"a long file":          {minimal + strings.Repeat("#", risks.MaxBytes), "more than 262144 bytes"},
+		"a long unknown field": {replace("  fix: wait", "  fix: wait\n  "+strings.Repeat("y", 1000)+": 1"), "unknown field"},
+		"no YAML":              {"{", "it is not valid YAML"},
+		"nothing":              {"", "Fix: use a file with"},
 	} {
 		_, err := risks.Parse([]byte(tt.file))
 		if err == nil || !strings.Contains(err.Error(), tt.err) {
