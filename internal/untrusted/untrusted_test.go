@@ -168,6 +168,38 @@ func TestObjectsAndEntries(t *testing.T) {
 	}
 }
 
+// TestUnmarshalYAML: names of fields count exactly only in the strict form, which refuses others.
+func TestUnmarshalYAML(t *testing.T) {
+	t.Parallel()
+	type value struct {
+		Size int `json:"size"`
+	}
+	for name, tt := range map[string]struct {
+		yaml        string
+		want        value
+		lenient     bool
+		strict      bool
+		strictError string
+	}{
+		"a value":          {yaml: "size: 3", want: value{3}, lenient: true, strict: true},
+		"no document":      {yaml: "# none", lenient: true, strict: true},
+		"a field too many": {yaml: "size: 3\nbig: 1", want: value{3}, lenient: true, strictError: `unknown field "big"`},
+		"another case":     {yaml: "Size: 3", want: value{3}, lenient: true, strictError: `unknown field "Size"`},
+		"another type":     {yaml: "size: x", strictError: "cannot unmarshal"},
+		"no YAML":          {yaml: "{", strictError: "it is not valid YAML"},
+	} {
+		var lenient, strict value
+		if err := untrusted.Object.UnmarshalYAML([]byte(tt.yaml), &lenient); (err == nil) != tt.lenient || lenient != tt.want {
+			t.Errorf("%s: %+v, %v", name, lenient, err)
+		}
+		err := untrusted.Object.UnmarshalYAMLStrict([]byte(tt.yaml), &strict)
+		if (err == nil) != tt.strict || tt.strict && strict != tt.want ||
+			err != nil && !strings.Contains(err.Error(), tt.strictError) {
+			t.Errorf("%s, strictly: %+v, %v", name, strict, err)
+		}
+	}
+}
+
 // A parse ends soon after it was canceled, and does not decode.
 func TestCanceled(t *testing.T) {
 	t.Parallel()
@@ -191,6 +223,11 @@ func TestCanceled(t *testing.T) {
 		if err := parse(l); !errors.Is(err, context.Canceled) || calls > 4 {
 			t.Errorf("%s: %v after %d calls, want that it ends with the third", name, err, calls)
 		}
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := long.Until(ended).Unmarshal([]byte("1"), new(any)); !errors.Is(err, context.Canceled) {
+		t.Errorf("a short text, after the end: %v", err)
 	}
 }
 
