@@ -298,7 +298,7 @@ func TestFactsOfSettings(t *testing.T) {
 				"systemctl":  "[ \"$1\" = cat ] && cat \"${0%/*}/unit\" || echo 0\n",
 				"kubelet":    "echo Kubernetes v1.35.4\n",
 				"containerd": "echo " + containerd16 + "\n",
-				"uname":      "[ \"$1\" = -m ] && echo x86_64 || echo 5.15.0-139-generic\n",
+				"uname":      "echo 5.15.0-139-generic x86_64\n",
 			})
 			// The script reads files of this folder in the place of the host's.
 			h.write(t, "/bin/unit", strings.ReplaceAll(test.unit, "/etc/", h.root+"/etc/"), 0o600)

@@ -2,7 +2,6 @@ package linuxhost
 
 import (
 	"cmp"
-	"encoding/base64"
 	"fmt"
 	"slices"
 	"strconv"
@@ -30,7 +29,8 @@ func ChecksScript(steps []Step) string {
 			fmt.Fprintln(&installed, step.Installs)
 		}
 		if step.Check != "" {
-			fmt.Fprintf(&checks, "%s %s\n", step.Name, base64.StdEncoding.EncodeToString([]byte(step.Check)))
+			text := strings.TrimSuffix(step.Check, "\n") + "\n"
+			fmt.Fprintf(&checks, "%s %d\n%s", step.Name, strings.Count(text, "\n"), text)
 		}
 	}
 	return render("checks", value{"INSTALLED", installed.String()}, value{"CHECKS", checks.String()})
@@ -40,25 +40,24 @@ func ChecksScript(steps []Step) string {
 func ParseChecks(output string) (Checks, error) {
 	checks, whole := make(Checks), false
 	for line := range strings.Lines(output) {
-		fields := strings.Fields(line)
-		if len(fields) == 1 && fields[0] == "end" {
+		name, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		if name == "end" && rest == "" {
 			whole = true
 			continue
 		}
-		if len(fields) < 2 {
+		if rest == "" {
 			continue
 		}
-		status, err := strconv.Atoi(fields[1])
+		code, encoded, _ := strings.Cut(rest, " ")
+		status, err := strconv.Atoi(code)
 		if err != nil {
-			return nil, fmt.Errorf("the answer to the check of step %q has %q in place of an exit code", fields[0], fields[1])
+			return nil, fmt.Errorf("the answer to the check of step %q has %q in place of an exit code", name, code)
 		}
-		var printed []byte
-		if len(fields) > 2 {
-			if printed, err = base64.StdEncoding.DecodeString(fields[2]); err != nil {
-				return nil, fmt.Errorf("the answer to the check of step %q cannot be read: %w", fields[0], err)
-			}
+		printed, err := decodeValue(encoded)
+		if err != nil {
+			return nil, fmt.Errorf("the answer to the check of step %q cannot be read: %w", name, err)
 		}
-		checks[Name(fields[0])] = CheckResult{Done: status == 0, Output: string(printed)}
+		checks[Name(name)] = CheckResult{Done: status == 0, Output: printed}
 	}
 	if !whole {
 		return nil, fmt.Errorf("the answer to the checks is not whole: %d of them, without the end", len(checks))

@@ -471,9 +471,11 @@ func FuzzParse(f *testing.F) {
 
 func TestParseChecks(t *testing.T) {
 	t.Parallel()
-	got, err := linuxhost.ParseChecks("a 0 \nb 1 " + base64.StdEncoding.EncodeToString([]byte("part 17\n")) + "\nend\n")
+	encoded := base64.StdEncoding.EncodeToString([]byte("part 17\n"))
+	got, err := linuxhost.ParseChecks("a 0 \nb 1 " + encoded + "\nc 1 =part 17 \nend\n")
 	want := make(linuxhost.Checks)
-	want["a"], want["b"] = linuxhost.CheckResult{Done: true}, linuxhost.CheckResult{Output: "part 17\n"}
+	want["a"], want["b"] = linuxhost.CheckResult{Done: true}, linuxhost.CheckResult{Output: "part 17"}
+	want["c"] = linuxhost.CheckResult{Output: "part 17 "}
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}

@@ -217,21 +217,25 @@ func ParseFacts(output string) (Facts, error) {
 	return f, r.err
 }
 
-// parseValues parses lines of a key and a value, the last of which is end. A value is plain, behind
-// "=", or in base64.
+// decodeValue decodes what encode in lib-fact.sh printed: a value is plain, behind "=", or in base64.
+func decodeValue(encoded string) (string, error) {
+	if plain, is := strings.CutPrefix(encoded, "="); is {
+		return plain, nil
+	}
+	raw, err := base64.StdEncoding.DecodeString(encoded)
+	return strings.TrimRight(string(raw), "\n"), err
+}
+
+// parseValues parses lines of a key and an encoded value, the last of which is end.
 func parseValues(output string) (map[string]string, error) {
 	values := map[string]string{}
 	for line := range strings.Lines(output) {
 		key, encoded, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
-		if plain, is := strings.CutPrefix(encoded, "="); is {
-			values[key] = plain
-			continue
-		}
-		raw, err := base64.StdEncoding.DecodeString(encoded)
+		decoded, err := decodeValue(encoded)
 		if err != nil {
 			return nil, fmt.Errorf("the host's answer has a line %q that cannot be read: is something printed at login?", key)
 		}
-		values[key] = strings.TrimRight(string(raw), "\n")
+		values[key] = decoded
 	}
 	if values["end"] != "yes" {
 		return nil, fmt.Errorf("the host's answer is not whole: %d facts, without the last one", len(values))

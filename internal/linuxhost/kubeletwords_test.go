@@ -106,7 +106,7 @@ func TestFactsOfTheRealConfiguration(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := newFolderHost(t, nil, map[string]string{
-				"kubelet": "echo Kubernetes v1.35.4\n", "uname": "echo 6.8.0\n",
+				"kubelet": "echo Kubernetes v1.35.4\n", "uname": "echo 6.8.0 x86_64\n",
 				"systemctl": "case \"$*\" in cat*) cat \"${0%/*}/unit\" ;; *MainPID*) cat \"${0%/*}/pid\" ;; esac\n",
 			})
 			rooted := func(text string) string {
@@ -159,7 +159,7 @@ func TestFactsOfCutDocuments(t *testing.T) {
 	h := newFolderHost(t, map[string]string{
 		"/var/lib/kubelet/config.yaml": "# " + strings.Repeat("x", 30_000) + "\n",
 	}, map[string]string{
-		"systemctl": "echo 0\n", "kubelet": "echo Kubernetes v1.35.4\n", "uname": "echo 6.8.0\n",
+		"systemctl": "echo 0\n", "kubelet": "echo Kubernetes v1.35.4\n", "uname": "echo 6.8.0 x86_64\n",
 		"kubectl": "printf '{\"data\": {\"kubelet\": \"%s\"}}' \"$(head -c 30000 /dev/zero | tr '\\0' x)\"\n",
 	})
 	got := strings.Join(Warnings(h.goal, h.readFacts(t)), "\n")

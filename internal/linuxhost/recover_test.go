@@ -99,8 +99,13 @@ esac
 `)
 	s.write(t, "/stand-in/sleep", "#!/bin/bash\nexec /bin/sleep 0.05\n")
 	s.write(t, "/stand-in/df", `#!/bin/bash
-at=/; [ "${2##*/}" != containers ] || at=/other
-echo; echo disk $(cat `+s.root+`/total.kb 2>/dev/null || echo 1) 1 $(<`+s.root+`/free.kb) 1% $at
+cd `+s.root+`
+total=1; [ ! -e total.kb ] || total=$(<total.kb)
+echo
+for folder in "${@:2}"; do
+  at=/; [ "${folder##*/}" != containers ] || at=/other
+  echo disk $total 1 $(<free.kb) 1% $at
+done
 `)
 	s.write(t, "/stand-in/crictl", `#!/bin/bash
 cd `+s.root+`
@@ -203,12 +208,10 @@ func (s *sandbox) look(t *testing.T, g Goal, attempt string) ([]Step, Seen, *Fai
 	}
 	facts.Job = s.job
 	steps, refused := ComputeSteps(g, facts)
-	seen := Seen{Facts: facts, Checks: make(Checks), Attempt: attempt}
-	for _, step := range steps {
-		if step.Check != "" {
-			printed, code := s.run(t, step.Check)
-			seen.Checks[step.Name] = CheckResult{Done: code == 0, Output: strings.TrimSpace(printed)}
-		}
+	seen := Seen{Facts: facts, Attempt: attempt}
+	printed, _ = s.run(t, ChecksScript(steps))
+	if seen.Checks, err = ParseChecks(printed); err != nil {
+		t.Fatal(err, printed)
 	}
 	seen.Checks = ExpireSnapshot(g, seen)
 	return steps, seen, refused

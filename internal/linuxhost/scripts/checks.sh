@@ -1,14 +1,17 @@
 # Runs the checks of steps, and prints their results for ParseChecks. It changes nothing.
-# CHECKS has lines of a step's name and its check, in base64; INSTALLED has a file on each line.
+# CHECKS has, for each step, a line with its name and the number of lines of its check, and then the
+# check. INSTALLED has a file on each line.
 # A check is no argument of bash: all users of a host can read arguments, and the kernel limits them.
+source lib-fact.sh
 mapfile -t files <<<"$INSTALLED"
+# shellcheck disable=SC2034 # lib-check reads it.
 KNOWN=$(sha256sum "${files[@]}" 2>/dev/null)
-export KNOWN
-while read -r name check; do
+while read -r name count; do
   [ -n "$name" ] || continue
-  printed=$(bash <(base64 -d <<<"$check") 2>/dev/null </dev/null)
-  status=$?
-  [ -z "$printed" ] || printed=$(printf %s "$printed" | base64 | tr -d '\n')
-  printf '%s %s %s\n' "$name" $status "$printed"
+  mapfile -n "$count" lines
+  # A subshell for each check, so that none sees what another has set.
+  printed=$(IFS= && check="${lines[*]}" && unset IFS && eval "$check" 2>/dev/null </dev/null)
+  printf '%s %s ' "$name" $?
+  encode "$printed"
 done <<<"$CHECKS"
 echo end

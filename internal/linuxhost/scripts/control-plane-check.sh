@@ -5,7 +5,7 @@
 source lib-check.sh
 source lib-running.sh
 source lib-kubectl.sh
-marked restart "$(running)" && same || exit 1
+[ -f "$OP/restart" ] && marked restart "$(running)" && same || exit 1
 api() { kube admin ${SERVER:+--server "$SERVER"} "$@" 2>&1; }
 silent() {
   local last

@@ -3,6 +3,7 @@
 source lib-job.sh
 source lib-snapshot.sh
 source lib-etcd.sh
+source lib-disk.sh
 source lib-keep.sh
 folder=$(dirname "$FILE")
 mkdir -p "$folder"
@@ -11,10 +12,12 @@ chmod 0700 "$folder"
 rm -f "$folder"/*.new "$folder"/*.new.part "$data"/windlass-snapshot.db{,.part}
 # A snapshot that fills the disk of a member takes the member down. There was room when the upgrade
 # began.
-need=$(snapshot_kb)
-for disk in "$data" "$folder"; do
-  [ ! -d "$disk" ] || [ "$(df -Pk "$disk" | awk 'NR==2 {print $4}')" -gt "$need" ] ||
-    fail DiskFull "$disk has no room for a snapshot of etcd of about $((need / 1024)) MiB"
+snapshot_room
+for place in "$data" "$folder"; do
+  [ -d "$place" ] || continue
+  disk "$place"
+  [ "$free_kb" -gt $snapshot_kb ] ||
+    fail DiskFull "$place has no room for a snapshot of etcd of about $((snapshot_kb / 1024)) MiB"
 done
 
 # A snapshot replaces that of its own operation only, and none after which kubeadm has changed the

@@ -17,30 +17,36 @@ fi
 [ -d "$KEEP/before-kubeadm" ] && fact cut yes
 installed=$("$BIN/kubelet" --version 2>/dev/null)
 fact installed "$installed"
-pid=$(systemctl show --property MainPID --value kubelet 2>/dev/null)
+kubelet_process
+running=/proc/$kubelet_pid/exe
 replaced=
-if [ "${pid:-0}" -gt 0 ] && [ ! "/proc/$pid/exe" -ef "$BIN/kubelet" ]; then
+if [ "$kubelet_pid" -gt 0 ] && [ ! "$running" -ef "$BIN/kubelet" ]; then
   replaced=yes
-  fact running "$("/proc/$pid/exe" --version 2>/dev/null)"
+  fact running "$("$running" --version 2>/dev/null)"
 fi
+value_of server: $kubernetes/kubelet.conf
+server=$found
 # What the components are given counts until kubeadm begins. All facts together must fit into what is
 # kept of the output.
 if ! has_begun; then
-  [ "${pid:-0}" -gt 0 ] &&
-    fact kubelet-command "$(tr '\0' '\n' <"/proc/$pid/cmdline" 2>/dev/null | head -c 24576)"
+  kubelet_command
+  fact kubelet-command "${found:0:24576}"
   kubelet_names
   fact kubelet-units "$kubelet_unit"
-  fact kubelet-defaults "$(head -c 12288 /etc/default/kubelet 2>/dev/null)"
-  fact kubelet-sysconfig "$(head -c 12288 /etc/sysconfig/kubelet 2>/dev/null)"
+  fact_of kubelet-defaults /etc/default/kubelet 12288
+  fact_of kubelet-sysconfig /etc/sysconfig/kubelet 12288
   number=1000
-  while read -r file; do
-    [ -n "$file" ] && [ "$file" != "$kubelet_config" ] && [ $number -lt 1002 ] || continue
+  kubelet_others
+  for file in ${others[@]+"${others[@]}"}; do
+    [ "$file" != "$kubelet_config" ] && [ $number -lt 1002 ] || continue
     number=$((number + 1))
+    contents "$file" 4096
     fact "kubelet-environment-$number" "$file
-$(head -c 4096 "$file")"
-  done <<<"$(kubelet_others)"
+$found"
+  done
   fact kubelet-config-path "$kubelet_config"
-  fact kubelet-config "$(kubelet_settings "$kubelet_config" | head -c 24577)"
+  kubelet_settings "$kubelet_config" 24577
+  fact kubelet-config "$found"
   # kubeadm upgrade writes that file from a ConfigMap, which kubelets may read. It is judged only if
   # the minor changes.
   settings=/api/v1/namespaces/kube-system/configmaps/kubelet-config
@@ -48,43 +54,54 @@ $(head -c 4096 "$file")"
   if [[ $installed == *" ${TARGET%.*}."* ]]; then
     :
   elif [ -n "$kubectl" ]; then
-    told=$(kube kubelet get --raw $settings 2>/dev/null | head -c 24577)
+    told=$(kube kubelet get --raw $settings 2>/dev/null)
   elif command -v curl >/dev/null; then
     own=/var/lib/kubelet/pki/kubelet-client-current.pem
     told=$(curl --silent --fail --max-time 2 --cacert $kubernetes/pki/ca.crt --cert $own --key $own \
-      "$(sed -n 's/^ *server: *//p' $kubernetes/kubelet.conf 2>/dev/null | head -n 1)$settings" |
-      head -c 24577)
+      "$server$settings")
   fi
-  fact kubelet-map "$told"
+  fact kubelet-map "${told:0:24577}"
   [ "$(stat -fc %T /sys/fs/cgroup 2>/dev/null)" = tmpfs ] && fact cgroup-v1 yes
-  fact kernel "$(uname -r)"
-  fact containerd "$(PATH="$PATH:/usr/local/bin" containerd --version 2>/dev/null | head -c 1024)"
+  fact kernel "$kernel"
+  told=$(PATH="$PATH:/usr/local/bin" containerd --version 2>/dev/null)
+  fact containerd "${told:0:1024}"
 fi
-room_facts "$(images_folder)"
-fact need-kb "$(sizes "$BIN/kubeadm" "$BIN/kubelet" "$BIN/kubectl")"
-same_disk "$BIN" "$STATE" || fact keep-kb "$(sizes "$BIN/kubelet")"
-fact kubelet-flags "$(cat /var/lib/kubelet/kubeadm-flags.env 2>/dev/null)"
-server=$(sed -n 's/^ *server: *//p' $kubernetes/kubelet.conf 2>/dev/null | head -n 1)
+images_folder
+images=$found
+ask_disks "$BIN" "$STATE" "$data" "$temporary" ${images:+"$images"}
+room_facts "$images"
+sizes "$BIN/kubeadm" "$BIN/kubelet" "$BIN/kubectl"
+fact need-kb $total_kb
+same_disk "$BIN" "$STATE" || { sizes "$BIN/kubelet"; fact keep-kb $total_kb; }
+fact_of kubelet-flags /var/lib/kubelet/kubeadm-flags.env
 apiserver=$kubernetes/manifests/kube-apiserver.yaml
 # kubeadm moves manifests away and back. What it leaves alone tells a control plane for sure.
 if [ -f $apiserver ] || [ -f $kubernetes/pki/apiserver.crt ]; then
   fact control-plane yes
-  fact api-server-tag "$(tag | tr _ +)"
+  tag
+  fact api-server-tag "${found//_/+}"
   [ -n "$kubectl" ] && fact kubectl yes
-  scheduler=$kubernetes/manifests/kube-scheduler.yaml
-  grep -qi _proxy $scheduler 2>/dev/null && fact scheduler "$(cat $scheduler)"
-  address=$(sed -n 's/^.*--advertise-address=//p' $apiserver 2>/dev/null | head -n 1)
-  port=$(sed -n 's/^.*--secure-port=//p' $apiserver 2>/dev/null | head -n 1)
+  contents $kubernetes/manifests/kube-scheduler.yaml
+  [[ "${found,,}" == *_proxy* ]] && fact scheduler "$found"
+  after --advertise-address= $apiserver
+  address=$found
   case "$address" in *:*) address="[$address]" ;; esac
-  [ -n "$address" ] && fact local-server "https://$address:${port:-6443}"
+  after --secure-port= $apiserver
+  [ -n "$address" ] && fact local-server "https://$address:${found:-6443}"
   if [ -n "$kubectl" ] && [ -z "$verb" ]; then
     told=$(kube admin --namespace kube-system get configmap kubeadm-config \
       --output 'jsonpath={.data.ClusterConfiguration}' 2>&1) ||
-      fact cluster-problem "$(tail -n 1 <<<"$told")"
-    fact cluster-configuration "$(head -c 24577 <<<"$told")"
-    dir=$(sed -n 's/^certificatesDir: *//p' <<<"$told" | tr -d "\"'")
+      fact cluster-problem "${told##*$'\n'}"
+    fact cluster-configuration "${told:0:24577}"
+    dir='' cluster=''
+    while IFS= read -r line; do
+      case "$line" in
+        certificatesDir:*) dir=${line#*:} dir=${dir//[\"\']/} dir=${dir#"${dir%%[! ]*}"} ;;
+        kubernetesVersion:*) cluster=${line#*:} ;;
+      esac
+    done <<<"$told"
     [ -n "$dir" ] && ! [ "$dir" -ef $kubernetes/pki ] && fact certificates-dir "$dir"
-    fact cluster "$(sed -n 's/^kubernetesVersion: *//p' <<<"$told")"
+    fact cluster "$cluster"
   fi
 fi
 # signs NAME LEAF... prints the certificates of a CA whose key is not on the host, and those that it
@@ -116,14 +133,16 @@ fi
 if [ -f $manifest ]; then
   fact member yes
   fact etcd-data "$data"
-  fact free-etcd-kb "$(free "$data")"
+  disk "$data"
+  fact free-etcd-kb "$free_kb"
   # The step removes what is left of a snapshot that was cut short, and then looks for room itself.
   compgen -G "$data/windlass-snapshot.db*" >/dev/null ||
-    compgen -G "$SNAPSHOTS/*.new*" >/dev/null || fact snapshot-kb "$(snapshot_kb)"
-  fact free-copy-kb "$(free "$temporary")"
+    compgen -G "$SNAPSHOTS/*.new*" >/dev/null || { snapshot_room; fact snapshot-kb $snapshot_kb; }
+  disk "$temporary"
+  fact free-copy-kb "$free_kb"
   same_disk "$temporary" "$STATE" && fact copy-beside-state yes
   # The step removes copies of earlier runs, and then looks for room itself.
-  [ -n "$(old_copies)" ] || fact copy-kb "$(copy_kb)"
+  has_begun && [ -n "$(old_copies)" ] || { copy_room; fact copy-kb "$copy_kb"; }
   if has_client; then
     fact etcd-client yes
     # kubeadm restarts the host's member itself. A cluster that lacks another member as well would
@@ -140,13 +159,14 @@ fi
     2>/dev/null | sort)"
 # A file that is longer is refused.
 while read -r target file; do
-  [ ! -f "$file" ] || fact "patched-$target" "$(head -c 65537 "$file")"
+  [ ! -f "$file" ] || fact_of "patched-$target" "$file" 65537
 done <<<"$PATCHED"
 if [ ! -d "$OP" ] && [ -n "$server" ] && command -v curl >/dev/null; then
   own=/var/lib/kubelet/pki/kubelet-client-current.pem
   login=()
   [ -f $own ] && login=(--cert "$own" --key "$own")
-  fact api-server "$(curl --silent --max-time 2 --cacert $kubernetes/pki/ca.crt \
-    ${login[@]+"${login[@]}"} "$server/version" | sed -n 's/^ *"gitVersion": *//p')"
+  value_of '"gitVersion":' <(curl --silent --max-time 2 --cacert $kubernetes/pki/ca.crt \
+    ${login[@]+"${login[@]}"} "$server/version")
+  fact api-server "$found"
 fi
 fact end yes

@@ -21,19 +21,23 @@ about $(($3 / 1024)) MiB there"
 # tell its size, the download ends where the room does.
 look_for_room() {
   local images room size=''
-  room=$(($(spare_in "$STATE") + $(stat -c %s "$PART" 2>/dev/null || echo 0) / 1024))
+  spare_in "$STATE"
+  room=$((spare_kb + $(stat -c %s "$PART" 2>/dev/null || echo 0) / 1024))
   fits "$STATE" $room 1
   if command -v curl >/dev/null; then
     size=$(curl --fail --silent --head --location --max-time 20 "$URL" | tr -d '\r' |
       awk 'tolower($1) == "content-length:" { size = $2 } END { print size }') || true
   fi
   [[ "$size" =~ ^[0-9]+$ ]] || { ulimit -f $room; return 0; }
-  size=$((size / 1024)) images=$(images_folder)
+  images_folder
+  size=$((size / 1024)) images=$found
   if [ -n "$images" ] && same_disk "$images" "$STATE"; then
     fits "$STATE" $room $((size + size * UNPACKED))
   else
     fits "$STATE" $room $size
-    [ -z "$images" ] || fits "$images" "$(spare_in "$images")" $((size + size * UNPACKED))
+    [ -n "$images" ] || return 0
+    spare_in "$images"
+    fits "$images" $spare_kb $((size + size * UNPACKED))
   fi
 }
 

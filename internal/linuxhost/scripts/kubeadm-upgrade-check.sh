@@ -4,4 +4,6 @@ source lib-check.sh
 source lib-tag.sh
 marked kubeadm-upgrade "$TARGET" || exit 1
 [ -n "$TAG" ] || exit 0
-tag | grep -qxF -e "$TAG"
+tag
+case $'\n'$found$'\n' in *$'\n'"$TAG"$'\n'*) exit 0 ;; esac
+exit 1

@@ -26,16 +26,17 @@ record() {
 # make_room removes copies of etcd of earlier runs, if etcd is healthy without them. A copy that
 # fills the disk of a member takes the member down.
 make_room() {
-  local old need room
+  local old
   [ -f "$manifest" ] || return 0
   old=$(old_copies)
   if [ -n "$old" ] && has_client && client endpoint health; then
     xargs -d '\n' rm -rf <<<"$old"
   fi
   mkdir -p "$temporary"
-  need=$(copy_kb) room=$(free "$temporary")
-  [ "$room" -gt "${need:-0}" ] || fail DiskFull "$temporary has no room for kubeadm's images and \
-copy of etcd of about $((need / 1024)) MiB. kubeadm keeps old copies, kubeadm-backup-etcd-*"
+  copy_room
+  disk "$temporary"
+  [ "$free_kb" -gt "${copy_kb:-0}" ] || fail DiskFull "$temporary has no room for kubeadm's images and \
+copy of etcd of about $((copy_kb / 1024)) MiB. kubeadm keeps old copies, kubeadm-backup-etcd-*"
 }
 
 # keep copies what kubeadm changes. A copy from before another run is of no use: somebody may have

@@ -1,5 +1,6 @@
 # What RKE2 or K3s is told to give to components of Kubernetes.
 source lib-rancher.sh
+source lib-kubelet.sh
 keys='((kubelet|kube-(apiserver|controller|controller-manager|scheduler|proxy))-arg|profile)'
 
 # of_components prints the keys of a configuration file whose values are arguments for components,
@@ -65,7 +66,9 @@ $2"
     [ -z "$file" ] || tell config-file "$(of_components "$file" | head -c 65537)"
   done <<<"$(config_files)"
   while read -r file; do
-    [ -z "$file" ] || tell kubelet-file "$(kubelet_settings "$file" | head -c 65537)"
+    [ -n "$file" ] || continue
+    kubelet_settings "$file" 65537
+    tell kubelet-file "$found"
   done <<<"$(kubelet_files "$data")"
   fact component-flags "$(component_flags | head -c 24576)"
 }

@@ -1,40 +1,52 @@
 # The member of etcd beside the kubelet of a host that kubeadm made, if there is one.
+source lib-read.sh
 manifest=/etc/kubernetes/manifests/etcd.yaml
-endpoint=$(sed -n 's/^.*--listen-client-urls=\([^,]*\).*$/\1/p' $manifest 2>/dev/null |
-  head -n 1) || true
+after --listen-client-urls= $manifest
+endpoint=${found%%,*}
 # A certificate is for addresses to which a client can connect.
 endpoint=${endpoint/'//0.0.0.0:'/'//127.0.0.1:'}
 endpoint=${endpoint/'//[::]:'/'//[::1]:'}
-data=$(sed -n 's/^.*--data-dir=//p' $manifest 2>/dev/null | head -n 1) || true
-data=${data:-/var/lib/etcd}
+after --data-dir= $manifest
+data=${found:-/var/lib/etcd}
 
 # has_client reports whether there is an etcdctl, or crictl for the one in the member's container.
-has_client() { [ -n "$(PATH="$PATH:/usr/local/sbin:/usr/local/bin" type -P etcdctl crictl)" ]; }
+has_client() {
+  local PATH="$PATH:/usr/local/sbin:/usr/local/bin"
+  type -P etcdctl >/dev/null || type -P crictl >/dev/null
+}
 
-# snapshot_kb prints the room for a snapshot in KiB: more than the database, which grows meanwhile.
-snapshot_kb() {
-  echo $(($(stat -c %s "$data/member/snap/db" 2>/dev/null || echo 0) * 6 / 5 / 1024))
+# snapshot_room sets snapshot_kb to the room for a snapshot in KiB: more than the database, which
+# grows meanwhile.
+snapshot_room() {
+  local size=0 db=$data/member/snap/db
+  [ ! -f "$db" ] || size=$(stat -c %s "$db" 2>/dev/null) || true
+  # shellcheck disable=SC2034 # Those who call it read it.
+  snapshot_kb=$((${size:-0} * 6 / 5 / 1024))
 }
 
 # kubeadm copies the folder of etcd's data before it restarts the member, in each run, and keeps the
 # copies, also when it has succeeded.
 temporary=/etc/kubernetes/tmp
-# images_kb prints the room in KiB that images take which kubeadm pulls before that, if they are on
-# the disk of the copy: those of a control plane take less than 1 GiB, packed and unpacked. The
-# container runtime is asked last, because each look at the host asks it again.
-images_kb() {
+# images_room sets images_kb to the room in KiB that images take which kubeadm pulls before that, if
+# they are on the disk of the copy: those of a control plane take less than 1 GiB, packed and
+# unpacked. The container runtime is asked last, because each look at the host asks it again.
+images_room() {
   local folder PATH="$PATH:/usr/local/sbin:/usr/local/bin"
+  images_kb=0
   for folder in /var/lib/containerd /var/lib/containers; do
-    [ -d $folder ] && [ "$(mount_of $folder)" = "$(mount_of "$temporary")" ] || continue
+    [ -d $folder ] && same_disk $folder "$temporary" || continue
     crictl images 2>/dev/null | grep "/kube-scheduler  *${TARGET/+/_} " >/dev/null ||
-      echo 1048576
-    return
+      images_kb=1048576
+    return 0
   done
 }
-# copy_kb prints the room for a copy in KiB, beside images.
-copy_kb() {
-  du -skD "$data" 2>/dev/null |
-    awk -v images="$(images_kb)" '{print int($1 * 6 / 5) + images}'
+# copy_room sets copy_kb to the room for a copy in KiB, beside images; to nothing if it is unknown.
+copy_room() {
+  copy_kb=$(du -skD "$data" 2>/dev/null) || true
+  copy_kb=${copy_kb%%[!0-9]*}
+  [ -n "$copy_kb" ] || return 0
+  images_room
+  copy_kb=$((copy_kb * 6 / 5 + images_kb))
 }
 # old_copies prints those of earlier runs of an upgrade that is not done.
 old_copies() {

@@ -1,4 +1,4 @@
 # Begins the scripts that print the identity of a host. They write nothing, and print no key.
 set -u
 source lib-fact.sh
-fact proof "$(cat "$STATE/job/proof" 2>/dev/null)"
+fact_of proof "$STATE/job/proof"

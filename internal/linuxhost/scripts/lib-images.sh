@@ -3,7 +3,8 @@ PATH="$PATH:/usr/local/sbin:/usr/local/bin"
 
 source lib-runtime.sh
 # cri is crictl with that endpoint, or else with the host's configuration of crictl.
-endpoint=$(runtime_endpoint) || true
+runtime_endpoint
+endpoint=$found
 cri=(crictl)
 [ -z "$endpoint" ] || cri+=(--runtime-endpoint "$endpoint" --image-endpoint "$endpoint")
 

@@ -2,9 +2,9 @@
 # KEEP. That upgrade is over, although it never reported that it is done: a goal that changes in the
 # middle of an upgrade stays in its minor, because a host goes through each.
 is_older() {
-  local kept wanted
-  kept=$(cut -d . -f 2 "$1" 2>/dev/null)
-  wanted=$(cut -d . -f 2 <<<"$TARGET")
+  local kept='' wanted
+  IFS=. read -r _ kept _ 2>/dev/null <"$1" || true
+  IFS=. read -r _ wanted _ <<<"$TARGET"
   [[ "$kept" =~ ^[0-9]+$ ]] && [ "$kept" -lt "$wanted" ]
 }
 

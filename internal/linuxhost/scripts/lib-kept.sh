@@ -19,6 +19,7 @@ start_files() {
         /etc/default/kubelet /etc/sysconfig/kubelet /etc/systemd/system/kubelet.service \
         /etc/systemd/system/kubelet.service.d/*.conf || true
       kubelet_others
+      [ ${#others[@]} = 0 ] || printf '%s\n' "${others[@]}"
     } 2>/dev/null
   else
     unit=$(node_unit)

@@ -6,12 +6,13 @@ source lib-kubelet.sh
 if [ "$DISTRIBUTION" = kubeadm ]; then
   read_at_start() {
     digest "$BIN/kubelet"
+    kubelet_others
     cat /var/lib/kubelet/config.yaml /var/lib/kubelet/instance-config.yaml \
       /var/lib/kubelet/kubeadm-flags.env /etc/kubernetes/kubelet.conf \
       /etc/default/kubelet /etc/sysconfig/kubelet /etc/systemd/system/kubelet.service \
       /etc/systemd/system/kubelet.service.d/*.conf \
-      /usr/lib/systemd/system/kubelet.service.d/*.conf 2>/dev/null || true
-    kubelet_others | xargs -r -d '\n' cat
+      /usr/lib/systemd/system/kubelet.service.d/*.conf \
+      ${others[@]+"${others[@]}"} 2>/dev/null || true
   }
   same() {
     pid=$(systemctl show --property MainPID --value kubelet) &&
@@ -25,4 +26,8 @@ else
   }
   same() { true; }
 fi
-running() { read_at_start | sha256sum | cut -d ' ' -f 1; }
+running() {
+  local sum
+  sum=$(read_at_start | sha256sum)
+  echo "${sum%% *}"
+}

@@ -1,18 +1,26 @@
 source lib-kubelet.sh
-# runtime_endpoint prints the endpoint of the container runtime that the kubelet has, or nothing.
+# runtime_endpoint sets found to the endpoint of the container runtime that the kubelet has, or to
+# nothing.
 runtime_endpoint() {
-  {
-    endpoint_in /var/lib/kubelet/{kubeadm-flags.env,instance-config.yaml,config.yaml} || {
-      # shellcheck disable=SC2046 # Their names have no blanks, as systemd has them.
-      endpoint_in $(kubelet_others)
-    }
-  } | tr -d "\"'"
+  endpoint_in /var/lib/kubelet/{kubeadm-flags.env,instance-config.yaml,config.yaml}
+  [ -n "$found" ] || { kubelet_others; endpoint_in ${others[@]+"${others[@]}"}; }
+  found=${found//[\"\']/}
 }
 
-# endpoint_in FILE... prints the first one that files have.
+# endpoint_in FILE... sets found to the first one that files have.
 endpoint_in() {
-  local found=''
-  [ $# -eq 0 ] || found=$(sed -n -e 's/^.*--container-runtime-endpoint=\([^ "]*\).*$/\1/p' \
-    -e 's/^containerRuntimeEndpoint: *//p' "$@" 2>/dev/null | grep -m 1 .) || true
-  [ -n "$found" ] && echo "$found"
+  local file line
+  found=
+  for file; do
+    [ -f "$file" ] && [ -r "$file" ] || continue
+    while IFS= read -r line || [ -n "$line" ]; do
+      case "$line" in
+        *--container-runtime-endpoint=*)
+          found=${line##*--container-runtime-endpoint=} found=${found%%[ \"]*} ;;
+        containerRuntimeEndpoint:*)
+          found=${line#*:} found=${found#"${found%%[! ]*}"} ;;
+      esac
+      [ -z "$found" ] || return 0
+    done <"$file"
+  done
 }

@@ -13,16 +13,16 @@ stays_up() {
 # process in LOOKS looks: a node stays Ready in its cluster for some time after its service is gone.
 # It returns 1 as soon as the process has ended by itself, and 2 in all other cases.
 is_calm() {
-  local calm=0 pid='' before now restarts
+  local calm=0 tries pid='' before now restarts
   restarts=$(systemctl show --property NRestarts --value "$SERVICE")
-  for _ in $(seq "$1"); do
-    before=$pid
-    now=$(systemctl show --property MainPID --property NRestarts --property SubState "$SERVICE")
-    pid=$(sed -n 's/^MainPID=//p' <<<"$now")
-    if ! grep -qx "NRestarts=$restarts" <<<"$now" ||
-      grep -q '^SubState=\(auto-restart\|failed\|dead\)' <<<"$now"; then
-      return 1
-    fi
+  for ((tries = 0; tries < $1; tries++)); do
+    before=$pid pid=''
+    now=$'\n'$(systemctl show --property MainPID --property NRestarts --property SubState "$SERVICE")
+    case "$now" in *$'\n'MainPID=*) pid=${now##*$'\n'MainPID=} pid=${pid%%$'\n'*} ;; esac
+    case "$now"$'\n' in *$'\n'"NRestarts=$restarts"$'\n'*) ;; *) return 1 ;; esac
+    case "$now" in *$'\n'SubState=auto-restart* | *$'\n'SubState=failed* | *$'\n'SubState=dead*)
+      return 1 ;;
+    esac
     if systemctl is-active --quiet "$SERVICE" && same && [ "$pid" = "$before" ]; then
       calm=$((calm + 1))
     else

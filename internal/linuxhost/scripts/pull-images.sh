@@ -86,11 +86,13 @@ make it with ctr --namespace k8s.io images export, or docker save, and put its d
 # look_for_room COUNT refuses a disk that so many images would fill: the kubelet would evict pods.
 look_for_room() {
   local folder room need=$(($1 * 150))
-  folder=$(images_folder)
+  images_folder
+  folder=$found
   [ -n "$folder" ] || return 0
-  room=$(($(spare_in "$folder") / 1024))
+  spare_in "$folder"
+  room=$((spare_kb / 1024))
   [ $room -ge $need ] ||
-    fail DiskFull "$folder has room for $room MiB above the $(margin) % below which the kubelet \
+    fail DiskFull "$folder has room for $room MiB above the $percent % below which the kubelet \
 evicts pods, but $1 images need about $need MiB. Nothing was changed"
 }
 

@@ -1,4 +1,4 @@
 # The service runs, with what it was last restarted with.
 source lib-check.sh
 source lib-running.sh
-marked restart "$(running)" && systemctl is-active --quiet "$SERVICE" && same
+[ -f "$OP/restart" ] && marked restart "$(running)" && systemctl is-active --quiet "$SERVICE" && same
