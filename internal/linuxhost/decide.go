@@ -30,7 +30,7 @@ func ChecksScript(steps []Step) string {
 		}
 		if step.Check != "" {
 			text := strings.TrimSuffix(step.Check, "\n") + "\n"
-			fmt.Fprintf(&checks, "%s %d\n%s", step.Name, strings.Count(text, "\n"), text)
+			fmt.Fprintf(&checks, "%s %d lines\n%s", step.Name, strings.Count(text, "\n"), text)
 		}
 	}
 	return render("checks", value{"INSTALLED", installed.String()}, value{"CHECKS", checks.String()})
