@@ -167,8 +167,7 @@ func TestSnapshotAfterAFailure(t *testing.T) {
 				t.Errorf("etcd was saved %d times, want %d", got, test.saved)
 			}
 			// Another patch release begins with the snapshot that the last run of kubeadm began with.
-			s.write(t, "/kubeadm.does", kubeadmSucceeds)
-			s.mustReach(t, s.goal(t, "v1.36.4"), "third")
+			s.mustComeTo(t, s.goal(t, "v1.36.4"), "third", InstallPrefix+"kubeadm")
 			if got := strings.Count(s.read("/etcdctl.log"), "x"); got != test.saved {
 				t.Errorf("etcd was saved %d times, want %d", got, test.saved)
 			}

@@ -2,6 +2,7 @@ package linuxhost
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -172,27 +173,37 @@ func TestHostPatches(t *testing.T) {
 		name, file, folder string
 		refuse             bool
 		want               Reason
-		log                string
+		flag               string
 	}{
 		{name: "nothing said", file: patch, refuse: true, want: FileRefused},
-		{name: "nothing said, no patch", file: usualPatches + "/README.yaml", refuse: true, log: ""},
+		{name: "nothing said, no patch", file: usualPatches + "/README.yaml", refuse: true},
 		{name: "none", file: patch},
 		{name: "another folder", file: patch, folder: "/srv/patches", want: FileRefused},
-		{name: "the folder", file: patch, folder: usualPatches, log: " --patches " + usualPatches},
+		{name: "the folder", file: patch, folder: usualPatches, flag: usualPatches},
 	} {
 		s := newSandbox(t)
 		s.write(t, test.file, "x\n")
 		s.write(t, "/kubeadm.does", kubeadmSucceeds)
 		g := s.goal(t, "v1.36.3")
 		g.RefusePatches, g.HostPatches = test.refuse, test.folder
-		p := s.attempt(t, g, "first")
+		steps, _, refused := s.look(t, g, "first")
 		if test.want != "" {
-			if p.Failure == nil || p.Failure.Reason != test.want || s.job != (Job{}) {
-				t.Errorf("%s: %+v, after %+v", test.name, p, s.job)
+			if refused == nil || refused.Reason != test.want {
+				t.Errorf("%s: %+v, want %s", test.name, refused, test.want)
 			}
 			continue
 		}
-		log := strings.ReplaceAll(test.log, "/etc/", s.root+"/etc/")
-		s.mustLog(t, "v1.36.3 upgrade apply v1.36.3 --yes"+log)
+		command := "run kubeadm upgrade apply v1.36.3 --yes"
+		if test.flag != "" {
+			command += " --patches '" + test.flag + "'"
+		}
+		runs := func(step Step) bool { return step.Name == KubeadmUpgrade && step.Summary == command }
+		if refused != nil || !slices.ContainsFunc(steps, runs) {
+			t.Errorf("%s: no step has %q: %+v", test.name, command, refused)
+		}
+		if test.flag != "" { // What the step says is what it does.
+			s.mustReach(t, g, "first")
+			s.mustLog(t, "v1.36.3 upgrade apply v1.36.3 --yes --patches "+s.root+test.flag)
+		}
 	}
 }

@@ -80,10 +80,12 @@ func newSandbox(t *testing.T) *sandbox {
 	s.write(t, "/bin/kubelet", "#!/bin/bash\necho Kubernetes v1.35.4\n")
 	s.write(t, "/bin/kubectl", `#!/bin/bash
 cd `+s.root+`
-grep -q key .`+serverKey+` && grep -q 'status: {}' .`+apiServer+` || exit 1
+has() { IFS= read -r -d '' all <"$2"; [[ "$all" = *"$1"* ]]; }
+has key .`+serverKey+` && has 'status: {}' .`+apiServer+` || exit 1
 case "$*" in
   *kubeadm-config*)
-    echo 'featureGates:'; echo '  SomeGate: true'; echo "kubernetesVersion: $(<cluster)" ;;
+    IFS= read -r -d '' all <cluster
+    echo 'featureGates:'; echo '  SomeGate: true'; printf %s "kubernetesVersion: $all" ;;
   *whoami*) echo system:node:n ;;
   *"get node"*) echo True ;;
 esac
@@ -112,10 +114,11 @@ cd `+s.root+`
 while [[ "$1" = --* ]]; do shift 2; done
 echo "$*" >>crictl.log
 [ ! -e cri.down ] || { cat cri.down >&2; exit 1; }
-[ -z "$2" ] || was=$(grep -xF -e "$2" lacks)
 case "$1" in
-  images) cat images 2>/dev/null; : ;;
-  inspecti) [ -z "$was" ] ;;
+  images) [ ! -e images ] || echo "$(<images)" ;;
+  inspecti) [ ! -e lacks ] || while read -r image || [ -n "$image" ]; do
+      [ "$image" != "$2" ] || exit 1
+    done <lacks ;;
   pull)
     [ ! -e registry.error ] || { cat registry.error >&2; exit 1; }
     left=$(grep -vxF -e "$2" lacks); echo "$left" >lacks ;;
@@ -247,6 +250,18 @@ func (s *sandbox) attempt(t *testing.T, g Goal, attempt string) Progress {
 	}
 	t.Fatalf("it does not end: %+v", s.job)
 	return Progress{}
+}
+
+// mustComeTo takes an attempt to where a step is next.
+func (s *sandbox) mustComeTo(t *testing.T, g Goal, attempt string, step Name) {
+	t.Helper()
+	p := s.next(t, g, attempt)
+	for ; p.Step != step && p.Begin != nil; p = s.next(t, g, attempt) {
+		s.do(t, g, p, attempt)
+	}
+	if p.Step != step || p.Failure != nil {
+		t.Fatalf("%+v, after %+v, want %s", p, s.job, step)
+	}
 }
 
 // mustCut has an attempt end in kubeadm, whose files are torn then.

@@ -1,25 +1,37 @@
 # The kubelet's kubeconfig names files, or holds their content in base64.
 source lib-identity.sh
 conf=/etc/kubernetes/kubelet.conf
-field() { sed -n "s/^ *$1: *//p" "$conf" 2>/dev/null | tr -d "\"'" | head -n 1; }
+
+# field KEY sets found to a value in the kubeconfig.
+field() { value_of "$1:" "$conf"; found=${found//[\"\']/}; }
+
+# either KIND sets found to the certificates of a kind.
 either() {
-  local content file
-  content=$(field "$1-data") file=$(field "$1")
-  if [ -n "$content" ]; then
-    certificates <(base64 -d <<<"$content" 2>/dev/null)
-  elif [ -n "$file" ]; then
-    certificates "$file"
+  field "$1-data"
+  if [ -n "$found" ]; then
+    found=$(certificates <(base64 -d <<<"$found" 2>/dev/null))
+    return
   fi
+  field "$1"
+  [ -z "$found" ] || found=$(certificates "$found")
 }
-is_whole() {
-  local kind
-  for kind in client-certificate certificate-authority; do
-    grep -q -e '^-----END CERTIFICATE-----' <<<"$(either $kind)" || return 1
-  done
+
+# read_conf sets own and authorities. It fails unless both have a whole certificate.
+read_conf() {
+  local end=$'\n-----END CERTIFICATE-----'
+  either client-certificate
+  own=$found
+  either certificate-authority
+  authorities=$found
+  [[ "$own" == *"$end"* && "$authorities" == *"$end"* ]]
 }
+
 # A power cut may have damaged the kubeconfig while kubeadm wrote it. Read the copy then; the next
 # step puts it back.
-is_whole || [ ! -f "$KEEP/before-kubeadm$conf" ] || conf=$KEEP/before-kubeadm$conf
-fact node-certificate "$(either client-certificate)"
-fact authorities "$(either certificate-authority)"
+if ! read_conf && [ -f "$KEEP/before-kubeadm$conf" ]; then
+  conf=$KEEP/before-kubeadm$conf
+  read_conf
+fi
+fact node-certificate "$own"
+fact authorities "$authorities"
 fact end yes
