@@ -16,7 +16,9 @@ import (
 
 // chainComputation is what a Chain is put together from.
 type chainComputation struct {
-	facts    Facts
+	facts Facts
+	// records are those of the Machines, by name.
+	records  map[string]machineRecord
 	state    chain.State
 	recorded chain.Recorded
 	engine   Engine
@@ -35,8 +37,8 @@ type chainComputation struct {
 
 // computeChain reports on the upgrade of a Cluster with a managed topology. f.Upgrade is not nil. now is what the rules are asked
 // about; without answers of hooks, which only the controller has, they do not depend on it.
-func computeChain(f Facts, now time.Time) Chain {
-	c, err := newChainComputation(f)
+func computeChain(f Facts, records map[string]machineRecord, now time.Time) Chain {
+	c, err := newChainComputation(f, records)
 	if err != nil {
 		return Chain{State: ChainUnknown, Problem: err.Error()}
 	}
@@ -69,23 +71,25 @@ func computeChain(f Facts, now time.Time) Chain {
 
 // newChainComputation reads the facts. A machine that an annotation brought to another version looks as if it were on its way: where nothing else is, it is
 // taken for being where it should be.
-func newChainComputation(f Facts) (*chainComputation, error) {
+func newChainComputation(
+	f Facts, records map[string]machineRecord,
+) (*chainComputation, error) {
 	if rested, offSpec := f.atRest(); offSpec > 0 {
-		if c, err := readChain(rested); err == nil && !c.isUnderWay() {
+		if c, err := readChain(rested, records); err == nil && !c.isUnderWay() {
 			c.offSpec = offSpec
 			return c, nil
 		}
 	}
-	return readChain(f)
+	return readChain(f, records)
 }
 
-func readChain(f Facts) (*chainComputation, error) {
+func readChain(f Facts, records map[string]machineRecord) (*chainComputation, error) {
 	state, recorded, err := snapshot.Chain(f.Objects)
 	if err != nil {
 		return nil, err //nolint:wrapcheck // It says already which object it is about.
 	}
 	return &chainComputation{
-		facts: f, state: state, recorded: recorded,
+		facts: f, records: records, state: state, recorded: recorded,
 		condition: snapshot.TopologyCondition(f.Cluster),
 	}, nil
 }
@@ -260,6 +264,9 @@ func (c *chainComputation) chainState(report Chain) ChainState {
 	case chain.Creating, chain.ControlPlaneProvisioning:
 		return ChainCreating
 	case chain.UpToDate:
+		if isRunning(report.Steps) {
+			return ChainUpgrading
+		}
 		return c.restingState()
 	case chain.CreatingGroups, chain.ControlPlaneUpgrading, chain.NotTakenBack, chain.ControlPlaneStep, chain.WorkersStep, chain.WorkersUpgrading, chain.WorkersShort,
 		chain.WorkersDeferred, chain.GroupsLeaving, chain.HookDue, chain.HookBlocking, chain.HookFailed, chain.BlockedByAnnotation, chain.Recording, chain.NoPath, chain.NoSource:
@@ -269,7 +276,7 @@ func (c *chainComputation) chainState(report Chain) ChainState {
 
 // movingState is where a Cluster is that is neither paused nor at rest for certain.
 func (c *chainComputation) movingState(report Chain) ChainState {
-	running := slices.ContainsFunc(report.Steps, func(s Step) bool { return s.State == StepRunning })
+	running := isRunning(report.Steps)
 	_, waits := c.decision.Action.(chain.Wait)
 	_, unannounced := c.unannounced()
 	held := slices.ContainsFunc(report.Holds, func(h Hold) bool { return h.Kind != HeldByMachines })
@@ -285,6 +292,10 @@ func (c *chainComputation) movingState(report Chain) ChainState {
 	default:
 		return ChainUpgrading
 	}
+}
+
+func isRunning(steps []Step) bool {
+	return slices.ContainsFunc(steps, func(s Step) bool { return s.State == StepRunning })
 }
 
 // restingState is where an upgrade is when there is none.

@@ -25,7 +25,8 @@ func (c *chainComputation) countControlPlane() (updated, machines int) {
 
 func isControlPlane(m *clusterv1.Machine) bool { return capi.IsControlPlane(m) }
 
-// countMachines counts the Machines of a group that are not going, and those of them at a version.
+// countMachines counts the Machines of a group that are not going, and those of them that have arrived
+// at a version.
 func (c *chainComputation) countMachines(
 	isMember func(*clusterv1.Machine) bool, at version.Version,
 ) (updated, machines int) {
@@ -34,7 +35,7 @@ func (c *chainComputation) countMachines(
 			continue
 		}
 		machines++
-		if runs(m, at) {
+		if runs(m, at) && (!isAsked(m, at) || !c.isInMotion(m)) {
 			updated++
 		}
 	}
@@ -45,37 +46,46 @@ func (c *chainComputation) countMachines(
 // machines are replaced.
 func (c *chainComputation) countGroup(g chain.Group, at version.Version) (updated, machines int) {
 	if g.Kind == plan.MachinePool {
-		return c.countPool(topologyName(g), at)
+		return c.countPool(g, at)
 	}
-	const label = clusterv1.ClusterTopologyMachineDeploymentNameLabel
-	var owners []capi.Owner
-	replicas := -1
+	updated, machines = c.countMachines(c.membersOf(g), at)
 	for _, md := range c.facts.MachineDeployments {
-		if md.Labels[label] != g.Name {
-			continue
+		if md.Labels[deploymentLabel] == g.Name && md.Spec.Replicas != nil {
+			machines = int(*md.Spec.Replicas)
 		}
-		owners = append(owners, capi.MachineDeployment(md.Namespace, md.Name))
-		if md.Spec.Replicas != nil {
-			replicas = int(*md.Spec.Replicas)
-		}
-	}
-	updated, machines = c.countMachines(func(m *clusterv1.Machine) bool {
-		owner, _ := capi.OwnerOf(m)
-		// The label of the topology may be gone from a Machine.
-		return m.Labels[label] == g.Name || slices.Contains(owners, owner)
-	}, at)
-	if replicas >= 0 {
-		machines = replicas
 	}
 	return min(updated, machines), machines
 }
 
+const (
+	deploymentLabel = clusterv1.ClusterTopologyMachineDeploymentNameLabel
+	poolLabel       = clusterv1.ClusterTopologyMachinePoolNameLabel
+)
+
+// membersOf tells the Machines of a group.
+func (c *chainComputation) membersOf(g chain.Group) func(*clusterv1.Machine) bool {
+	if g.Kind == plan.MachinePool {
+		name := topologyName(g)
+		return func(m *clusterv1.Machine) bool { return m.Labels[poolLabel] == name }
+	}
+	var owners []capi.Owner
+	for _, md := range c.facts.MachineDeployments {
+		if md.Labels[deploymentLabel] == g.Name {
+			owners = append(owners, capi.MachineDeployment(md.Namespace, md.Name))
+		}
+	}
+	return func(m *clusterv1.Machine) bool {
+		owner, _ := capi.OwnerOf(m)
+		// The label of the topology may be gone from a Machine.
+		return m.Labels[deploymentLabel] == g.Name || slices.Contains(owners, owner)
+	}
+}
+
 // countPool counts by what the pool reports where it has no Machines.
-func (c *chainComputation) countPool(name string, at version.Version) (updated, machines int) {
-	const label = clusterv1.ClusterTopologyMachinePoolNameLabel
-	updated, machines = c.countMachines(func(m *clusterv1.Machine) bool { return m.Labels[label] == name }, at)
+func (c *chainComputation) countPool(g chain.Group, at version.Version) (updated, machines int) {
+	updated, machines = c.countMachines(c.membersOf(g), at)
 	for _, mp := range c.facts.MachinePools {
-		if mp.Labels[label] != name {
+		if mp.Labels[poolLabel] != topologyName(g) {
 			continue
 		}
 		if machines == 0 {

@@ -44,16 +44,22 @@ func (c *chainComputation) isUnderWay() bool {
 		})
 }
 
-// recordedSteps are the steps that are done. The last one is not while machines are on their way.
+// recordedSteps are the steps that are done. One in which machines are on their way is not.
 func (c *chainComputation) recordedSteps(p chain.Progress) []Step {
 	if len(p.Steps) == chain.MaxSteps {
 		c.notKnown = append(c.notKnown, "steps before the first one shown: only the last steps are recorded")
 	}
-	done := DoneSteps(p)
-	if last := len(done) - 1; last >= 0 && done[last].Kind == plan.ControlPlaneUpgrade && c.state.ControlPlane.Upgrading {
-		done = done[:last]
+	return slices.DeleteFunc(DoneSteps(p), c.moves)
+}
+
+// moves reports whether machines are on their way in a step, whatever has followed it.
+func (c *chainComputation) moves(s Step) bool {
+	if s.Kind == plan.ControlPlaneUpgrade {
+		return c.state.ControlPlane.Version.Equal(s.To) && c.controlPlaneMoves()
 	}
-	return done
+	return slices.ContainsFunc(c.state.Groups, func(g chain.Group) bool {
+		return (s.GroupKind == "" || g.Kind == s.GroupKind) && g.Version.Equal(s.To) && c.groupMoves(g)
+	})
 }
 
 // DoneSteps are the steps that a way has, in order. The version that the first one came from is zero
@@ -112,11 +118,8 @@ func (c *chainComputation) observe() []Step {
 func (c *chainComputation) observedSteps() []Step {
 	c.notKnown = append(c.notKnown, "steps that are done and whose Events have expired: Cluster API does not record steps")
 	return slices.DeleteFunc(slices.Clone(c.observed), func(s Step) bool {
-		if s.Kind == plan.ControlPlaneUpgrade {
-			return c.state.ControlPlane.Upgrading && c.state.ControlPlane.Version.Equal(s.To)
-		}
-		return slices.ContainsFunc(c.state.Groups, func(g chain.Group) bool { return g.Kind == s.GroupKind && g.Upgrading && g.Version.Equal(s.To) }) ||
-			slices.ContainsFunc(c.next, func(o plan.Operation) bool { return o.Kind == plan.WorkersUpgrade && o.To.Equal(s.To) })
+		next := func(o plan.Operation) bool { return o.Kind == plan.WorkersUpgrade && o.To.Equal(s.To) }
+		return c.moves(s) || s.Kind == plan.WorkersUpgrade && slices.ContainsFunc(c.next, next)
 	})
 }
 
@@ -152,21 +155,25 @@ func (c *chainComputation) readEvent(e corev1.Event) (Step, bool) {
 // runningSteps are what is on its way: the control plane, and groups of one kind that go from and to one version as one step.
 func (c *chainComputation) runningSteps() []Step {
 	var running []Step
-	if cp := c.state.ControlPlane; cp.Exists && (cp.Upgrading || !cp.Provisioned) {
+	if c.controlPlaneMoves() {
 		step := c.runningControlPlane()
 		step.Updated, step.Machines = c.countControlPlane()
 		running = append(running, step)
 	}
 	for _, g := range c.state.Groups {
-		if !g.Exists || g.Deleting || !g.Upgrading {
+		if !c.groupMoves(g) {
 			continue
 		}
+		from := g.Oldest
+		if from.Equal(g.Version) {
+			from = version.Version{}
+		}
 		updated, machines := c.countGroup(g, g.Version)
-		at := slices.IndexFunc(running, func(s Step) bool { return s.GroupKind == g.Kind && s.To.Equal(g.Version) && s.From.Equal(g.Oldest) })
+		at := slices.IndexFunc(running, func(s Step) bool { return s.GroupKind == g.Kind && s.To.Equal(g.Version) && s.From.Equal(from) })
 		if at < 0 {
 			at = len(running)
 			running = append(running, Step{
-				State: StepRunning, Kind: plan.WorkersUpgrade, GroupKind: g.Kind, From: g.Oldest, To: g.Version, Began: c.workersBegan(g),
+				State: StepRunning, Kind: plan.WorkersUpgrade, GroupKind: g.Kind, From: from, To: g.Version, Began: c.workersBegan(g),
 			})
 		}
 		running[at].Groups = append(running[at].Groups, g.Name)

@@ -79,7 +79,7 @@ func Compute(f Facts, now time.Time) Report {
 	r.Problems = append(r.Problems, problems...)
 	sortReport(&r)
 	if f.Upgrade != nil && f.Cluster.Spec.Topology.IsDefined() {
-		r.Chain = new(computeChain(f, now))
+		r.Chain = new(computeChain(f, records, now))
 	}
 	return r
 }
