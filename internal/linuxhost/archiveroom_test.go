@@ -79,9 +79,9 @@ func TestNoRoomForAnArchiveOfKubeadm(t *testing.T) {
 			s.write(t, conf, "kind: KubeletConfiguration\n"+evictionHard)
 			s.write(t, "/var/lib/containerd/x", "x")
 			s.write(t, "/total.kb", strconv.Itoa(total))
-			free := (1 << 20) + total*percent/100 // kubeadm's images and copy of etcd need up to 1 GiB.
+			free := 5*size + total*percent/100
 			if short {
-				free = 5*size + total*percent/100 - 1
+				free--
 			}
 			s.write(t, "/free.kb", strconv.Itoa(free))
 			if !short {
