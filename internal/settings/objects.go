@@ -11,8 +11,8 @@ type Object struct {
 }
 
 // FromObject returns the settings in an object that makes machines: a KubeadmControlPlane, a
-// KubeadmConfig, their templates, or a control plane, a config or a template of RKE2 or K3s. Other
-// kinds have none.
+// KubeadmConfig, their templates, or a control plane, a config or a template of RKE2, K3s or Talos.
+// Other kinds have none.
 func FromObject(o Object) []Use {
 	name := o.Kind + " " + o.Name
 	p, spec := Place{Object: name, Path: "spec", Machines: name}, o.Content["spec"]
@@ -32,6 +32,10 @@ func FromObject(o Object) []Use {
 	case "RKE2ControlPlane", "RKE2ControlPlaneTemplate", "RKE2Config", "RKE2ConfigTemplate",
 		"KThreesConfig", "KThreesConfigTemplate":
 		return fromFields(p, config, rancherFields)
+	case "TalosControlPlane", "TalosControlPlaneTemplate":
+		return fromTalosControlPlane(p.at("controlPlaneConfig"), config)
+	case "TalosConfig", "TalosConfigTemplate":
+		return fromTalos(p, config)
 	}
 	return nil
 }
