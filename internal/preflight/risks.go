@@ -54,17 +54,17 @@ func CheckRisks(r Risks) []clustercheck.Finding {
 		add(risk.ID, risk.Fix, "%s: %s%s (%s)",
 			risk.Where(), risk.Summary, concerns, risk.Sources[0])
 	}
-	where := "on the way"
+	where := ""
 	if r.RouteUnknown != "" {
-		where = "of a direct step, because the versions between are unknown: " + r.RouteUnknown
+		where = "; only the direct step was compared, because the versions between are unknown: " + r.RouteUnknown
 	}
 	if unseen.Len() == 0 {
-		return found.finish("none of the known risks of %s applies %s; %d accepted",
-			r.Known.Revision, where, accepted)
+		return found.finish("none of the known risks of %s applies on the way; %d accepted%s",
+			r.Known.Revision, accepted, where)
 	}
 	findings := []clustercheck.Finding{clustercheck.Pass(KnownRisks,
-		"look at the known risks of %s %s that depend on what cannot be seen here: %s; %d accepted",
-		r.Known.Revision, where, unseen.Join("; "), accepted)}
+		"look at the known risks of %s that depend on what cannot be seen here: %s; %d accepted%s",
+		r.Known.Revision, unseen.Join("; "), accepted, where)}
 	if len(found.found) > 0 {
 		findings = append(found.finish(""), findings...)
 	}
