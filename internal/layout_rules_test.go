@@ -41,8 +41,8 @@ var rules = []rule{
 	`},
 	{pkg: "internal/cli/doctorcmd", kind: effects, imports: `
 		api/v1alpha1 internal/bounds internal/capi internal/cli internal/cli/management
-		internal/doctor internal/hookserver internal/manifest internal/policy
-		internal/updatepolicy internal/upgradegraph internal/view
+		internal/clustercheck internal/doctor internal/hookserver internal/manifest
+		internal/policy internal/updatepolicy internal/upgradegraph internal/view
 	`},
 	{pkg: "internal/cli/extensioncmd", kind: effects, imports: `
 		api/v1alpha1 internal/app internal/cli internal/cli/serving internal/controllers

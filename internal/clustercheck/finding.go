@@ -73,10 +73,9 @@ func Skip(id ID, format string, arguments ...any) Finding {
 
 // Unreachable are the findings where the API server does not answer: the cluster may work. others are the checks that
 // are then not made.
-func Unreachable(problem string, others ...ID) []Finding {
-	const fix = "check the way from here to the API server, and the address in the Secret of the kubeconfig; " +
-		"the clusters of windlass-lab are reached only from inside its network namespace"
-	findings := []Finding{Fail(APIDiscovery, fix, "%s: %s", notReached, text.Bound(problem, maxProblemBytes))}
+func Unreachable(problem error, others ...ID) []Finding {
+	findings := []Finding{Fail(APIDiscovery, FixUnread(ClusterUser, problem), "%s: %s", notReached,
+		text.Bound(fmt.Sprint(problem), maxProblemBytes))}
 	for _, id := range others {
 		findings = append(findings, Skip(id, notReached))
 	}

@@ -332,10 +332,6 @@ func isPaused(annotations map[string]string) bool {
 
 func checkUnread(f Facts, _ []group, into *findings) {
 	for _, u := range f.Unread {
-		fix := "ask for permission to read it"
-		if !f.Live {
-			fix = "name its file with -f"
-		}
-		into.unknown(string(u.Source), fix, "cannot read it: %s", u.Problem)
+		into.unknown(string(u.Source), u.Fix, "cannot read it: %s", u.Problem)
 	}
 }

@@ -454,7 +454,7 @@ func TestExamine(t *testing.T) {
 		{"nothing but the cluster can be read", func(f *Facts) {
 			f.Managers, f.Extensions, f.Updaters, f.Guard = nil, nil, nil, nil
 			for _, s := range []Source{SourceManagers, SourceExtensions, SourceUpdaters, SourceGuard, SourceNamespace, SourceTemplates, SourceHealthChecks} {
-				f.Unread = append(f.Unread, Unread{Source: s, Problem: "forbidden"})
+				f.Unread = append(f.Unread, Unread{Source: s, Problem: "forbidden", Fix: "ask"})
 			}
 		}, []string{"Warning Unread Deployments", "ExtensionConfigs", "Updaters", "guard", "namespace", "templates", "MachineHealthChecks"}},
 		{"manifests only", func(f *Facts) {

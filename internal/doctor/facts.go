@@ -102,10 +102,10 @@ const (
 	SourceSettings     Source = "bootstrap configs"
 )
 
-// Unread is something that could not be read, and why.
+// Unread is something that could not be read, why, and what a person can do about it.
 type Unread struct {
-	Source  Source
-	Problem string
+	Source       Source
+	Problem, Fix string
 }
 
 func (f Facts) unread(s Source) bool {

@@ -93,7 +93,9 @@ func TestFixes(t *testing.T) {
 			workers + `: UpdatePolicy "team-a/x" cannot be used: spec.targets[0].selector: Invalid value: "Is" is not a valid label selector operator; invalid as well: y, z`,
 		}, nil},
 		{"files that were not given", func(f *Facts) {
-			f.Live, f.Unread = false, []Unread{{Source: SourceClass, Problem: "not among the manifests"}}
+			f.Live, f.Unread = false, []Unread{{
+				Source: SourceClass, Problem: "not among the manifests", Fix: "name its file with -f",
+			}}
 		}, CheckUnread, []string{"the ClusterClass: cannot read it: not among the manifests"}, []string{"name its file with -f"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

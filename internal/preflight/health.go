@@ -100,8 +100,8 @@ func CheckTopology(t Topology) []clustercheck.Finding {
 type Extensions struct {
 	// Conflicts are the hooks for which Cluster API finds several extensions.
 	Conflicts []doctor.Conflict
-	// Unread is why they are not known; empty if they are.
-	Unread string
+	// Unread is why they are not known; nil if they are.
+	Unread error
 }
 
 // CheckExtensions judges whether Cluster API can ask the hooks of updates in place.
@@ -110,8 +110,9 @@ func CheckExtensions(e Extensions) []clustercheck.Finding {
 	for _, c := range e.Conflicts {
 		r.fail(c.Subject, c.Fix, "%s", c.Message)
 	}
-	if e.Unread != "" {
-		r.add(clustercheck.NotChecked, "", "look at your rights in the management cluster", "%s", e.Unread)
+	if e.Unread != nil {
+		fix := clustercheck.FixUnread(clustercheck.ManagementUser, e.Unread)
+		r.add(clustercheck.NotChecked, "", fix, "%v", e.Unread)
 	}
 	return r.finish("no hook of updates in place has two extensions")
 }
@@ -130,7 +131,7 @@ type Etcd struct {
 	Ready Ready
 	// Pods are the Pods of etcd in kube-system, and PodsUnread why they could not be read.
 	Pods       []EtcdPod
-	PodsUnread string
+	PodsUnread error
 	// Problem is what the control plane object reports; empty if that is nothing.
 	Problem string
 }
@@ -158,9 +159,9 @@ func CheckEtcd(e Etcd) []clustercheck.Finding {
 			r.fail(named("Pod", systemSpace, p.Name), fix, "it is not Ready")
 		}
 	}
-	if e.PodsUnread != "" {
+	if e.PodsUnread != nil {
 		r.add(clustercheck.NotChecked, "Pods of etcd",
-			"look at the rights of the kubeconfig's user, and at the API server", "%s", e.PodsUnread)
+			clustercheck.FixUnread(clustercheck.ClusterUser, e.PodsUnread), "%v", e.PodsUnread)
 	}
 	seen := false
 	for name := range e.Ready {

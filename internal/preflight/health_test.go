@@ -1,6 +1,7 @@
 package preflight_test
 
 import (
+	"errors"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -41,7 +42,7 @@ func TestCheckEtcd(t *testing.T) {
 		"good":          {preflight.Etcd{Ready: good, Pods: []preflight.EtcdPod{{Name: "etcd-a", Ready: true}}}, []string{"Passed: the API server reaches etcd; 1 Pod of etcd Ready"}},
 		"external":      {preflight.Etcd{Ready: good}, []string{"Passed: the API server reaches etcd; its Pods are not visible here"}},
 		"nothing known": {preflight.Etcd{Ready: preflight.Ready{"ping": true}}, []string{"NotChecked: neither /readyz nor a Pod in kube-system shows etcd"}},
-		"unread":        {preflight.Etcd{Ready: good, PodsUnread: "no"}, []string{"NotChecked: Pods of etcd: no"}},
+		"unread":        {preflight.Etcd{Ready: good, PodsUnread: errors.New("no")}, []string{"NotChecked: Pods of etcd: no"}},
 		"all that can be wrong": {
 			preflight.Etcd{Ready: preflight.Ready{"etcd": false, "etcd-readiness": false}, Pods: []preflight.EtcdPod{{Name: "etcd-b", Ready: false}, {Name: "etcd-a", Ready: true}}, Problem: "KubeadmControlPlane cp reports NotHealthy: m"},
 			[]string{

@@ -1,6 +1,7 @@
 package preflight
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -21,7 +22,7 @@ type Settings struct {
 	// Accepted are names of findings that are left out; see [settings.Finding.ID].
 	Accepted []string
 	// Unread says which sources of settings could not be read, and why.
-	Unread []string
+	Unread []Unread
 	// Unasked says which kubelets did not tell their feature gates; empty for none. What they are given
 	// is in the other sources, unless it is configured on the host alone.
 	Unasked string
@@ -32,6 +33,12 @@ type Settings struct {
 	Kept []string
 	// Unverified are those where kubeadm's check SystemVerification is ignored.
 	Unverified []string
+}
+
+// Unread is an error of reading, and who read.
+type Unread struct {
+	User clustercheck.User
+	Err  error
 }
 
 // CheckMachines finds what the upgrade needs of the machines and Nodes report to lack: a version of
@@ -102,9 +109,14 @@ func CheckSettings(u Upgrade, s Settings) []clustercheck.Finding {
 	if s.Unasked != "" {
 		r.warn("", "see whether the hosts' own files have settings that the target lacks", "%s", s.Unasked)
 	}
-	if len(s.Unread) > 0 {
-		r.add(clustercheck.NotChecked, "", "look at the rights of the kubeconfig's user", "%s",
-			text.Bound(strings.Join(s.Unread, "; "), maxUnreadBytes))
+	unread := map[string][]string{}
+	for _, u := range s.Unread {
+		fix := clustercheck.FixUnread(u.User, u.Err)
+		unread[fix] = append(unread[fix], u.Err.Error())
+	}
+	for _, fix := range slices.Sorted(maps.Keys(unread)) {
+		r.add(clustercheck.NotChecked, "", fix, "%s",
+			text.Bound(strings.Join(unread[fix], "; "), maxUnreadBytes))
 	}
 	return r.finish("%s checked: %s has all of them",
 		text.Count(len(s.Uses), "setting"), u.To.Minor())

@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -214,7 +215,7 @@ func parseKubeconfig(data []byte) (*rest.Config, error) {
 	if err != nil {
 		return nil, errUnreadable
 	}
-	if err := checkKubeconfig(kubeconfig); err != nil {
+	if err := cmp.Or(checkKubeconfig(kubeconfig), checkContext(kubeconfig)); err != nil {
 		return nil, err
 	}
 	config, err := clientcmd.NewDefaultClientConfig(*kubeconfig, nil).ClientConfig()
@@ -222,6 +223,24 @@ func parseKubeconfig(data []byte) (*rest.Config, error) {
 		return nil, errUnreadable
 	}
 	return config, nil
+}
+
+// checkContext refuses a kubeconfig that does not name the cluster to ask.
+func checkContext(kubeconfig *clientcmdapi.Config) error {
+	current := kubeconfig.Contexts[kubeconfig.CurrentContext]
+	switch {
+	case len(kubeconfig.Clusters) == 0:
+		return errors.New("it has no cluster. Fix: put one with a server into it")
+	case kubeconfig.CurrentContext == "":
+		return errors.New("it has no current context. Fix: set current-context")
+	case current == nil:
+		return errors.New("its current-context is none of its contexts. Fix: set it to one of them")
+	case kubeconfig.Clusters[current.Cluster] == nil:
+		return errors.New("its current context names a cluster that it does not have. " +
+			"Fix: correct the context's cluster")
+	default:
+		return nil
+	}
 }
 
 // checkKubeconfig refuses a kubeconfig that would run programs, read files of this machine, have others connect for us, or

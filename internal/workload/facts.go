@@ -161,7 +161,9 @@ func listPages(
 func (f *Facts) failed(ctx context.Context, cluster types.NamespacedName, remote *connection, what string, err error) error {
 	f.clients.Failed(ctx, cluster, remote, err)
 	if isAnswer(err) {
-		return &unreachableError{cluster: cluster, reason: fmt.Sprintf("reading its %s: %s", what, describe(err))}
+		return &unreachableError{
+			cluster: cluster, reason: fmt.Sprintf("reading its %s: %s", what, describe(err)), cause: err,
+		}
 	}
 	return newUnreachable(cluster, err)
 }

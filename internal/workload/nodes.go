@@ -114,11 +114,15 @@ func isMissingNode(err error) bool {
 type unreachableError struct {
 	cluster types.NamespacedName
 	reason  string
+	cause   error
 }
 
 func (e *unreachableError) Error() string {
 	return fmt.Sprintf("Cluster %s cannot be asked: %s", e.cluster, e.reason)
 }
+
+// Cause returns the error below, which tells what a person can do. It is not Unwrap: see above.
+func (e *unreachableError) Cause() error { return e.cause }
 
 // newUnreachable returns the error for a request that got no answer: a *ThrottledError if this process did not send it, else an
 // *unreachableError.
@@ -126,7 +130,7 @@ func newUnreachable(cluster types.NamespacedName, err error) error {
 	if throttled, ok := errors.AsType[*ThrottledError](err); ok {
 		return &ThrottledError{Cluster: cluster, Limit: throttled.Limit}
 	}
-	return &unreachableError{cluster: cluster, reason: describe(err)}
+	return &unreachableError{cluster: cluster, reason: describe(err), cause: err}
 }
 
 func (n *Nodes) read(
@@ -147,7 +151,9 @@ func (n *Nodes) read(
 	if err != nil {
 		n.clients.Failed(ctx, cluster, remote, err)
 		if isAnswer(err) {
-			return nil, nil, &unreachableError{cluster: cluster, reason: fmt.Sprintf("reading Node %s: %s", name, describe(err))}
+			return nil, nil, &unreachableError{
+				cluster: cluster, reason: fmt.Sprintf("reading Node %s: %s", name, describe(err)), cause: err,
+			}
 		}
 		// A missing answer has nothing to do with the node, and reads the same for all of them.
 		return nil, nil, newUnreachable(cluster, err)

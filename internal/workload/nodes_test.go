@@ -349,7 +349,16 @@ func TestBadKubeconfigs(t *testing.T) {
 	}{
 		"not YAML":          {[]byte("{secret-token"), "cannot be read"},
 		"quoted by parsers": {[]byte("apiVersion: secret-token\nclusters: secret-token\n"), "cannot be read"},
-		"empty":             {nil, "cannot be read"},
+		"empty":             {nil, "it has no cluster"},
+		"no context": {w.server.kubeconfig(func(c *clientcmdapi.Config) {
+			c.CurrentContext = ""
+		}), "it has no current context. Fix: "},
+		"another context": {w.server.kubeconfig(func(c *clientcmdapi.Config) {
+			c.CurrentContext = "none"
+		}), "its current-context is none of its contexts. Fix: "},
+		"a context without its cluster": {w.server.kubeconfig(func(c *clientcmdapi.Config) {
+			c.Contexts[c.CurrentContext].Cluster = "none"
+		}), "names a cluster that it does not have. Fix: "},
 		"runs a program": {w.server.kubeconfig(func(c *clientcmdapi.Config) {
 			c.AuthInfos["u"] = &clientcmdapi.AuthInfo{Exec: &clientcmdapi.ExecConfig{Command: "true", APIVersion: "client.authentication.k8s.io/v1", InteractiveMode: clientcmdapi.NeverExecInteractiveMode}}
 		}), "runs a program"},

@@ -2,7 +2,6 @@ package checkcmd
 
 import (
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -135,7 +134,7 @@ func (o *options) run(cmd *cobra.Command, format view.Format, name string) error
 	}
 	remote, err := workload.New(live, time.Now).Clientset(ctx, key)
 	if err != nil {
-		return fmt.Errorf("%w. Fix: wait until the control plane is initialized, and check your right to read this Secret", err)
+		return clustercheck.FixConnect(err)
 	}
 	var asked version.Version
 	if objects.ControlPlane != nil {

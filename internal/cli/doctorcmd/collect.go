@@ -185,10 +185,7 @@ func isUnowned(object *metav1.PartialObjectMetadata) bool {
 func (c *collector) readSettings(ctx context.Context) error {
 	read := c.Settings(ctx, c.facts.Objects, c.facts.Class)
 	c.facts.Settings = read.Uses
-	if len(read.Unread) > 0 {
-		return errors.New(strings.Join(read.Unread, "; "))
-	}
-	return nil
+	return errors.Join(read.Unread...)
 }
 
 // readGates looks for UpgradeGates that exceed their CRD.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/windlass-dev/windlass/internal/cli"
 	"github.com/windlass-dev/windlass/internal/cli/management"
+	"github.com/windlass-dev/windlass/internal/clustercheck"
 	"github.com/windlass-dev/windlass/internal/doctor"
 	"github.com/windlass-dev/windlass/internal/hookserver"
 	"github.com/windlass-dev/windlass/internal/manifest"
@@ -149,7 +151,9 @@ func manifestFacts(cmd *cobra.Command, files []string, namespace, name string) (
 	f, classErr, err := set.Facts(cluster, time.Now())
 	f.Handlers = ourHandlers()
 	if classErr != nil && cluster.Spec.Topology.IsDefined() {
-		f.Unread = append(f.Unread, doctor.Unread{Source: doctor.SourceClass, Problem: classErr.Error()})
+		f.Unread = append(f.Unread, doctor.Unread{
+			Source: doctor.SourceClass, Problem: classErr.Error(), Fix: "name its file with -f",
+		})
 	}
 	err = errors.Join(err, addPolicies(cmd.Context(), &f))
 	return f, err
@@ -182,7 +186,10 @@ func liveFacts(ctx context.Context, m management.Cluster, key types.NamespacedNa
 			if ctx.Err() != nil {
 				return doctor.Facts{}, fmt.Errorf("reading the management cluster: %w", ctx.Err())
 			}
-			f.Unread = append(f.Unread, doctor.Unread{Source: step.source, Problem: err.Error()})
+			f.Unread = append(f.Unread, doctor.Unread{
+				Source: step.source, Problem: strings.ReplaceAll(err.Error(), "\n", "; "),
+				Fix: clustercheck.FixUnread(clustercheck.ManagementUser, err),
+			})
 		}
 	}
 	err = addPolicies(ctx, &f)

@@ -23,7 +23,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/klog/v2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
@@ -104,15 +103,15 @@ func connect(
 	ctrl.SetLogger(klog.Background())
 	loader := kube.loader()
 	namespace, _, err := loader.Namespace()
-	if err != nil {
-		return Cluster{}, "", &ReadError{Item: "the kubeconfig", Err: err}
-	}
-	config, err := loader.ClientConfig()
+	var config *rest.Config
 	if err == nil {
-		err = checkKubeconfig(loader, config)
+		config, err = loader.ClientConfig()
+	}
+	if err == nil {
+		err = checkKubeconfig(loader, config, kube.Context)
 	}
 	if err != nil {
-		return Cluster{}, "", &ReadError{Item: "the kubeconfig", Err: err}
+		return Cluster{}, "", &ReadError{Item: "the kubeconfig", Err: kube.explain(err)}
 	}
 	config.WarningHandlerWithContext = rest.NoWarnings{}
 	config.Timeout = cmp.Or(timeout, config.Timeout)
@@ -150,15 +149,25 @@ func (m Cluster) NewClient() (client.WithWatch, error) {
 	return c, nil
 }
 
-// checkKubeconfig refuses to ask localhost, which is where client-go goes when nothing names a cluster: no kubeconfig, and
-// no service account of a Pod.
-func checkKubeconfig(loader clientcmd.ClientConfig, config *rest.Config) error {
+// checkKubeconfig refuses to ask localhost, which is where client-go goes when nothing names a cluster: no kubeconfig, no
+// context or none with a cluster, and no service account of a Pod. chosen is the name of a context; empty for the current one.
+func checkKubeconfig(loader clientcmd.ClientConfig, config *rest.Config, chosen string) error {
 	raw, err := loader.RawConfig()
 	if err != nil {
 		return fmt.Errorf("loading it: %w", err)
 	}
-	if api.IsConfigEmpty(&raw) && config.BearerTokenFile == "" {
+	name := cmp.Or(chosen, raw.CurrentContext)
+	switch current := raw.Contexts[name]; {
+	case name == "" && config.BearerTokenFile != "":
+		return nil
+	case len(raw.Clusters) == 0:
 		return ErrNoCluster
+	case name == "":
+		return fmt.Errorf("it has no current context. Fix: choose one of %q with --context",
+			slices.Sorted(maps.Keys(raw.Contexts)))
+	case current == nil || current.Cluster == "":
+		return fmt.Errorf("its context %q has no cluster. Fix: choose another of %q with --context",
+			name, slices.Sorted(maps.Keys(raw.Contexts)))
 	}
 	return nil
 }

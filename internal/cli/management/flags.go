@@ -1,6 +1,13 @@
 package management
 
 import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/tools/clientcmd"
 )
@@ -38,6 +45,31 @@ func (f *Flags) AddFlags(flags *pflag.FlagSet) {
 func (f *Flags) AddContextFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&f.KubeConfig, "kubeconfig", "", "kubeconfig of the management cluster (default: $KUBECONFIG, ~/.kube/config)")
 	flags.StringVar(&f.Context, "context", "", "context of the kubeconfig to use (default: its current one)")
+}
+
+// explain adds to the error of a kubeconfig what a person can do, unless it tells that.
+func (f *Flags) explain(err error) error {
+	listed := os.Getenv(clientcmd.RecommendedConfigPathEnvVar)
+	switch {
+	case errors.Is(err, ErrNoCluster) && f.KubeConfig == "" && listed != "" && !anyExists(listed):
+		return fmt.Errorf("no file of KUBECONFIG exists (%s), so that %w", listed, err)
+	case strings.Contains(err.Error(), ". Fix: "):
+		return err
+	case errors.Is(err, os.ErrNotExist):
+		return fmt.Errorf("%w. Fix: name a file that exists with --kubeconfig", err)
+	case clientcmd.IsContextNotFound(err):
+		return fmt.Errorf("%w. Fix: choose one of `kubectl config get-contexts` with --context", err)
+	}
+	return fmt.Errorf("%w. Fix: correct this file, or choose another with --kubeconfig or KUBECONFIG",
+		err)
+}
+
+// anyExists reports whether a file of a list of paths exists.
+func anyExists(paths string) bool {
+	return slices.ContainsFunc(filepath.SplitList(paths), func(path string) bool {
+		_, err := os.Stat(path)
+		return !errors.Is(err, os.ErrNotExist)
+	})
 }
 
 // loader reads what the flags choose. It reads files only once it is asked for what they hold.

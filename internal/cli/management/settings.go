@@ -2,7 +2,6 @@ package management
 
 import (
 	"context"
-	"fmt"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -16,7 +15,7 @@ type Settings struct {
 	// Unverified is that of [snapshot.Objects].
 	Unverified []string
 	// Unread says which objects could not be read, and why.
-	Unread []string
+	Unread []error
 }
 
 // Settings returns the settings that a Cluster's objects give to the components of its machines: the
@@ -35,7 +34,7 @@ func (m Cluster) Settings(
 		read[ref] = true
 		object, err := m.Referenced(ctx, o.Cluster.Namespace, ref)
 		if err != nil {
-			s.Unread = append(s.Unread, fmt.Sprint(err))
+			s.Unread = append(s.Unread, err)
 			return
 		}
 		s.Uses = append(s.Uses, settingsOf(ref.Kind, ref.Name, object.Object, passing)...)

@@ -3,7 +3,6 @@ package preflightcmd
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -216,8 +215,7 @@ func (o *options) prepare(
 	}
 	remote, err := workload.New(live, time.Now).Clientset(ctx, key)
 	if err != nil {
-		return none, fmt.Errorf("%w. Fix: wait until the control plane is initialized, "+
-			"and check your right to read this Secret", err)
+		return none, clustercheck.FixConnect(err)
 	}
 	asked, etcd := fromControlPlane(objects)
 	from, err := startOf(ctx, asked, remote, o.timeout)
@@ -252,7 +250,7 @@ func (o *options) prepare(
 		Extensions:  extensionsOf(ctx, m, key.Namespace),
 		EtcdProblem: etcd, Stored: stored, StoredUnread: unread,
 		Settings: preflight.Settings{
-			Uses: read.Uses, Accepted: o.accept.Names, Unread: read.Unread,
+			Uses: read.Uses, Accepted: o.accept.Names, Unread: unreadSettings(read),
 			ControlPlaneWrites: writesClusterConfiguration(objects),
 			Kept:               keptNodes(objects, policies), Unverified: unverifiedNodes(objects),
 		},

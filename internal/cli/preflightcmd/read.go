@@ -20,6 +20,7 @@ import (
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/cli/management"
+	"github.com/windlass-dev/windlass/internal/clustercheck"
 	"github.com/windlass-dev/windlass/internal/doctor"
 	"github.com/windlass-dev/windlass/internal/gate"
 	"github.com/windlass-dev/windlass/internal/guard"
@@ -103,9 +104,17 @@ func extensionsOf(
 		facts.NamespaceLabels, err = m.NamespaceLabels(ctx, namespace)
 	}
 	if err != nil {
-		return preflight.Extensions{Unread: err.Error()}
+		return preflight.Extensions{Unread: err}
 	}
 	return preflight.Extensions{Conflicts: facts.Conflicts()}
+}
+
+// unreadSettings returns what of the management cluster's settings could not be read.
+func unreadSettings(read management.Settings) (unread []preflight.Unread) {
+	for _, err := range read.Unread {
+		unread = append(unread, preflight.Unread{User: clustercheck.ManagementUser, Err: err})
+	}
+	return unread
 }
 
 // startOf returns the version that the upgrade starts from. timeout bounds the request for it:
@@ -124,8 +133,8 @@ func startOf(
 		err = untrusted.Object.Unmarshal(body, &info)
 	}
 	if err != nil {
-		return version.Version{}, fmt.Errorf("asking the API server for its version: %w. "+
-			"Fix: look at the way from here to it, or set the version of the control plane object", err)
+		return version.Version{}, fmt.Errorf("asking the API server for its version: %w. Fix: %s",
+			err, clustercheck.FixUnread(clustercheck.ClusterUser, err))
 	}
 	runs, err := version.Parse(info.GitVersion)
 	if err != nil {
@@ -149,7 +158,7 @@ var purposes = []secret.Purpose{
 // read.
 func storedCertificates(
 	ctx context.Context, m management.Cluster, key types.NamespacedName,
-) (found []workload.Certificate, unread string) {
+) (found []workload.Certificate, unread error) {
 	for _, purpose := range purposes {
 		name := types.NamespacedName{Namespace: key.Namespace, Name: secret.Name(key.Name, purpose)}
 		object := &corev1.Secret{}
@@ -159,7 +168,7 @@ func storedCertificates(
 			bundle := object.Data[secret.TLSCrtDataName]
 			found = append(found, workload.ParseBundle("Secret "+name.Name, bundle)...)
 		case management.IgnoreMissing(err) != nil:
-			unread = err.Error()
+			unread = err
 		}
 	}
 	return found, unread

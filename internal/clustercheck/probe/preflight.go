@@ -16,7 +16,6 @@ import (
 	"github.com/windlass-dev/windlass/internal/gate"
 	"github.com/windlass-dev/windlass/internal/guard"
 	"github.com/windlass-dev/windlass/internal/preflight"
-	"github.com/windlass-dev/windlass/internal/text"
 	"github.com/windlass-dev/windlass/internal/workload"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
@@ -46,7 +45,7 @@ type PreflightOptions struct {
 	EtcdProblem string
 	// Stored are certificates of the management cluster, and StoredUnread why some could not be read.
 	Stored       []workload.Certificate
-	StoredUnread string
+	StoredUnread error
 	// Manifests are given objects, and nil if none were given.
 	Manifests []preflight.Manifest
 	// Risks are the known risks of the upgrade, for which the running etcd counts, too.
@@ -86,7 +85,7 @@ func Preflight(ctx context.Context, o PreflightOptions) ([]clustercheck.Finding,
 			return id == preflight.RemovedAPIsInManifests ||
 				slices.ContainsFunc(wrong, func(f clustercheck.Finding) bool { return f.ID == id })
 		})
-		s.findings = clustercheck.Unreachable(fmt.Sprint(unread), others...)
+		s.findings = clustercheck.Unreachable(unread, others...)
 		for _, f := range wrong {
 			s.add(f)
 		}
@@ -140,15 +139,17 @@ func firstOf(errs ...error) error {
 	return nil
 }
 
-// fixRights is where to look if an object cannot be read.
-const fixRights = "look at the rights of the kubeconfig's user, and at the API server"
+// notChecked is the finding of a check that cannot read something of the workload cluster.
+func notChecked(id clustercheck.ID, prefix string, unread error) clustercheck.Finding {
+	f := clustercheck.Skip(id, "%s%v", prefix, unread)
+	f.Fix = clustercheck.FixUnread(clustercheck.ClusterUser, unread)
+	return f
+}
 
 // judge adds what a check finds, or that its facts could not be read.
 func (s scout) judge(id clustercheck.ID, unread error, check func() []clustercheck.Finding) {
 	if unread != nil {
-		f := clustercheck.Skip(id, "%v", unread)
-		f.Fix = fixRights
-		s.add(f)
+		s.add(notChecked(id, "", unread))
 		return
 	}
 	for _, f := range check() {
@@ -248,9 +249,8 @@ func isReady(pod *corev1.Pod) bool {
 func (s scout) etcd(
 	ready preflight.Ready, unready error, pods []preflight.EtcdPod, unlisted error,
 ) {
-	facts := preflight.Etcd{Ready: ready, Pods: pods, Problem: s.o.EtcdProblem}
-	if unlisted != nil {
-		facts.PodsUnread = text.Bound(fmt.Sprint(unlisted), maxMessageBytes)
+	facts := preflight.Etcd{
+		Ready: ready, Pods: pods, PodsUnread: unlisted, Problem: s.o.EtcdProblem,
 	}
 	s.judge(preflight.EtcdHealthy, unready, func() []clustercheck.Finding {
 		return preflight.CheckEtcd(facts)
@@ -275,14 +275,14 @@ func (s scout) certificates(
 		findings := []clustercheck.Finding{
 			clustercheck.CheckCertificates(found, s.CertificateDays, s.Now),
 		}
-		if s.o.StoredUnread != "" {
-			unread := clustercheck.Skip(clustercheck.Certificates, "%s", s.o.StoredUnread)
+		if s.o.StoredUnread != nil {
+			unread := clustercheck.Skip(clustercheck.Certificates, "%v", s.o.StoredUnread)
+			unread.Fix = clustercheck.FixUnread(clustercheck.ManagementUser, s.o.StoredUnread)
 			findings = append(findings, unread)
 		}
 		if unbundled != nil {
-			unread := clustercheck.Skip(clustercheck.Certificates, "CAs of webhooks: %v", unbundled)
-			unread.Fix = fixRights
-			findings = append(findings, unread)
+			findings = append(findings,
+				notChecked(clustercheck.Certificates, "CAs of webhooks: ", unbundled))
 		}
 		return findings
 	})

@@ -179,6 +179,49 @@ func TestPreflightUnread(t *testing.T) {
 	})
 }
 
+// TestPreflightFix: a kind that the API server does not serve, and one that cannot answer for now,
+// are no questions of rights.
+func TestPreflightFix(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		answer http.HandlerFunc
+		want   string
+	}{
+		"no such kind": {http.NotFound, "a CustomResourceDefinition or an APIService"},
+		"away": {func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "etcd is starting", http.StatusServiceUnavailable)
+		}, "wait until the API server answers"},
+		"forbidden": {func(w http.ResponseWriter, _ *http.Request) {
+			refuse(w, "forbidden")
+		}, "let the user of the Cluster's kubeconfig read this"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			const path = "/apis/policy/v1/poddisruptionbudgets"
+			all := newAPI(nil)
+			found := 0
+			for _, f := range run(t, look(t, func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == path {
+					test.answer(w, r)
+					return
+				}
+				all.ServeHTTP(w, r)
+			})) {
+				if f.ID != preflight.BudgetsCanBeSatisfied {
+					continue
+				}
+				found++
+				if f.Outcome != clustercheck.NotChecked || !strings.Contains(f.Fix, test.want) {
+					t.Errorf("%s: %s. Fix: %s, want %s", f.Outcome, f.Message, f.Fix, test.want)
+				}
+			}
+			if found != 1 {
+				t.Errorf("%d findings", found)
+			}
+		})
+	}
+}
+
 // TestLargeCluster holds that Pods are read once, in pages, and that a list without end is given up.
 func TestLargeCluster(t *testing.T) {
 	t.Parallel()

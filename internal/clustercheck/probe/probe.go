@@ -61,7 +61,7 @@ func Run(ctx context.Context, o Options) ([]clustercheck.Finding, error) {
 	p := &prober{Options: o, namespace: "windlass-check-" + o.ID}
 	nodes, unread := p.readNodes(ctx)
 	if unread != nil && !isAnswer(unread) {
-		p.findings = clustercheck.Unreachable(fmt.Sprint(unread), clustercheck.Nodes, clustercheck.Certificates,
+		p.findings = clustercheck.Unreachable(unread, clustercheck.Nodes, clustercheck.Certificates,
 			clustercheck.ConfigMapWatch, clustercheck.Deployment, clustercheck.Service, clustercheck.Job)
 		return p.findings, context.Cause(ctx)
 	}

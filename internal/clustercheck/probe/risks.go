@@ -50,10 +50,8 @@ func (s scout) risks(
 		if len(known.Known.OfAll(known.Facts, known.Steps)) == 0 {
 			findings = nil
 		}
-		unread := clustercheck.Skip(preflight.KnownRisks,
-			"the version of etcd that runs: %v", unlisted)
-		unread.Fix = fixRights
-		findings = append(findings, unread)
+		findings = append(findings,
+			notChecked(preflight.KnownRisks, "the version of etcd that runs: ", unlisted))
 	}
 	s.judge(preflight.KnownRisks, nil, func() []clustercheck.Finding { return findings })
 }

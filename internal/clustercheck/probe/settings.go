@@ -56,7 +56,7 @@ func (s scout) settings(ctx context.Context, nodes []corev1.Node) {
 		}
 		uses, err := s.readConfigMap(ctx, source)
 		if err != nil {
-			all.Unread = append(all.Unread, fmt.Sprint(err))
+			all.Unread = append(all.Unread, preflight.Unread{User: clustercheck.ClusterUser, Err: err})
 		}
 		all.Uses = append(all.Uses, uses...)
 		if source.name == kubeletConfig {
