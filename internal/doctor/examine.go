@@ -112,6 +112,12 @@ func concerning(g group, all []Finding, severity Severity) []string {
 	return names
 }
 
+const (
+	notInstalled = "Windlass is not installed: the management cluster does not serve UpdatePolicies, " +
+		"so that machines are replaced"
+	fixInstall = "install it, as docs/how-to/install.md describes, if machines are to be kept"
+)
+
 func checkPolicy(f Facts, groups []group, into *findings) {
 	policies := policy.CompileAll(f.Policies)
 	for _, g := range groups {
@@ -119,6 +125,8 @@ func checkPolicy(f Facts, groups []group, into *findings) {
 		case g.err != nil:
 			into.add(Error, g.Subject, "correct the UpdatePolicies; until then the extension refuses all changes of this group",
 				"%v%s", g.err, alsoInvalid(policies, g.err))
+		case f.NotInstalled:
+			into.add(Warning, g.Subject, fixInstall, notInstalled)
 		case s.Name == "":
 			into.add(Warning, g.Subject, "write an UpdatePolicy with strategy ExternalUpdate that selects it, if its machines are to be kept",
 				"no UpdatePolicy selects it, so that its machines are replaced")

@@ -24,6 +24,8 @@ type Facts struct {
 	// Live says that the facts come from a management cluster: what is not among them does not exist. Otherwise they come from
 	// manifests, and say nothing about what a management cluster has besides.
 	Live bool
+	// NotInstalled says that the management cluster does not serve UpdatePolicies.
+	NotInstalled bool
 	// Now is the time.
 	Now     time.Time
 	Objects snapshot.Objects

@@ -3,6 +3,7 @@ package doctor
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -87,7 +88,7 @@ const shownMachines = 5
 func checkMachines(f Facts, groups []group, into *findings) {
 	report := status.Compute(status.Facts{Objects: f.Objects, Policies: f.Policies}, f.Now)
 	before := len(into.list)
-	checkStandingStill(report, failedFix(f.Objects.Cluster.Namespace), into)
+	checkStandingStill(report, f.Objects.Cluster.Namespace, into)
 	for _, p := range report.Problems {
 		into.add(Error, p.Kind+" "+p.Name, "set the annotation "+v1alpha1.UpdateAbandonAnnotation, "annotation %s: %s", p.Annotation, p.Message)
 	}
@@ -105,9 +106,10 @@ func checkMachines(f Facts, groups []group, into *findings) {
 }
 
 // checkStandingStill says which updates do not go on by themselves.
-func checkStandingStill(report status.Report, fix string, into *findings) {
+func checkStandingStill(report status.Report, namespace string, into *findings) {
 	// The groups with machines whose update failed.
 	failed := map[string]bool{}
+	fix := failedFix(namespace, failedMachines(report))
 	for _, u := range report.Updates {
 		if u.State == status.Failed {
 			failed[u.Group] = true
@@ -131,12 +133,26 @@ func checkStandingStill(report status.Report, fix string, into *findings) {
 	}
 }
 
-// failedFix names no machine, so that what is said of many machines is shown once.
-func failedFix(namespace string) string {
-	return fmt.Sprintf("fix the cause, then retry: kubectl -n %s annotate machine NAME %s=. "+
+func failedMachines(report status.Report) (names []string) {
+	for _, u := range report.Updates {
+		if u.State == status.Failed {
+			names = append(names, u.Machine)
+		}
+	}
+	return names
+}
+
+// failedFix names all machines whose update failed, so that what is said of many is shown once. Of
+// more than shownMachines it names none.
+func failedFix(namespace string, machines []string) string {
+	names := strings.Join(machines, " ")
+	if len(machines) > shownMachines {
+		names = "NAME, for each Machine NAME"
+	}
+	return fmt.Sprintf("fix the cause, then retry: kubectl -n %s annotate machine %s %s=. "+
 		"Or abandon it: change its owner's spec, then annotate it with %s=. "+
 		"Or have it replaced: annotate it with %s= and delete it; or remediated: onFailure Remediate in the UpdatePolicy, and a MachineHealthCheck",
-		namespace, v1alpha1.UpdateRetryAnnotation, v1alpha1.UpdateAbandonAnnotation, v1alpha1.AllowReplacementAnnotation)
+		namespace, names, v1alpha1.UpdateRetryAnnotation, v1alpha1.UpdateAbandonAnnotation, v1alpha1.AllowReplacementAnnotation)
 }
 
 // followMessage is the fix of a reason whose message contains one.

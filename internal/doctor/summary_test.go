@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
@@ -80,7 +81,14 @@ func TestVerdict(t *testing.T) {
 			"1 of 2 groups cannot be updated in place, 1 can be updated in place."},
 		{"a failed update", func(f *Facts) {
 			f.Objects.Machines[1].Annotations[v1alpha1.UpdateProgressAnnotation] = `{"phase": "Failed"}`
-		}, "All 2 machines can be updated in place; 1 update is blocked or failed now."},
+		}, "1 of 2 machines can be updated in place, 1 has an update that is blocked or failed now."},
+		{"a blocked group", func(f *Facts) {
+			f.Objects.MachineDeployments[0].Status.Conditions = []metav1.Condition{{
+				Type: v1alpha1.UpdateBlockedCondition, Status: metav1.ConditionTrue,
+				Reason: v1alpha1.NotCoveredReason, Message: "no updater covers x",
+			}}
+		},
+			"1 of 2 machines can be updated in place, 1 has an update that is blocked or failed now."},
 		{"one machine", func(f *Facts) { f.Objects.Machines = f.Objects.Machines[:1] }, "The only machine can be updated in place."},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -91,6 +99,26 @@ func TestVerdict(t *testing.T) {
 				t.Errorf("Verdict (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestNotInstalled: without our CRDs nobody is asked to write a policy.
+func TestNotInstalled(t *testing.T) {
+	f := healthy()
+	f.Policies, f.NotInstalled = nil, true
+	found, _ := Examine(f)
+	told := 0
+	for _, finding := range found {
+		if strings.Contains(finding.Fix, "write an UpdatePolicy") {
+			t.Errorf("%+v", finding)
+		}
+		if strings.Contains(finding.Message, "Windlass is not installed") &&
+			strings.Contains(finding.Fix, "docs/how-to/install.md") {
+			told++
+		}
+	}
+	if told != 2 {
+		t.Errorf("%d findings tell that Windlass is not installed, want one for each group", told)
 	}
 }
 

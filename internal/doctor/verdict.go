@@ -20,11 +20,14 @@ func verdict(f Facts, groups []group, found []Finding) string {
 		what, total = "group", len(groups)
 	}
 	counts := make(map[Severity]int)
-	replaced := 0
+	replaced, blocked := 0, 0
 	for i, g := range groups {
 		n := len(g.machines)
 		if grouped {
 			n = 1
+		} else {
+			stopped := g.countStopped(found)
+			n, blocked = n-stopped, blocked+stopped
 		}
 		if g.err == nil && !g.selected.InPlace {
 			replaced += n
@@ -32,9 +35,9 @@ func verdict(f Facts, groups []group, found []Finding) string {
 		}
 		counts[found[i].Severity] += n
 	}
-	words := describeKept(total, counts, replaced, what)
-	if n := countFailed(found); n > 0 {
-		words += fmt.Sprintf("; %s blocked or failed now", text.CountAre(n, "update"))
+	words := describeKept(total, counts, replaced, blocked, what)
+	if n := countElsewhere(groups, found); n > 0 {
+		words += fmt.Sprintf("; %s more blocked or failed now", text.CountAre(n, "update"))
 	}
 	if n := countUnrun(f, found); n > 0 {
 		words += fmt.Sprintf("; %s could not run", text.Count(n, "check"))
@@ -42,7 +45,9 @@ func verdict(f Facts, groups []group, found []Finding) string {
 	return words + "."
 }
 
-func describeKept(total int, counts map[Severity]int, replaced int, what string) string {
+func describeKept(
+	total int, counts map[Severity]int, replaced, blocked int, what string,
+) string {
 	if total == 0 {
 		return "The cluster has no groups of machines"
 	}
@@ -58,6 +63,11 @@ func describeKept(total int, counts map[Severity]int, replaced int, what string)
 		{
 			counts[Warning], "can be updated in place unless a warning applies",
 			"can be updated in place unless a warning applies", "All %s can be updated in place unless a warning applies",
+		},
+		{
+			blocked, "has an update that is blocked or failed now",
+			"have an update that is blocked or failed now",
+			"All %s have an update that is blocked or failed now",
 		},
 		{
 			replaced, "is replaced, because no UpdatePolicy keeps it", "are replaced, because no UpdatePolicy keeps them",
@@ -81,15 +91,38 @@ func describeKept(total int, counts map[Severity]int, replaced int, what string)
 	return strings.Join(parts, ", ")
 }
 
-// countFailed counts the updates that cannot continue without a person.
-func countFailed(found []Finding) int {
-	failed := 0
+// stops reports whether a finding is about an update that cannot continue without a person.
+func (f Finding) stops() bool { return f.ID == CheckMachines && f.Severity == Error }
+
+// countStopped counts the machines of a group whose update cannot continue without a person: all of
+// them if that holds for the group.
+func (g group) countStopped(found []Finding) int {
+	stopped := map[string]bool{}
 	for _, f := range found {
-		if f.ID == CheckMachines && f.Severity == Error {
-			failed++
+		name, isMachine := strings.CutPrefix(f.Subject, "Machine ")
+		switch {
+		case f.stops() && f.Subject == g.Subject:
+			return len(g.machines)
+		case f.stops() && isMachine && g.has(name):
+			stopped[name] = true
 		}
 	}
-	return failed
+	return len(stopped)
+}
+
+// countElsewhere counts the updates that cannot continue and are about no machine of a group.
+func countElsewhere(groups []group, found []Finding) int {
+	elsewhere := 0
+	for _, f := range found {
+		name, _ := strings.CutPrefix(f.Subject, "Machine ")
+		known := slices.ContainsFunc(groups, func(g group) bool {
+			return len(g.machines) > 0 && f.Subject == g.Subject || g.has(name)
+		})
+		if f.stops() && !known {
+			elsewhere++
+		}
+	}
+	return elsewhere
 }
 
 // countUnrun counts the checks that were left out, or that could not tell something.

@@ -45,19 +45,19 @@ func WriteRemoval(w io.Writer, f Format, s Screen, r Removal) error {
 }
 
 func examinationTable(s Screen, e Examination) string {
+	// The summary counts lines, hidden ones too.
 	found := make(map[doctor.Severity]int)
 	// Clusters can have very many groups, of which mostly the same is found.
 	subjects := map[doctor.Finding][]string{}
 	var distinct []doctor.Finding
 	for _, f := range e.Findings {
-		found[f.Severity]++
-		if f.Severity == doctor.OK && !s.All {
-			continue
-		}
 		same := f
 		same.Subject = ""
 		if subjects[same] == nil {
-			distinct = append(distinct, same)
+			found[f.Severity]++
+			if f.Severity != doctor.OK || s.All {
+				distinct = append(distinct, same)
+			}
 		}
 		subjects[same] = append(subjects[same], f.Subject)
 	}

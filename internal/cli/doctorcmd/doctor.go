@@ -8,8 +8,11 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/cli"
 	"github.com/windlass-dev/windlass/internal/cli/management"
 	"github.com/windlass-dev/windlass/internal/clustercheck"
@@ -170,6 +173,7 @@ func liveFacts(ctx context.Context, m management.Cluster, key types.NamespacedNa
 	if f.Policies, err = m.UpdatePolicies(ctx, key.Namespace); err != nil {
 		return doctor.Facts{}, err
 	}
+	f.NotInstalled = len(f.Policies) == 0 && isUnserved(m)
 	c := collector{Cluster: m, facts: &f}
 	for _, step := range []struct {
 		source doctor.Source
@@ -194,4 +198,10 @@ func liveFacts(ctx context.Context, m management.Cluster, key types.NamespacedNa
 	}
 	err = addPolicies(ctx, &f)
 	return f, err
+}
+
+// isUnserved reports whether the management cluster does not know UpdatePolicies.
+func isUnserved(m management.Cluster) bool {
+	_, err := m.Mapper.RESTMapping(schema.GroupKind{Group: v1alpha1.GroupVersion.Group, Kind: "UpdatePolicy"})
+	return meta.IsNoMatchError(err)
 }
