@@ -3,8 +3,11 @@ package doctor
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/internal/snapshot"
@@ -19,10 +22,13 @@ type Scaled struct {
 // Scaled returns the groups of workers with the annotations of the cluster autoscaler's node groups, if a
 // rollout replaces their machines: drained and new nodes look unneeded, so the autoscaler lowers replicas,
 // and Cluster API deletes machines by its own order (kubernetes/autoscaler#8494).
-func (f Facts) Scaled() []Scaled { return scaledOf(listGroups(f)) }
+func (f Facts) Scaled() []Scaled { return f.scaledOf(listGroups(f)) }
 
-func scaledOf(groups []group) []Scaled {
+func (f Facts) scaledOf(groups []group) []Scaled {
 	var list []Scaled
+	if f.AutoscalersOff {
+		return list
+	}
 	for _, g := range groups {
 		least, most, ok := nodeGroupOf(g.UpdateGroup)
 		if !ok || g.err != nil || g.selected.InPlace || g.IsOnDelete() {
@@ -38,6 +44,17 @@ func scaledOf(groups []group) []Scaled {
 		})
 	}
 	return list
+}
+
+// AutoscalersOff reports whether there are Deployments of cluster autoscalers, and all of them have no Pods,
+// or scale nothing down. One that runs elsewhere is not known, so none is not enough.
+func AutoscalersOff(deployments []appsv1.Deployment) bool {
+	return len(deployments) > 0 && !slices.ContainsFunc(deployments, func(d appsv1.Deployment) bool {
+		return (d.Spec.Replicas == nil || *d.Spec.Replicas > 0) && !slices.ContainsFunc(
+			d.Spec.Template.Spec.Containers, func(c corev1.Container) bool {
+				return slices.Contains(slices.Concat(c.Command, c.Args), "--scale-down-enabled=false")
+			})
+	})
 }
 
 // nodeGroupOf returns the bounds of the cluster autoscaler's node group that a group is; ok is false if it
@@ -57,8 +74,8 @@ func nodeGroupOf(g snapshot.UpdateGroup) (least, most int, ok bool) {
 	return least, most, errLeast == nil && errMost == nil && least < most
 }
 
-func checkAutoscaler(_ Facts, groups []group, into *findings) {
-	for _, s := range scaledOf(groups) {
+func checkAutoscaler(f Facts, groups []group, into *findings) {
+	for _, s := range f.scaledOf(groups) {
 		into.add(Warning, s.Subject, s.Fix, "%s", s.Message)
 	}
 	if len(into.list) == 0 {

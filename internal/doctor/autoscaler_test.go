@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
@@ -42,8 +44,38 @@ func TestAutoscaler(t *testing.T) {
 		if diff := cmp.Diff(tt.want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
+		off := f
+		off.AutoscalersOff = true
+		if scaled := off.Scaled(); len(scaled) > 0 {
+			t.Errorf("%s: without an autoscaler that acts: %+v", name, scaled)
+		}
 		if scaled := f.Scaled(); len(scaled) > 0 != (tt.want != "") || len(scaled) > 0 && scaled[0].Group != "md-0" {
 			t.Errorf("%s: %+v", name, scaled)
+		}
+	}
+}
+
+// TestAutoscalersOff: only Deployments that are there, and of which none removes machines, silence the check.
+func TestAutoscalersOff(t *testing.T) {
+	t.Parallel()
+	runs := appsv1.Deployment{}
+	runs.Spec.Template.Spec.Containers = []corev1.Container{{Args: []string{"--cloud-provider=clusterapi"}}}
+	stopped, scaled, keeps := *runs.DeepCopy(), *runs.DeepCopy(), *runs.DeepCopy()
+	stopped.Spec.Replicas, scaled.Spec.Replicas = new(int32(0)), new(int32(2))
+	keeps.Spec.Template.Spec.Containers[0].Args = append(keeps.Spec.Template.Spec.Containers[0].Args, "--scale-down-enabled=false")
+	for name, tt := range map[string]struct {
+		deployments []appsv1.Deployment
+		want        bool
+	}{
+		"none":               {},
+		"one runs":           {deployments: []appsv1.Deployment{runs}},
+		"two of it":          {deployments: []appsv1.Deployment{scaled}},
+		"stopped":            {deployments: []appsv1.Deployment{stopped}, want: true},
+		"it scales nothing":  {deployments: []appsv1.Deployment{keeps}, want: true},
+		"one of two stopped": {deployments: []appsv1.Deployment{stopped, runs}},
+	} {
+		if got := AutoscalersOff(tt.deployments); got != tt.want {
+			t.Errorf("%s: %v", name, got)
 		}
 	}
 }

@@ -47,6 +47,8 @@ type Facts struct {
 	// NamespaceLabels are those of the Cluster's namespace.
 	NamespaceLabels map[string]string
 
+	// AutoscalersOff says that the cluster autoscalers in the management cluster remove no machines.
+	AutoscalersOff bool
 	// Managers are the Deployments with the label cluster.x-k8s.io/provider.
 	Managers []appsv1.Deployment
 	// Extensions are all ExtensionConfigs, and Handlers the names of Windlass' own handlers, by hook.

@@ -196,6 +196,7 @@ func liveFacts(ctx context.Context, m management.Cluster, key types.NamespacedNa
 			})
 		}
 	}
+	f.AutoscalersOff = len(f.Scaled()) > 0 && doctor.AutoscalersOff(m.Autoscalers(ctx))
 	err = addPolicies(ctx, &f)
 	return f, err
 }

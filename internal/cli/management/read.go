@@ -3,10 +3,13 @@ package management
 import (
 	"context"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/snapshot"
@@ -128,6 +131,29 @@ func (m Cluster) Updaters(ctx context.Context) ([]v1alpha1.Updater, error) {
 func (m Cluster) ExtensionConfigs(ctx context.Context) ([]runtimev1.ExtensionConfig, error) {
 	return ListKnown[runtimev1.ExtensionConfig, runtimev1.ExtensionConfigList](
 		ctx, m, "ExtensionConfigs", Scope{})
+}
+
+// Autoscalers returns the Deployments of cluster autoscalers in the management cluster, by the labels of
+// their chart and example; none if they cannot be read.
+func (m Cluster) Autoscalers(ctx context.Context) (found []appsv1.Deployment) {
+	for _, selector := range []string{
+		"app=cluster-autoscaler",
+		"app.kubernetes.io/name in (cluster-autoscaler, clusterapi-cluster-autoscaler)",
+	} {
+		matching, err := labels.Parse(selector)
+		if err != nil {
+			return nil
+		}
+		deployments, err := ListKnown[appsv1.Deployment, appsv1.DeploymentList](
+			ctx, m, "Deployments", Scope{Options: []client.ListOption{
+				client.MatchingLabelsSelector{Selector: matching},
+			}})
+		if err != nil {
+			return nil
+		}
+		found = append(found, deployments...)
+	}
+	return found
 }
 
 // NamespaceLabels returns the labels of a namespace.

@@ -74,6 +74,7 @@ func liveUpdates(ctx context.Context, m management.Cluster, objects snapshot.Obj
 	// Best effort: windlass preflight says which objects could not be read.
 	read := m.Settings(ctx, objects, class)
 	facts.Settings, facts.Objects.Unverified = read.Uses, read.Unverified
+	facts.AutoscalersOff = len(facts.Scaled()) > 0 && doctor.AutoscalersOff(m.Autoscalers(ctx))
 	u := newUpdates(facts)
 	u.ask.NamespaceLabelsKnown = labelsKnown
 	u.ask.Fetch = func(ctx context.Context, ref clusterv1.ContractVersionedObjectReference) (map[string]any, error) {

@@ -240,13 +240,17 @@ func (o *options) prepare(
 		return none, err
 	}
 	stored, unread := storedCertificates(ctx, m, key)
+	scaled := doctor.Facts{Objects: objects, Class: class, Policies: policies}.Scaled()
+	if len(scaled) > 0 && doctor.AutoscalersOff(m.Autoscalers(ctx)) {
+		scaled = nil
+	}
 	facts := workload.NewFacts(live, time.Now)
 	return probe.PreflightOptions{
 		KubeadmProvider: kubeadmProvider(ctx, m, known),
 		Remote:          remote, Requested: requested(facts, key), Upgrade: upgrade, Risks: known,
 		Version: asked, Machines: objects.Machines, Pools: poolsOf(objects, policies),
 		Standing: stuckControlPlane(objects, policies, to),
-		Topology: topologyOf(objects), Scaled: doctor.Facts{Objects: objects, Class: class, Policies: policies}.Scaled(),
+		Topology: topologyOf(objects), Scaled: scaled,
 		Extensions:  extensionsOf(ctx, m, key.Namespace),
 		EtcdProblem: etcd, Stored: stored, StoredUnread: unread,
 		Settings: preflight.Settings{
