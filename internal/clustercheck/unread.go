@@ -29,14 +29,14 @@ const FixGone = "create the object, or correct the name in what refers to it"
 // The ways out of other classes of errors.
 const (
 	fixUnauthorized = "renew the credentials of the kubeconfig: the API server does not accept them"
-	fixNoKind       = "see that this API server is the right one, and whether a CustomResourceDefinition " +
-		"or an APIService is to serve this kind: `kubectl api-resources`"
+	fixNoKind       = "see that this API server is the right one, and whether a " +
+		"CustomResourceDefinition or an APIService is to serve this kind: `kubectl api-resources`"
 	fixAway = "wait until the API server answers (`kubectl get --raw /readyz?verbose`), and repeat " +
 		"the command"
 	fixTLS = "see that the kubeconfig has the CA and the server's name of this API server, and that " +
 		"no other program answers at its address"
-	fixNotReached = "check the way from here to the API server, and the address in the Secret of the kubeconfig; " +
-		"the clusters of windlass-lab are reached only from inside its network namespace"
+	fixNotReached = "check the way from here to the API server, and the address in the Secret of " +
+		"the kubeconfig; the clusters of windlass-lab are reached only from inside its network namespace"
 	fixManagementNotReached = "check the way from here to the management cluster, and the server in " +
 		"your kubeconfig"
 	fixOther = "correct what the message names, and repeat the command"

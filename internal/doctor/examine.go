@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -140,6 +141,7 @@ func checkPolicy(f Facts, groups []group, into *findings) {
 	}
 	checkMachinePools(f, policies, into)
 	checkIdlePolicies(f, policies, groups, into)
+	checkPoolNames(f, groups, into)
 }
 
 // checkIdlePolicies says which policies select nothing: those that the extension found so, and all of the namespace where the
@@ -161,7 +163,7 @@ func checkIdlePolicies(f Facts, policies policy.Set, groups []group, into *findi
 			continue
 		}
 		into.add(Warning, "UpdatePolicy "+p.Name, "see that its targets are right: clusterName, clusterSelector, controlPlane, machineDeployments, selector",
-			"it selects %s: is clusterName right? %s", where, describeTargets(p.Spec.Targets))
+			"it selects %s: is clusterName right? %s", where, describeTargets(p.Spec.Targets, f.Objects.Cluster.Name))
 	}
 }
 
@@ -206,8 +208,8 @@ func alsoInvalid(policies policy.Set, err error) string {
 	return "; invalid as well: " + others.Join(", ")
 }
 
-// describeTargets says which Clusters targets name.
-func describeTargets(targets []v1alpha1.UpdateTarget) string {
+// describeTargets says which Clusters targets name, and whether one is nearly the name of a Cluster.
+func describeTargets(targets []v1alpha1.UpdateTarget, cluster string) string {
 	var names []string
 	for _, t := range targets {
 		if name := t.ClusterName; name != "" && !slices.Contains(names, name) {
@@ -217,7 +219,11 @@ func describeTargets(targets []v1alpha1.UpdateTarget) string {
 	if len(names) == 0 {
 		return "Its targets name no Cluster"
 	}
-	return fmt.Sprintf("Its targets name %q", names)
+	near := ""
+	for _, name := range names {
+		near = cmp.Or(near, describeNearest(name, []string{cluster}))
+	}
+	return fmt.Sprintf("Its targets name %q%s", names, near)
 }
 
 // guardSubject is the subject of findings about the guard that concern all groups.

@@ -62,7 +62,7 @@ func TestFixes(t *testing.T) {
 		{"a policy of another Cluster only", func(f *Facts) { f.Policies[0].Spec.Targets[0].ClusterName = "prdo" }, CheckPolicy, []string{
 			controlPlane + ": no UpdatePolicy selects it, so that its machines are replaced",
 			workers + ": no UpdatePolicy selects it, so that its machines are replaced",
-			`UpdatePolicy all: it selects nothing of this Cluster: is clusterName right? Its targets name ["prdo"]`,
+			`UpdatePolicy all: it selects nothing of this Cluster: is clusterName right? Its targets name ["prdo"]; the nearest name is "prod"`,
 		}, nil},
 		{"a policy for nothing at all, beside one that counts", func(f *Facts) {
 			idle := newPolicy("idle", v1alpha1.ExternalUpdate, "", v1alpha1.UpdateTarget{ControlPlane: true, ClusterName: "other"})

@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
@@ -203,6 +202,7 @@ func liveFacts(ctx context.Context, m management.Cluster, key types.NamespacedNa
 
 // isUnserved reports whether the management cluster does not know UpdatePolicies.
 func isUnserved(m management.Cluster) bool {
-	_, err := m.Mapper.RESTMapping(schema.GroupKind{Group: v1alpha1.GroupVersion.Group, Kind: "UpdatePolicy"})
+	kind := v1alpha1.GroupVersion.WithKind("UpdatePolicy").GroupKind()
+	_, err := m.Mapper.RESTMapping(kind)
 	return meta.IsNoMatchError(err)
 }

@@ -149,8 +149,9 @@ func (m Cluster) NewClient() (client.WithWatch, error) {
 	return c, nil
 }
 
-// checkKubeconfig refuses to ask localhost, which is where client-go goes when nothing names a cluster: no kubeconfig, no
-// context or none with a cluster, and no service account of a Pod. chosen is the name of a context; empty for the current one.
+// checkKubeconfig refuses to ask localhost, which is where client-go goes when nothing names a
+// cluster: no kubeconfig, no context or none with a cluster, and no service account of a Pod. chosen
+// is the name of a context; empty for the current one.
 func checkKubeconfig(loader clientcmd.ClientConfig, config *rest.Config, chosen string) error {
 	raw, err := loader.RawConfig()
 	if err != nil {
