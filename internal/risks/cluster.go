@@ -6,7 +6,8 @@ import (
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
-// ClusterFact is a fact of a workload cluster that a matcher can require.
+// ClusterFact is a fact of a workload cluster, or of its control plane object, that a matcher can
+// require.
 type ClusterFact string
 
 // The facts that matchers can require.
@@ -18,9 +19,15 @@ const (
 	KubeletClientUnbound ClusterFact = "KubeletClientUnbound"
 	// Traefik2Values: the values of the packaged Traefik are for Traefik 2 alone.
 	Traefik2Values ClusterFact = "Traefik2Values"
+	// DqliteDatastore: the control plane object of Canonical Kubernetes asks for k8s-dqlite.
+	DqliteDatastore ClusterFact = "DqliteDatastore"
+	// K0sPinnedImages: a configuration of k0s names versions of images.
+	K0sPinnedImages ClusterFact = "K0sPinnedImages"
 )
 
-var clusterFacts = []ClusterFact{"", HasDevices, KubeletClientUnbound, Traefik2Values}
+var clusterFacts = []ClusterFact{
+	"", HasDevices, KubeletClientUnbound, Traefik2Values, DqliteDatastore, K0sPinnedImages,
+}
 
 // Answer says whether a fact holds. The zero Answer is not known.
 type Answer struct {

@@ -14,6 +14,12 @@ func fact(name risks.ClusterFact, a risks.Answer) risks.Facts {
 	return risks.Facts{Cluster: answers}
 }
 
+func canonical(datastore risks.Answer) risks.Facts {
+	facts := fact(risks.DqliteDatastore, datastore)
+	facts.Distribution = risks.Canonical
+	return facts
+}
+
 // TestConfirmed: a warning with a condition is confirmed by a machine or a fact that shows it, and by
 // nothing that is unknown. Floors and blocks ask for another version, whatever their condition.
 func TestConfirmed(t *testing.T) {
@@ -41,6 +47,14 @@ func TestConfirmed(t *testing.T) {
 		"a kernel":                {facts: hosts("4.18.0", "", ""), from: "v1.31.4", to: "v1.32.0", id: kernel, applies: true, want: true},
 		"Traefik 2":               {facts: fact(risks.Traefik2Values, yes), from: "v1.31.9+k3s1", to: "v1.32.5+k3s1", id: "rancher-132-traefik-3", applies: true, want: true, seen: "seen"},
 		"Traefik 2 before":        {facts: fact(risks.Traefik2Values, yes), from: "v1.30.9+k3s1", to: "v1.31.9+k3s1", id: "rancher-132-traefik-3"},
+		"k0s' images":             {facts: fact(risks.K0sPinnedImages, yes), from: "v1.29.4+k0s.0", to: "v1.30.2+k0s.0", id: "k0s-pinned-images", applies: true, want: true, seen: "seen"},
+		"k0s' images, newer":      {facts: fact(risks.K0sPinnedImages, yes), from: "v1.34.6+k0s.0", to: "v1.35.4+k0s.0", id: "k0s-pinned-images", applies: true, want: true, seen: "seen"},
+		"k0s' own images":         {facts: fact(risks.K0sPinnedImages, no), from: "v1.34.6+k0s.0", to: "v1.35.4+k0s.0", id: "k0s-pinned-images"},
+		"images of another":       {facts: fact(risks.K0sPinnedImages, yes), from: "v1.34.6", to: "v1.35.4", id: "k0s-pinned-images"},
+		"k8s-dqlite":              {facts: canonical(yes), from: "v1.35.4", to: "v1.36.1", id: "canonical-k8s-dqlite", applies: true, want: true, seen: "seen"},
+		"k8s-dqlite before":       {facts: canonical(yes), from: "v1.34.8", to: "v1.35.4", id: "canonical-k8s-dqlite"},
+		"etcd":                    {facts: canonical(no), from: "v1.35.4", to: "v1.36.1", id: "canonical-k8s-dqlite"},
+		"a default datastore":     {facts: canonical(risks.Answer{}), from: "v1.35.4", to: "v1.36.1", id: "canonical-k8s-dqlite", applies: true},
 		"Traefik 3":               {facts: fact(risks.Traefik2Values, no), from: "v1.31.9+rke2r1", to: "v1.32.5+rke2r1", id: "rancher-132-traefik-3"},
 	} {
 		applies, confirmed, seen := false, false, ""

@@ -112,6 +112,23 @@ func TestReported(t *testing.T) {
 				{ID: "kubelet/" + podSecurity, Problem: settings.Removed, Since: "v1.35"},
 			},
 		},
+		"the datastore of Canonical Kubernetes": {
+			from: "v1.35.4", to: "v1.36.1", object: settings.Object{Kind: "CK8sControlPlane"},
+			content: `{spec: {spec: {channel: 1.35-classic/stable, controlPlane: {datastoreType: k8s-dqlite}}}}`,
+			want:    []brief{{ID: "k8s/datastoreType=k8s-dqlite", Problem: settings.Removed, Since: "v1.36"}},
+		},
+		"the datastore of Canonical Kubernetes before": {
+			from: "v1.34.8", to: "v1.35.4", object: settings.Object{Kind: "CK8sControlPlane"},
+			content: `{spec: {spec: {controlPlane: {datastoreType: k8s-dqlite}}}}`,
+		},
+		"etcd of Canonical Kubernetes": {
+			from: "v1.35.4", to: "v1.36.1", object: settings.Object{Kind: "CK8sControlPlane"},
+			content: `{spec: {spec: {controlPlane: {datastoreType: etcd}}}}`,
+		},
+		"the default datastore of Canonical Kubernetes": {
+			from: "v1.35.4", to: "v1.36.1", object: settings.Object{Kind: "CK8sControlPlane"},
+			content: `{spec: {spec: {controlPlane: {}}}}`,
+		},
 		"a profile of RKE2": {
 			from: "v1.29.10+rke2r1", to: "v1.30.6+rke2r1", object: settings.Object{Kind: "RKE2ControlPlane"},
 			content: `{spec: {agentConfig: {cisProfile: cis-1.23}}}`,

@@ -11,8 +11,12 @@ import (
 // Only values that are known here are uses: nothing is judged of others.
 const Fixed Kind = "value"
 
-// RKE2 is the program that starts the components of a node. It is none of [Components].
-const RKE2 Component = "rke2"
+// The programs that start the components of a node. They are none of [Components].
+const (
+	RKE2 Component = "rke2"
+	// Canonical is the snap of Canonical Kubernetes.
+	Canonical Component = "k8s"
+)
 
 // rejected is a value that versions after the minor last of 1 reject, unless a gate is on; gate may be
 // empty. fix says what to write in its place.
@@ -32,6 +36,8 @@ const kmsV1 = "kms.apiVersion=v1"
 //   - rancher/rke2, pkg/cli/cmds and pkg/rke2: v1.24 accepts cis-1.5 and cis-1.6 (rke2#4481), v1.25
 //     cis-1.23 in their place, and its later patches cis, too (rke2#4799); v1.30 ends with cis-1.23
 //     (rke2#5781).
+//   - canonical/k8s-snap#2351: the snap of v1.36 ends with k8s-dqlite, and nothing migrates its data. The
+//     default of an absent field is that of the snap which made the cluster, so it is not known.
 var rejectedValues = []rejected{
 	{APIServer, kmsV1, 28, "KMSv1", "encrypt with a KMS plugin of apiVersion v2, and rewrite what is " +
 		"encrypted, or set the gate KMSv1=true, before the upgrade"},
@@ -39,20 +45,29 @@ var rejectedValues = []rejected{
 	{RKE2, profileValue + "cis-1.6", 24, "", fixOldProfile},
 	{RKE2, profileValue + "cis-1.23", 29, "", "set it to cis before the upgrade; v1.28.3 and later " +
 		"accept it, and v1.27.7, v1.26.10 and v1.25.15"},
+	{Canonical, datastoreValue + "k8s-dqlite", 35, "", "stay on v1.35, or make a new cluster with etcd and " +
+		"move the workloads; another value here does not migrate the data"},
 }
 
 const (
 	// profileValue is the start of the names of values of RKE2's profile.
-	profileValue  = ProfileKey + "="
-	fixOldProfile = "set it to cis in the same step as the version, to v1.25.15 or later"
+	profileValue = ProfileKey + "="
+	// datastoreValue is the start of the names of values of Canonical Kubernetes' datastore.
+	datastoreValue = "datastoreType="
+	fixOldProfile  = "set it to cis in the same step as the version, to v1.25.15 or later"
 )
 
 // profileUses returns a profile of RKE2 that some version rejects.
 func profileUses(p Place, profile string) []Use {
-	if _, known := findRejected(RKE2, profileValue+profile); !known {
+	return fixedUses(p, RKE2, profileValue+profile)
+}
+
+// fixedUses returns a value that some version rejects.
+func fixedUses(p Place, c Component, name string) []Use {
+	if _, known := findRejected(c, name); !known {
 		return nil
 	}
-	return []Use{p.use(RKE2, Fixed, profileValue+profile, "")}
+	return []Use{p.use(c, Fixed, name, "")}
 }
 
 // findRejected returns what is known of a value.

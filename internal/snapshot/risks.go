@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -27,6 +28,7 @@ func RiskFacts(o Objects) risks.Facts {
 	}
 	fields := o.ControlPlane.Object
 	f.Distribution = risks.DistributionOfKind(o.ControlPlane.GetKind())
+	f.Cluster = controlPlaneFacts(o.ControlPlane)
 	if f.Distribution != risks.Kubeadm {
 		return f
 	}
@@ -44,6 +46,39 @@ func RiskFacts(o Objects) risks.Facts {
 		f.PinnedEtcd = risks.EtcdOfTag(tag)
 	}
 	return f
+}
+
+// k0sPaths are where control planes of k0s have a ClusterConfig, by their kind.
+var k0sPaths = map[string][]string{
+	"K0sControlPlane":       {"spec", "k0sConfigSpec", "k0s"},
+	"K0smotronControlPlane": {"spec", "k0sConfig"},
+}
+
+// controlPlaneFacts returns the facts that a control plane object shows. A datastore that it does not name
+// is not known, and a ClusterConfig of k0s may be in the workload cluster as well.
+func controlPlaneFacts(o *unstructured.Unstructured) map[risks.ClusterFact]risks.Answer {
+	facts := make(map[risks.ClusterFact]risks.Answer)
+	datastorePath := []string{"spec", "spec", "controlPlane", "datastoreType"}
+	datastore, _, err := unstructured.NestedString(o.Object, datastorePath...)
+	if err == nil && datastore != "" && o.GetKind() == "CK8sControlPlane" {
+		facts[risks.DqliteDatastore] = risks.Answer{
+			Known: true, Holds: datastore == "k8s-dqlite",
+			Seen: "CK8sControlPlane " + o.GetName() + " has datastoreType " + datastore,
+		}
+	}
+	path, isK0s := k0sPaths[o.GetKind()]
+	config, _, err := unstructured.NestedFieldNoCopy(o.Object, path...)
+	fields, isMap := config.(map[string]any)
+	if !isK0s || err != nil || !isMap {
+		return facts
+	}
+	if pins := risks.PinnedImages(fields); pins != "" {
+		facts[risks.K0sPinnedImages] = risks.Answer{
+			Known: true, Holds: true,
+			Seen: o.GetKind() + " " + o.GetName() + ", " + strings.Join(path, ".") + ": " + pins,
+		}
+	}
+	return facts
 }
 
 // hostsOf returns the kinds of machines of a Cluster; none if it has no Machines here. Of a Machine

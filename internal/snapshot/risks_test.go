@@ -13,6 +13,12 @@ import (
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
+func fact(name risks.ClusterFact, a risks.Answer) map[risks.ClusterFact]risks.Answer {
+	facts := make(map[risks.ClusterFact]risks.Answer)
+	facts[name] = a
+	return facts
+}
+
 // TestRiskFacts reads control planes, also those that make no sense.
 func TestRiskFacts(t *testing.T) {
 	t.Parallel()
@@ -24,6 +30,19 @@ func TestRiskFacts(t *testing.T) {
 		}}
 	}
 	local := func(tag any) any { return map[string]any{"local": map[string]any{"imageTag": tag}} }
+	canonical := func(datastore any) map[string]any {
+		return map[string]any{"kind": "CK8sControlPlane", "metadata": map[string]any{"name": "a"}, "spec": map[string]any{
+			"spec": map[string]any{"controlPlane": map[string]any{"datastoreType": datastore}},
+		}}
+	}
+	canonicalFacts := func(holds bool, datastore string) risks.Facts {
+		return risks.Facts{Distribution: risks.Canonical, Cluster: fact(risks.DqliteDatastore, risks.Answer{
+			Known: true, Holds: holds, Seen: "CK8sControlPlane a has datastoreType " + datastore,
+		})}
+	}
+	k0s := func(images any) any {
+		return map[string]any{"spec": map[string]any{"images": images}}
+	}
 	stacked := risks.Facts{Distribution: risks.Kubeadm, Etcd: risks.Stacked, Machines: 3}
 	pinned, external := stacked, stacked
 	pinned.PinnedEtcd = version.MustParse("v3.5.26")
@@ -32,14 +51,32 @@ func TestRiskFacts(t *testing.T) {
 		object map[string]any
 		want   risks.Facts
 	}{
-		"none yet":      {want: risks.Facts{Distribution: risks.RKE2}},
-		"stacked":       {kubeadm(nil), stacked},
-		"pinned":        {kubeadm(local("3.5.26-0")), pinned},
-		"a wrong tag":   {kubeadm(local("latest")), stacked},
-		"a tag's type":  {kubeadm(local(int64(3))), stacked},
-		"external":      {kubeadm(map[string]any{"external": map[string]any{"endpoints": []any{"e"}}}), external},
-		"etcd's type":   {kubeadm("etcd"), stacked},
-		"another kind":  {map[string]any{"kind": "AWSManagedControlPlane"}, risks.Facts{Distribution: risks.Other}},
+		"none yet":     {want: risks.Facts{Distribution: risks.RKE2}},
+		"stacked":      {kubeadm(nil), stacked},
+		"pinned":       {kubeadm(local("3.5.26-0")), pinned},
+		"a wrong tag":  {kubeadm(local("latest")), stacked},
+		"a tag's type": {kubeadm(local(int64(3))), stacked},
+		"external":     {kubeadm(map[string]any{"external": map[string]any{"endpoints": []any{"e"}}}), external},
+		"etcd's type":  {kubeadm("etcd"), stacked},
+		"another kind": {map[string]any{"kind": "AWSManagedControlPlane"}, risks.Facts{Distribution: risks.Other}},
+		"dqlite":       {canonical("k8s-dqlite"), canonicalFacts(true, "k8s-dqlite")},
+		"Canonical":    {canonical("etcd"), canonicalFacts(false, "etcd")},
+		"its default":  {canonical(nil), risks.Facts{Distribution: risks.Canonical}},
+		"k0s' images": {
+			map[string]any{"kind": "K0sControlPlane", "metadata": map[string]any{"name": "a"}, "spec": map[string]any{
+				"k0sConfigSpec": map[string]any{"k0s": k0s(map[string]any{"kubeproxy": map[string]any{"version": "v1.29.4"}})},
+			}},
+			risks.Facts{Distribution: risks.K0s, Cluster: fact(risks.K0sPinnedImages, risks.Answer{
+				Known: true, Holds: true,
+				Seen: "K0sControlPlane a, spec.k0sConfigSpec.k0s: spec.images names kubeproxy v1.29.4",
+			})},
+		},
+		"k0s' policy": {
+			map[string]any{"kind": "K0smotronControlPlane", "spec": map[string]any{
+				"k0sConfig": k0s(map[string]any{"default_pull_policy": "Never"}),
+			}},
+			risks.Facts{Distribution: risks.K0s},
+		},
 		"its own words": {map[string]any{"kind": "K0sControlPlane"}, risks.Facts{Distribution: risks.K0s}},
 	} {
 		o := snapshot.Objects{Cluster: &clusterv1.Cluster{}}
@@ -50,6 +87,9 @@ func TestRiskFacts(t *testing.T) {
 		tt.want.Hosts = []risks.Host{{}, {Kernel: "6.8.0", OS: "os"}}
 		if tt.object != nil {
 			o.ControlPlane = &unstructured.Unstructured{Object: tt.object}
+		}
+		if tt.object != nil && tt.want.Cluster == nil {
+			tt.want.Cluster = make(map[risks.ClusterFact]risks.Answer)
 		}
 		if diff := cmp.Diff(tt.want, snapshot.RiskFacts(o)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)

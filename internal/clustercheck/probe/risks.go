@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -68,12 +69,13 @@ func etcdVersion(pod *corev1.Pod) version.Version {
 	return version.Version{}
 }
 
-// clusterFacts asks for the facts of the cluster that decide about risks on the way, and for no
-// others. A fact that cannot be read is not known.
+// clusterFacts asks for the facts of the cluster that decide about risks on the way and that are not
+// known, and for no others. A fact that cannot be read stays unknown.
 func (s scout) clusterFacts(
 	ctx context.Context, known preflight.Risks,
 ) map[risks.ClusterFact]risks.Answer {
 	facts := make(map[risks.ClusterFact]risks.Answer)
+	maps.Copy(facts, known.Facts.Cluster)
 	for _, fact := range known.Known.Unknown(known.Facts, known.Steps) {
 		err := s.within(ctx, string(fact), func(ctx context.Context) (err error) {
 			facts[fact], err = s.askFact(ctx, fact)
@@ -94,6 +96,9 @@ func (s scout) askFact(ctx context.Context, fact risks.ClusterFact) (risks.Answe
 		return s.unboundKubeletClient(ctx)
 	case risks.Traefik2Values:
 		return s.traefikValues(ctx)
+	case risks.K0sPinnedImages:
+		return s.k0sImages(ctx)
+	case risks.DqliteDatastore: // The control plane object shows it.
 	}
 	return risks.Answer{}, nil
 }
@@ -186,5 +191,20 @@ func (s scout) traefikValues(ctx context.Context) (risks.Answer, error) {
 	return risks.Answer{
 		Known: true, Holds: true,
 		Seen: "HelmChartConfig " + metav1.NamespaceSystem + "/" + name + " has " + refused,
+	}, nil
+}
+
+// k0sImages asks for the dynamic configuration of k0s.
+func (s scout) k0sImages(ctx context.Context) (risks.Answer, error) {
+	const path = "/apis/k0s.k0sproject.io/v1beta1/namespaces/" + metav1.NamespaceSystem +
+		"/clusterconfigs/k0s"
+	var config map[string]any
+	if found, err := s.read(ctx, path, "", &config); err != nil || !found {
+		return risks.Answer{Known: err == nil}, err
+	}
+	pins := risks.PinnedImages(config)
+	return risks.Answer{
+		Known: true, Holds: pins != "",
+		Seen: "ClusterConfig " + metav1.NamespaceSystem + "/k0s: " + pins,
 	}, nil
 }

@@ -30,16 +30,20 @@ func TestFactsOfRisks(t *testing.T) {
 		charts  = "/apis/helm.cattle.io/v1/namespaces/kube-system/"
 		config  = charts + "helmchartconfigs/traefik"
 		chart   = charts + "helmcharts/traefik"
+		k0s     = "/apis/k0s.k0sproject.io/v1beta1/namespaces/kube-system/clusterconfigs/k0s"
 		one     = `{"items": [{"metadata": {"name": "a"}}]}`
 		served  = `{"preferredVersion": {"version": "v1"}}`
 		pinned  = `{"spec": {"valuesContent": "image: {tag: 2.11.10}"}}`
 	)
+	pinnedHere := make(map[risks.ClusterFact]risks.Answer)
+	pinnedHere[risks.K0sPinnedImages] = risks.Answer{Known: true, Holds: true}
 	unbound := map[string]string{devices: missing, binding: missing}
 	for name, tt := range map[string]struct {
 		from, to, provider string
 		answers            map[string]string
 		warned             []string
 		requests           map[string]int
+		known              map[risks.ClusterFact]risks.Answer
 	}{
 		"no such risk": {from: "v1.31.4", to: "v1.32.0"},
 		"no devices": {
@@ -88,6 +92,22 @@ func TestFactsOfRisks(t *testing.T) {
 			from: "v1.31.9+k3s1", to: "v1.32.5+k3s1", requests: map[string]int{config: 1},
 			answers: map[string]string{config: `{"spec": {"valuesContent": "a: [b"}}`},
 		},
+		"images pinned by k0s": {
+			from: "v1.29.4+k0s.0", to: "v1.30.2+k0s.0", requests: map[string]int{k0s: 1}, warned: []string{"k0s-pinned-images"},
+			answers: map[string]string{k0s: `{"spec": {"images": {"default_pull_policy": "Never", "kubeproxy": {"version": "v1.29.4"}}}}`},
+		},
+		"the pull policy of k0s alone": {
+			from: "v1.34.6+k0s.0", to: "v1.35.4+k0s.0", requests: map[string]int{k0s: 1, devices: 1},
+			answers: map[string]string{k0s: `{"spec": {"images": {"default_pull_policy": "IfNotPresent"}}}`, devices: missing},
+		},
+		"no dynamic configuration of k0s": {
+			from: "v1.29.4+k0s.0", to: "v1.30.2+k0s.0", requests: map[string]int{k0s: 1}, answers: map[string]string{k0s: missing},
+		},
+		"no right to get that of k0s": {from: "v1.29.4+k0s.0", to: "v1.30.2+k0s.0", requests: map[string]int{k0s: 1}},
+		"images pinned by the object": {
+			from: "v1.29.4+k0s.0", to: "v1.30.2+k0s.0", warned: []string{"k0s-pinned-images"},
+			known: pinnedHere,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -116,13 +136,14 @@ func TestFactsOfRisks(t *testing.T) {
 				_ = json.NewEncoder(w).Encode(status) // The caller may be gone.
 			})
 			o.Upgrade = preflight.Upgrade{From: version.MustParse(tt.from), To: version.MustParse(tt.to)}
+			o.Risks.Facts.Cluster = tt.known
 			o.Risks.Steps = []risks.Step{{From: o.Upgrade.From, To: o.Upgrade.To}}
 			if tt.provider != "" {
 				o.KubeadmProvider = version.MustParse(tt.provider)
 			}
 			var warned []string
 			for _, f := range run(t, o) {
-				facts := []string{"dra-storage-v1", "kubeadm-kubelet-client-binding", "rancher-132-traefik-3"}
+				facts := []string{"dra-storage-v1", "kubeadm-kubelet-client-binding", "rancher-132-traefik-3", "k0s-pinned-images"}
 				for _, id := range facts {
 					if f.ID == preflight.KnownRisks && f.Outcome == clustercheck.Warned && f.Subject == id {
 						warned = append(warned, id)
@@ -134,7 +155,7 @@ func TestFactsOfRisks(t *testing.T) {
 			}
 			asked := map[string]int{}
 			for path, n := range server.requests {
-				if strings.HasPrefix(path, devices) || path == binding || strings.HasPrefix(path, charts) {
+				if strings.HasPrefix(path, devices) || path == binding || path == k0s || strings.HasPrefix(path, charts) {
 					asked[path] = n
 				}
 			}
