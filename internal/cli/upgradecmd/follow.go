@@ -23,6 +23,8 @@ const patience = 30 * time.Second
 
 const nothingBegun = "nothing has begun; is windlass extension or manager running with --in-place-upgrades?"
 
+const notAdopted = "the machines are upgraded; Cluster API has not adopted the version yet"
+
 var errFollowTimeout = errors.New("--timeout has passed")
 
 // intent is what is waited for: the end of the upgrade to an option, or of what was cancelled.
@@ -46,10 +48,26 @@ func (i intent) outcome(t target, v reading) (ended bool, err error) {
 	case a.To == i.option:
 		return false, nil
 	case a.State == status.UpgradeDone && a.Release == i.option:
-		return true, nil
+		return i.isAdopted(v), nil
 	default:
 		return true, cli.Refusedf("%s was cancelled on %s", i.option, t)
 	}
+}
+
+// isAdopted reports whether Cluster API has taken over the version of a MachineDeployment that the
+// end of an upgrade raises: it has seen the spec, and all Machines are up to date with it. Until
+// then it moves Machines, and another request would meet that.
+func (i intent) isAdopted(v reading) bool {
+	md, ok := v.object.(*clusterv1.MachineDeployment)
+	if !ok {
+		return true
+	}
+	if md.Status.ObservedGeneration < md.Generation {
+		return false
+	}
+	raised := i.option == string(request.Version)+"="+md.Spec.Template.Spec.Version
+	counted, wanted := md.Status.UpToDateReplicas, md.Spec.Replicas
+	return !raised || counted == nil || wanted == nil || *counted >= *wanted
 }
 
 // maxReason is how many bytes of the reason of a failure the verdict has.
@@ -143,6 +161,8 @@ type follower struct {
 	// all prints every change between shown, which is what was printed or need not be, and what is read.
 	all   bool
 	shown *status.InPlaceUpgrades
+	// noted says that the wait for Cluster API was told.
+	noted bool
 	// digest selects what is printed otherwise.
 	digest status.UpgradeDigest
 }
@@ -240,6 +260,10 @@ func (f *follower) observe(v reading, now time.Time) (reached bool, err error) {
 		return false, err
 	}
 	ended, err := f.intent.outcome(f.target, v)
+	if !ended && err == nil && v.asking.State == status.UpgradeDone && !f.noted {
+		f.noted = true
+		f.printer.Note(notAdopted)
+	}
 	if !ended || err != nil {
 		return ended, err
 	}

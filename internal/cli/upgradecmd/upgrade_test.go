@@ -93,9 +93,21 @@ type run struct {
 	api    *apiserver.Server
 	clock  fakeClock
 	lines  *bufio.Scanner
-	notes  bytes.Buffer
+	notes  notes
 	ended  chan error
 	cancel context.CancelFunc
+}
+
+// notes closes first when something was noted.
+type notes struct {
+	bytes.Buffer
+	once  sync.Once
+	first chan struct{}
+}
+
+func (n *notes) Write(p []byte) (int, error) {
+	defer n.once.Do(func() { close(n.first) })
+	return n.Buffer.Write(p) //nolint:wrapcheck // A buffer returns no error.
 }
 
 func startUpgrade(t *testing.T, args ...string) *run {
@@ -111,6 +123,7 @@ func startUpgradeOn(t *testing.T, args []string, prepare func(*run)) *run {
 	t.Cleanup(cancel)
 	reader, writer := io.Pipe()
 	r := &run{t: t, api: api, lines: bufio.NewScanner(reader), ended: make(chan error, 1), cancel: cancel}
+	r.notes.first = make(chan struct{})
 	prepare(r)
 	go func() {
 		cmd := New(r.clock.clock()) //nolint:contextcheck // A command gets its context when it runs.
@@ -322,6 +335,59 @@ func TestUpgradeGroup(t *testing.T) {
 			r.next(group+"Done, version=v1.32.4, machines 2 of 2",
 				"Upgraded "+test.kind+" team-a/"+test.object+" to version=v1.32.4: 2 of 2 machines")
 			r.ends(cli.ExitOK, "")
+		})
+	}
+}
+
+// TestUpgradeAdopted: a MachineDeployment is upgraded once Cluster API has seen the version that was
+// raised, and counts all machines as up to date.
+func TestUpgradeAdopted(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		version        string
+		seen, upToDate int64
+		want           bool
+	}{
+		"not seen":             {"v1.32.4", 1, 2, false},
+		"seen, still moves":    {"v1.32.4", 2, 1, false},
+		"adopted":              {"v1.32.4", 2, 2, true},
+		"version stays":        {"v1.32.1", 2, 0, true},
+		"version stays unseen": {"v1.32.1", 1, 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			done := `{"option":"version=v1.32.4","began":"2026-01-01T00:00:00Z","ended":"2026-01-01T00:00:00Z"}`
+			md := func(o *unstructured.Unstructured, seen, upToDate int64) {
+				o.SetGeneration(2)
+				for path, value := range map[string]any{
+					"spec.template.spec.version": test.version, "status.observedGeneration": seen,
+					"status.upToDateReplicas": upToDate,
+				} {
+					err := unstructured.SetNestedField(o.Object, value, strings.Split(path, ".")...)
+					if err != nil {
+						t.Error(err)
+					}
+				}
+			}
+			r := startUpgrade(t, "machinedeployment", "md-0", "--to", upgradePatch)
+			r.next("Asked MachineDeployment team-a/md-0 to upgrade to version=v1.32.4")
+			r.change("MachineDeployment", "md-0", func(o *unstructured.Unstructured) {
+				md(o, test.seen, test.upToDate)
+				annotations := o.GetAnnotations()
+				delete(annotations, to)
+				annotations[state], annotations[release] = "done", upgradePatch
+				annotations[upgradeRecord] = done
+				o.SetAnnotations(annotations)
+			})
+			if !test.want {
+				<-r.notes.first
+				r.change("MachineDeployment", "md-0", func(o *unstructured.Unstructured) { md(o, 2, 2) })
+			}
+			r.until("Upgraded MachineDeployment team-a/md-0 to version=v1.32.4: 0 of 2 machines")
+			r.ends(cli.ExitOK, "")
+			if got := strings.Contains(r.notes.String(), notAdopted); got == test.want {
+				t.Errorf("the notes are %q", r.notes.String())
+			}
 		})
 	}
 }
