@@ -61,6 +61,7 @@ var kinds = map[schema.GroupKind]decoder{
 	bootstrapKind("RKE2ConfigTemplate"):    decodeConfigTemplate,
 	bootstrapKind("KThreesConfigTemplate"): decodeConfigTemplate,
 	bootstrapKind("TalosConfigTemplate"):   decodeConfigTemplate,
+	bootstrapKind("CK8sConfigTemplate"):    decodeConfigTemplate,
 	ourKind("UpgradeGraph"): func(s *Set, origin Origin, apiVersion string, value []byte) (metav1.Object, error) {
 		o := &v1alpha1.UpgradeGraph{}
 		err := decodeOurs(origin, apiVersion, value, o)

@@ -11,8 +11,8 @@ type Object struct {
 }
 
 // FromObject returns the settings in an object that makes machines: a KubeadmControlPlane, a
-// KubeadmConfig, their templates, a control plane, a config or a template of RKE2, K3s or Talos, or a
-// control plane of Canonical Kubernetes, of which the datastore counts. Other kinds have none.
+// KubeadmConfig, their templates, or a control plane, a config or a template of RKE2, K3s, Talos or
+// Canonical Kubernetes. Other kinds have none.
 func FromObject(o Object) []Use {
 	name := o.Kind + " " + o.Name
 	p, spec := Place{Object: name, Path: "spec", Machines: name}, o.Content["spec"]
@@ -37,14 +37,12 @@ func FromObject(o Object) []Use {
 	case "TalosConfig", "TalosConfigTemplate":
 		return fromTalos(p, config)
 	case "CK8sControlPlane", "CK8sControlPlaneTemplate":
-		datastore, _ := below(config, datastoreField...).(string)
-		return fixedUses(p.at(datastoreField...), Canonical, datastoreValue+datastore)
+		return fromCanonical(p.at("spec"), below(config, "spec"))
+	case "CK8sConfigTemplate": // That of workers.
+		return fromNamed(p, config, canonicalNode)
 	}
 	return nil
 }
-
-// datastoreField has the datastore of Canonical Kubernetes.
-var datastoreField = []string{"spec", "controlPlane", "datastoreType"}
 
 // argField is a field with a list of arguments, NAME=VALUE, for a component.
 type argField struct {

@@ -121,6 +121,24 @@ func TestReported(t *testing.T) {
 			from: "v1.34.8", to: "v1.35.4", object: settings.Object{Kind: "CK8sControlPlane"},
 			content: `{spec: {spec: {controlPlane: {datastoreType: k8s-dqlite}}}}`,
 		},
+		"arguments of Canonical Kubernetes": {
+			from: "v1.34.8", to: "v1.35.4", object: settings.Object{Kind: "CK8sControlPlane"},
+			content: `{spec: {spec: {extraKubeletArgs: {--pod-infra-container-image: x, --v: "2", --address: null}, controlPlane: {
+extraKubeAPIServerArgs: {--audit-log-maxage: "30", --feature-gates: UserNamespacesPodSecurityStandards=true}}}}}`,
+			want: []brief{
+				{ID: "kube-apiserver/" + podSecurity, Problem: settings.Removed, Since: "v1.35"},
+				{ID: "kubelet/--pod-infra-container-image", Problem: settings.Removed, Since: "v1.35"},
+			},
+		},
+		"arguments that Canonical Kubernetes removes": {
+			from: "v1.34.8", to: "v1.35.4", object: settings.Object{Kind: "CK8sControlPlane"},
+			content: `{spec: {spec: {extraKubeletArgs: {--pod-infra-container-image: null}}}}`,
+		},
+		"arguments of Canonical Kubernetes' workers": {
+			from: "v1.34.8", to: "v1.35.4", object: settings.Object{Kind: "CK8sConfigTemplate"},
+			content: `{spec: {template: {spec: {extraKubeletArgs: {--pod-infra-container-image: x}, controlPlane: {extraKubeSchedulerArgs: {--none: x}}}}}}`,
+			want:    []brief{{ID: "kubelet/--pod-infra-container-image", Problem: settings.Removed, Since: "v1.35"}},
+		},
 		"etcd of Canonical Kubernetes": {
 			from: "v1.35.4", to: "v1.36.1", object: settings.Object{Kind: "CK8sControlPlane"},
 			content: `{spec: {spec: {controlPlane: {datastoreType: etcd}}}}`,

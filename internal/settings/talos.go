@@ -1,8 +1,6 @@
 package settings
 
 import (
-	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -59,11 +57,7 @@ func fromTalos(p Place, config map[string]any) []Use {
 }
 
 func fromMachineConfig(p Place, config any) []Use {
-	var uses []Use
-	for _, of := range talosFields {
-		args := argsByName(below(config, of.path...))
-		uses = append(uses, FromArgs(p.at(of.path...), of.component, args)...)
-	}
+	uses := fromNamed(p, config, talosFields)
 	kubelet, _ := below(config, talosKubeletConfig...).(map[string]any)
 	return append(uses, FromKubelet(p.at(talosKubeletConfig...), kubelet)...)
 }
@@ -140,27 +134,4 @@ func put(base any, fields []string, value any) any {
 	}
 	object[fields[0]] = put(object[fields[0]], fields[1:], value)
 	return object
-}
-
-// argsByName reads arguments in a mapping by name. A value may be a list: the component then gets the
-// argument several times. Without a value there is none: it removes a default.
-func argsByName(value any) []Arg {
-	byName, _ := value.(map[string]any)
-	var args []Arg
-	for _, name := range slices.Sorted(maps.Keys(byName)) {
-		switch value := byName[name].(type) {
-		case nil:
-		case []any:
-			for _, element := range value {
-				args = append(args, Arg{Name: name, Value: fmt.Sprint(element)})
-			}
-		case map[string]any: // Elements that JSON patches add to a list.
-			for _, index := range slices.Sorted(maps.Keys(value)) {
-				args = append(args, Arg{Name: name, Value: fmt.Sprint(value[index])})
-			}
-		default:
-			args = append(args, Arg{Name: name, Value: fmt.Sprint(value)})
-		}
-	}
-	return args
 }
