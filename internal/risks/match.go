@@ -71,6 +71,8 @@ type Facts struct {
 	// PinnedEtcd is the version of etcd that the configuration asks for whatever the version of
 	// Kubernetes.
 	PinnedEtcd version.Version
+	// EtcdStays says that an upgrade of the control plane does not change etcd, whatever its version is.
+	EtcdStays bool
 	// Hosts are the machines, each kind of them once; none if they are not known. One of which nothing is
 	// known is the zero Host.
 	Hosts []Host
@@ -129,6 +131,9 @@ func (s *Set) match(r *Risk, f Facts, step Step) (found Applied, ok bool) {
 		}
 		a := Applied{Risk: r, Step: step, Confirmed: m.confirms(r, f), Seen: m.answer(f).Seen}
 		if m.Etcd != (EtcdMatcher{}) {
+			if f.EtcdStays {
+				continue
+			}
 			before, after := s.etcdOf(f, step)
 			if !matchesEtcd(m.Etcd.From, before) || !matchesEtcd(m.Etcd.To, after) {
 				continue

@@ -58,6 +58,9 @@ func TestBuiltIn(t *testing.T) {
 		"RKE2 before that":                 {from: "v1.33.7+rke2r1", to: "v1.33.10+rke2r1", id: zombies, not: true},
 		"k0s in its kubelet's spelling":    {from: "v1.33.1-k0s.0", to: "v1.34.2-k0s.0", id: zombies, etcd: "etcd of unknown version -> v3.6.6"},
 		"k0s by way of a safe build":       {from: "v1.33.12+k0s.0", to: "v1.34.2+k0s.0", id: zombies, not: true},
+		"k0s beside an etcd that stays": {
+			facts: risks.Facts{EtcdStays: true}, from: "v1.33.1-k0s.0", to: "v1.34.2-k0s.0", id: zombies, not: true,
+		},
 		"a managed control plane": {
 			facts: risks.Facts{Distribution: risks.DistributionOfKind("AWSManagedControlPlane")},
 			from:  "v1.33.7", to: "v1.34.3", id: zombies, not: true,

@@ -29,6 +29,9 @@ func RiskFacts(o Objects) risks.Facts {
 	fields := o.ControlPlane.Object
 	f.Distribution = risks.DistributionOfKind(o.ControlPlane.GetKind())
 	f.Cluster = controlPlaneFacts(o.ControlPlane)
+	if o.ControlPlane.GetKind() == "K0smotronControlPlane" {
+		f.EtcdStays = true // k0smotron runs etcd in a StatefulSet, with an image of its own.
+	}
 	if f.Distribution != risks.Kubeadm {
 		return f
 	}

@@ -77,6 +77,10 @@ func TestRiskFacts(t *testing.T) {
 			}},
 			risks.Facts{Distribution: risks.K0s},
 		},
+		"hosted": {
+			map[string]any{"kind": "K0smotronControlPlane"},
+			risks.Facts{Distribution: risks.K0s, EtcdStays: true},
+		},
 		"its own words": {map[string]any{"kind": "K0sControlPlane"}, risks.Facts{Distribution: risks.K0s}},
 	} {
 		o := snapshot.Objects{Cluster: &clusterv1.Cluster{}}
