@@ -42,7 +42,7 @@ var rules = []rule{
 	{pkg: "internal/cli/doctorcmd", kind: effects, imports: `
 		api/v1alpha1 internal/bounds internal/capi internal/cli internal/cli/management
 		internal/clustercheck internal/doctor internal/hookserver internal/manifest
-		internal/policy internal/updatepolicy internal/upgradegraph internal/view
+		internal/policy internal/snapshot internal/updatepolicy internal/upgradegraph internal/view
 	`},
 	{pkg: "internal/cli/extensioncmd", kind: effects, imports: `
 		api/v1alpha1 internal/app internal/cli internal/cli/serving internal/controllers
@@ -88,7 +88,8 @@ var rules = []rule{
 		internal/simulate/scenario internal/simulate/whatif internal/view pkg/plan
 	`},
 	{pkg: "internal/cli/statuscmd", kind: effects, imports: `
-		api/v1alpha1 internal/cli internal/cli/management internal/status internal/view
+		api/v1alpha1 internal/cli internal/cli/management internal/snapshot
+		internal/status internal/view
 	`},
 	{pkg: "internal/cli/uninstallcmd", kind: effects, imports: `
 		api/v1alpha1 internal/cli internal/cli/management internal/doctor internal/hookserver

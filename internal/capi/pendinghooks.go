@@ -20,6 +20,11 @@ func WithPendingHook(object metav1.Object, hook string) string {
 	return strings.Join(slices.Compact(names), ",")
 }
 
+// HasPendingHook reports whether the annotation that lists pending hooks names a hook.
+func HasPendingHook(object metav1.Object, hook string) bool {
+	return slices.Contains(pendingHooks(object), hook)
+}
+
 func pendingHooks(object metav1.Object) []string {
 	names := strings.Split(object.GetAnnotations()[runtimev1.PendingHooksAnnotation], ",")
 	return slices.DeleteFunc(names, func(name string) bool { return name == "" })

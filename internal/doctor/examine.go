@@ -302,10 +302,15 @@ func checkTopology(f Facts, _ []group, into *findings) {
 	if still {
 		into.add(Warning, subject, stands.Fix, "%s, since %s", stands.Message, since.Format(time.RFC3339))
 	}
+	blocks, blocked := snapshot.HookStandstill(f.Objects, f.around())
+	if blocked = blocked && blocks.IsLong(f.Now); blocked {
+		into.add(Warning, subject, blocks.Fix, "%s, since %s at the earliest",
+			blocks.Message, blocks.Since.Format(time.RFC3339))
+	}
 	switch {
 	case ok:
 		into.add(Warning, subject, failure.Fix, "the controller of the topology changes nothing: %s", failure.Message)
-	case !still:
+	case !still && !blocked:
 		into.ok(subject, "the controller of the topology has no error")
 	}
 }

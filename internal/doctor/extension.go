@@ -3,23 +3,17 @@ package doctor
 import (
 	"crypto/x509"
 	"fmt"
-	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
+
+	"github.com/windlass-dev/windlass/internal/capi"
 )
 
 // Hooks are the hooks by which Cluster API updates machines in place. It wants exactly one extension for each.
 func Hooks() []string { return []string{"CanUpdateMachine", "CanUpdateMachineSet", "UpdateMachine"} }
-
-// registration is a handler of a hook.
-type registration struct {
-	extension *runtimev1.ExtensionConfig
-	handler   runtimev1.ExtensionHandler
-}
 
 func checkExtension(f Facts, groups []group, into *findings) {
 	if len(inPlace(groups)) == 0 {
@@ -50,7 +44,7 @@ func checkHook(f Facts, hook string, used map[string]*runtimev1.ExtensionConfig,
 	subject := hookSubject(hook)
 	found := registrations(f, hook)
 	for _, r := range found {
-		used[r.extension.Name] = r.extension
+		used[r.Extension.Name] = r.Extension
 	}
 	switch len(found) {
 	case 0:
@@ -69,12 +63,12 @@ func checkHook(f Facts, hook string, used map[string]*runtimev1.ExtensionConfig,
 	}
 	r := found[0]
 	switch {
-	case r.handler.FailurePolicy == runtimev1.FailurePolicyIgnore:
-		into.add(Error, subject, "set the handler's failure policy to Fail", "handler %s has the failure policy Ignore: while the extension is unreachable, Cluster API counts an update as done that did not happen", r.handler.Name)
-	case !isOurs(f, hook, r.handler.Name):
-		into.add(Error, subject, "register Windlass instead, and that program as an Updater", "%s serves it, not Windlass, so UpdatePolicies and Updaters have no effect", r.handler.Name)
+	case r.FailurePolicy == runtimev1.FailurePolicyIgnore:
+		into.add(Error, subject, "set the handler's failure policy to Fail", "handler %s has the failure policy Ignore: while the extension is unreachable, Cluster API counts an update as done that did not happen", r.Name)
+	case !isOurs(f, hook, r.Name):
+		into.add(Error, subject, "register Windlass instead, and that program as an Updater", "%s serves it, not Windlass, so UpdatePolicies and Updaters have no effect", r.Name)
 	default:
-		into.ok(subject, "only %s serves it", r.handler.Name)
+		into.ok(subject, "only %s serves it", r.Name)
 	}
 }
 
@@ -99,13 +93,13 @@ func (f Facts) Conflicts() []Conflict {
 // for it by this name, and updates control planes without the hooks if there is none.
 const k0smotronExtension = "inplace-version-update-extensionconfig"
 
-func describeConflict(hook string, found []registration) Conflict {
+func describeConflict(hook string, found []capi.Handler) Conflict {
 	names := make([]string, 0, len(found))
 	fix := "keep one ExtensionConfig for this namespace: give the others a spec.namespaceSelector that omits it, " +
 		"or delete them and register their programs as Updaters"
 	for _, r := range found {
-		names = append(names, r.handler.Name)
-		if r.extension.Name == k0smotronExtension {
+		names = append(names, r.Name)
+		if r.Extension.Name == k0smotronExtension {
 			fix = "keep one ExtensionConfig for this namespace: give each a spec.namespaceSelector, so that k0smotron's selects " +
 				"namespaces with its clusters only; or delete " + k0smotronExtension + ": k0smotron then updates a K0sControlPlane " +
 				"with updateStrategy InPlace by itself, through its autopilot"
@@ -123,22 +117,8 @@ func isOurs(f Facts, hook, handler string) bool {
 }
 
 // registrations are the handlers that Cluster API would call for an object of the Cluster's namespace.
-func registrations(f Facts, hook string) []registration {
-	var found []registration
-	for i := range f.Extensions {
-		e := &f.Extensions[i]
-		selector, err := metav1.LabelSelectorAsSelector(e.Spec.NamespaceSelector)
-		if e.Spec.NamespaceSelector != nil && err == nil && !f.unread(SourceNamespace) && !selector.Matches(labels.Set(f.NamespaceLabels)) {
-			continue
-		}
-		for _, h := range e.Status.Handlers {
-			if h.RequestHook.Hook == hook {
-				found = append(found, registration{extension: e, handler: h})
-			}
-		}
-	}
-	slices.SortFunc(found, func(a, b registration) int { return strings.Compare(a.handler.Name, b.handler.Name) })
-	return found
+func registrations(f Facts, hook string) []capi.Handler {
+	return capi.HandlersOf(f.Extensions, f.namespace(), hook)
 }
 
 func checkExtensionConfig(e *runtimev1.ExtensionConfig, into *findings) {

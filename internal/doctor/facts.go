@@ -9,6 +9,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/settings"
 	"github.com/windlass-dev/windlass/internal/snapshot"
+	"github.com/windlass-dev/windlass/pkg/version"
 )
 
 // Facts are what is examined.
@@ -49,6 +51,8 @@ type Facts struct {
 
 	// AutoscalersOff says that the cluster autoscalers in the management cluster remove no machines.
 	AutoscalersOff bool
+	// Provider is the oldest version of the control plane's provider; zero if it is not known.
+	Provider version.Version
 	// Managers are the Deployments with the label cluster.x-k8s.io/provider.
 	Managers []appsv1.Deployment
 	// Extensions are all ExtensionConfigs, and Handlers the names of Windlass' own handlers, by hook.
@@ -110,6 +114,31 @@ const (
 type Unread struct {
 	Source       Source
 	Problem, Fix string
+}
+
+// around returns what tells why an upgrade does not continue.
+func (f Facts) around() snapshot.Around {
+	a := snapshot.Around{
+		Extensions: f.Extensions, NamespaceLabels: f.namespace(), Provider: f.Provider,
+		OwnEngine: f.Engine == v1alpha1.EngineManager,
+	}
+	for i := range f.Managers {
+		if f.Managers[i].Labels[clusterv1.ProviderNameLabel] == coreProvider {
+			a.Core = append(a.Core, f.Managers[i])
+		}
+	}
+	return a
+}
+
+// namespace returns the labels of the Cluster's namespace; nil if they are not known.
+func (f Facts) namespace() labels.Set {
+	switch {
+	case f.unread(SourceNamespace):
+		return nil
+	case f.NamespaceLabels == nil:
+		return labels.Set{}
+	}
+	return f.NamespaceLabels
 }
 
 func (f Facts) unread(s Source) bool {

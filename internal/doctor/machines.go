@@ -10,6 +10,8 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/capi"
+	"github.com/windlass-dev/windlass/internal/snapshot"
 	"github.com/windlass-dev/windlass/internal/status"
 	"github.com/windlass-dev/windlass/internal/text"
 	"github.com/windlass-dev/windlass/internal/updatepolicy"
@@ -100,8 +102,24 @@ func checkMachines(f Facts, groups []group, into *findings) {
 			into.add(Warning, g.Subject, "replace the machines when convenient, if they need these fields", "with fields that were not applied to the running machine: %s", shorten(dirty))
 		}
 	}
+	checkControlPlaneRollout(f, into)
 	if len(into.list) == before && f.Live {
 		into.ok("Machines", "none is under update, failed, or without fields that it should have")
+	}
+}
+
+// checkControlPlaneRollout says that the rollout of the control plane makes no progress, and that workers
+// will not follow it.
+func checkControlPlaneRollout(f Facts, into *findings) {
+	if s, ok := snapshot.RolloutStandstill(f.Objects, f.around()); ok && s.IsLong(f.Now) {
+		into.add(Warning, s.Subject, s.Fix, "%s", s.Message)
+	}
+	if f.Objects.ControlPlane == nil {
+		return
+	}
+	asked := capi.VersionAt(f.Objects.ControlPlane, "spec", "version")
+	if s, ok := snapshot.SuffixHold(f.Objects, f.around(), asked); ok {
+		into.add(Warning, s.Subject, s.Fix, "%s", s.Message)
 	}
 }
 

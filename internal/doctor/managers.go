@@ -2,12 +2,12 @@ package doctor
 
 import (
 	"fmt"
-	"slices"
-	"strconv"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/windlass-dev/windlass/internal/capi"
 )
 
 // manager is one of Cluster API's managers that ask the extension.
@@ -19,12 +19,15 @@ type manager struct {
 	fix   string
 }
 
+// coreProvider is the label of Cluster API's core manager.
+const coreProvider = "cluster-api"
+
 // managers returns those that update the Cluster's machines: the core manager asks about MachineDeployments and calls
 // UpdateMachine, the other one asks about control plane Machines. That one does not look at RuntimeSDK: see main.go in
 // Cluster API's controlplane/kubeadm, whose manifests do not set it either.
 func managers(f Facts) []manager {
 	list := []manager{{
-		name: "capi-controller-manager", provider: "cluster-api", gates: []string{"RuntimeSDK", "InPlaceUpdates"},
+		name: "capi-controller-manager", provider: coreProvider, gates: []string{"RuntimeSDK", "InPlaceUpdates"},
 		fix: "start the manager with --feature-gates=RuntimeSDK=true,InPlaceUpdates=true " +
 			"(with clusterctl: EXP_RUNTIME_SDK=true and EXP_IN_PLACE_UPDATES=true before init or upgrade)",
 	}}
@@ -61,7 +64,7 @@ func checkFeatureGates(f Facts, groups []group, into *findings) {
 
 func checkManager(m manager, d *appsv1.Deployment, into *findings) {
 	subject := fmt.Sprintf("Deployment %s/%s", d.Namespace, d.Name)
-	on, problem := readGates(d)
+	on, problem := capi.FeatureGates(d)
 	var off []string
 	for _, gate := range m.gates {
 		// AllAlpha is a default for gates that nobody named.
@@ -77,34 +80,4 @@ func checkManager(m manager, d *appsv1.Deployment, into *findings) {
 	default:
 		into.ok(subject, "switched on: %s", join(m.gates))
 	}
-}
-
-// readGates returns the gates that the arguments of a Deployment's containers switch on. A gate that is named twice has its
-// last value, as in Kubernetes' own flag.
-func readGates(d *appsv1.Deployment) (on map[string]bool, problem string) {
-	on = map[string]bool{}
-	for _, c := range d.Spec.Template.Spec.Containers {
-		arguments := slices.Concat(c.Command, c.Args)
-		for i, a := range arguments {
-			name, value, hasValue := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(a, "-"), "-"), "=")
-			if name != "feature-gates" || !strings.HasPrefix(a, "-") {
-				continue
-			}
-			if !hasValue && i+1 < len(arguments) {
-				value = arguments[i+1]
-			}
-			for item := range strings.SplitSeq(value, ",") {
-				if strings.TrimSpace(item) == "" {
-					continue
-				}
-				gate, text, _ := strings.Cut(item, "=")
-				state, err := strconv.ParseBool(strings.TrimSpace(text))
-				if err != nil {
-					return nil, fmt.Sprintf("the argument %q cannot be read: %q is neither true nor false", a, text)
-				}
-				on[strings.TrimSpace(gate)] = state
-			}
-		}
-	}
-	return on, ""
 }

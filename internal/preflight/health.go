@@ -63,11 +63,27 @@ func CheckReady(ready Ready) []clustercheck.Finding {
 	return r.finish("%s of /readyz pass", text.Count(len(ready), "check"))
 }
 
-// CheckControlPlane judges whether Cluster API can bring the control plane to the target; standing is nil if it can.
-func CheckControlPlane(standing *guard.ControlPlane) []clustercheck.Finding {
+// Obstacle is something about a control plane that keeps an upgrade from continuing.
+type Obstacle struct {
+	// Subject is the object's kind and name, Message what is so, and Fix what a person can do.
+	Subject, Message, Fix string
+	// Later says that it holds workers once the control plane has arrived.
+	Later bool
+}
+
+// CheckControlPlane judges whether Cluster API can bring the control plane to the target, and workers after it;
+// standing is nil if no UpdatePolicy prevents that.
+func CheckControlPlane(standing *guard.ControlPlane, others []Obstacle) []clustercheck.Finding {
 	r := report{id: ControlPlaneCanMove}
 	if standing != nil {
 		r.fail(named(standing.Kind, "", standing.Name), standing.Fix(), "it would be stuck: %s", standing.Why())
+	}
+	for _, o := range others {
+		if o.Later {
+			r.warn(o.Subject, o.Fix, "%s", o.Message)
+		} else {
+			r.fail(o.Subject, o.Fix, "%s", o.Message)
+		}
 	}
 	return r.finish("no UpdatePolicy keeps Cluster API from moving the control plane")
 }

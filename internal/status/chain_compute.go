@@ -341,7 +341,7 @@ func (c *chainComputation) hooksOutOfTurn() []chain.Hook {
 		return nil
 	}
 	due, called := c.decision.Action.(chain.CallHook)
-	for _, line := range blockingLines(c.condition) {
+	for _, line := range snapshot.BlockingLines(c.condition) {
 		if hooks := hooksIn(line); len(hooks) > 0 && (!called || !slices.Contains(hooks, due.Hook)) {
 			return hooks
 		}

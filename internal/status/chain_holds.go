@@ -15,15 +15,12 @@ import (
 	"github.com/windlass-dev/windlass/internal/text"
 )
 
-// itemPrefix is what goes before the items of the condition's message, after its first line.
-const itemPrefix = "\n  * "
-
 // holds lists what keeps the upgrade from going on: what the rules see on the objects, then what the controller says of hooks, then gates,
 // which know exactly since when.
 func (c *chainComputation) holds() []Hold {
 	holds, gates := c.ruleHolds(), c.gateHolds()
 	if c.decision.Reason != chain.UpToDate {
-		for _, line := range blockingLines(c.condition) {
+		for _, line := range snapshot.BlockingLines(c.condition) {
 			if hold, isNew := c.conditionHold(line, holds); isNew {
 				holds = append(holds, c.sinceGates(hold, gates))
 			}
@@ -51,10 +48,24 @@ func (c *chainComputation) unannounced() (Hold, bool) {
 func (c *chainComputation) conditionHold(line string, holds []Hold) (hold Hold, isNew bool) {
 	hold = Hold{Kind: HeldByHook, By: cmp.Or(joinHooks(hooksIn(line)), "a hook"), Message: line, Since: c.earliest(), AtEarliest: true}
 	if !strings.Contains(line, clusterv1.BeforeClusterUpgradeHookAnnotationPrefix) {
+		hold.Message += c.server()
 		return hold, true
 	}
 	hold.Kind, hold.By = HeldByAnnotation, "an annotation"
 	return hold, !slices.ContainsFunc(holds, func(h Hold) bool { return h.Kind == HeldByAnnotation })
+}
+
+// server tells which extension serves the hook that holds the upgrade, and the way out if it has held for
+// long; empty if that is not known.
+func (c *chainComputation) server() string {
+	stands, known := snapshot.HookStandstill(c.facts.Objects, c.facts.Around)
+	switch {
+	case !known:
+		return ""
+	case stands.IsLong(c.now):
+		return "; it is served by " + stands.By + ". Fix: " + stands.Fix
+	}
+	return "; it is served by " + stands.By
 }
 
 // sinceGates tells of a hook since when it holds where gates answer it: they know exactly.
@@ -124,21 +135,6 @@ func (c *chainComputation) earliest() time.Time {
 		}
 	}
 	return at
-}
-
-// blockingLines are the lines of the condition that say that something is blocking, whoever has worded them. There are none
-// without a condition.
-func blockingLines(condition *metav1.Condition) []string {
-	if condition == nil || condition.Status != metav1.ConditionFalse || condition.Reason == clusterv1.ClusterTopologyReconciledFailedReason {
-		return nil
-	}
-	var blocking []string
-	for line := range strings.SplitSeq(condition.Message, itemPrefix) {
-		if strings.Contains(line, "blocking") || strings.Contains(line, clusterv1.BeforeClusterUpgradeHookAnnotationPrefix) {
-			blocking = append(blocking, line)
-		}
-	}
-	return blocking
 }
 
 // failure is the error that the condition has, and what to do.

@@ -58,6 +58,11 @@ func (c *chainComputation) controlPlaneHolds() []Hold {
 	if message := stuckControlPlane(c.facts, selected); message != "" {
 		holds = append(holds, Hold{Kind: HeldByMachines, By: ControlPlaneGroup, Message: message})
 	}
+	if s, ok := snapshot.RolloutStandstill(c.facts.Objects, c.facts.Around); ok && s.IsLong(c.now) {
+		holds = append(holds, Hold{
+			Kind: HeldByMachines, By: ControlPlaneGroup, Message: s.Sentence(), Since: s.Since,
+		})
+	}
 	return holds
 }
 

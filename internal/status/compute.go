@@ -70,7 +70,7 @@ func Compute(f Facts, now time.Time) Report {
 		g := groups[key]
 		g.Missing = max(0, g.replicas-(g.Machines-g.Count[Deleting]))
 		g.Rollout = computeRollout(f, g, now)
-		g.Waits = describeWaits(f, g)
+		g.Waits = describeWaits(f, g, now)
 		r.Groups = append(r.Groups, g.Group)
 		r.Blocked = appendBlocked(r.Blocked, g.Kind, g.Object, g.Name, g.conditions)
 	}

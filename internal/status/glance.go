@@ -152,7 +152,7 @@ func glanceHolds(cluster *clusterv1.Cluster, gates []GateHold) []Hold {
 		clusterv1.ClusterTopologyReconciledMachinePoolsUpgradeDeferredReason:
 		holds = append(holds, Hold{Kind: HeldByAnnotation})
 	}
-	for _, line := range blockingLines(condition) {
+	for _, line := range snapshot.BlockingLines(condition) {
 		switch hooks := hooksIn(line); {
 		case strings.Contains(line, clusterv1.BeforeClusterUpgradeHookAnnotationPrefix):
 			holds = append(holds, Hold{Kind: HeldByAnnotation})
@@ -201,7 +201,7 @@ func gatesAnswer(gates []GateHold, hooks []chain.Hook) bool {
 // is asked again, so it counts only if the Cluster's condition names its hook as blocking.
 func gatesAt(cluster *clusterv1.Cluster, gates []*v1alpha1.UpgradeGate) []GateHold {
 	condition := snapshot.TopologyCondition(cluster)
-	blocking := hooksIn(strings.Join(blockingLines(condition), itemPrefix))
+	blocking := hooksIn(strings.Join(snapshot.BlockingLines(condition), "\n"))
 	var found []GateHold
 	for _, g := range gates {
 		for _, w := range g.Status.Waiting {

@@ -26,6 +26,8 @@ type Facts struct {
 	Upgrade *UpgradeFacts
 	// Rollouts are zero if HasContext is false.
 	Rollouts RolloutFacts
+	// Around tells why an upgrade or a rollout does not continue.
+	Around snapshot.Around
 }
 
 // HasContext reports whether more counts than the objects of the Cluster: it has a managed
@@ -115,7 +117,8 @@ type Group struct {
 	Count    Counts `json:"states"`
 	// Rollout is how far a rollout is that windlass manager limits; nil if none is under way.
 	Rollout *Rollout `json:"rollout,omitempty"`
-	// Waits says why machines in the state Waiting wait for a person, and what to do; empty if none do.
+	// Waits says why machines in the state Waiting wait for a person, or why workers will not follow a control
+	// plane, and what to do; empty if none do.
 	Waits string `json:"waits,omitempty"`
 }
 

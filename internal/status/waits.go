@@ -1,7 +1,9 @@
 package status
 
 import (
+	"cmp"
 	"fmt"
+	"time"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -25,12 +27,30 @@ func stuckControlPlane(f Facts, selected policy.Policy) string {
 	return fmt.Sprintf("it is stuck: %s. Fix: %s", c.Why(), c.Fix())
 }
 
+// restingRollout says why the rollout of the control plane makes no progress, and what to do; empty if it
+// does, or has not stopped for long.
+func restingRollout(f Facts, now time.Time) string {
+	if s, ok := snapshot.RolloutStandstill(f.Objects, f.Around); ok && s.IsLong(now) {
+		return s.Sentence()
+	}
+	return ""
+}
+
+// suffixHold says why workers will not follow the control plane, and what to do; empty if they will.
+func suffixHold(f Facts) string {
+	asked := capi.VersionAt(f.ControlPlane, "spec", "version")
+	if s, ok := snapshot.SuffixHold(f.Objects, f.Around, asked); ok {
+		return s.Sentence()
+	}
+	return ""
+}
+
 // describeWaits says why the waiting machines of a group wait for a person, and what to do: those of
 // a control plane that is stuck, and those of a MachineDeployment with the strategy OnDelete. It
 // is empty if none wait, and if the UpdatePolicy asks for updates in place on delete.
-func describeWaits(f Facts, of *groupFacts) string {
+func describeWaits(f Facts, of *groupFacts, now time.Time) string {
 	if of.Name == ControlPlaneGroup && of.owner == f.ControlPlane {
-		return stuckControlPlane(f, of.selected)
+		return cmp.Or(stuckControlPlane(f, of.selected), restingRollout(f, now), suffixHold(f))
 	}
 	md, isDeployment := of.owner.(*clusterv1.MachineDeployment)
 	n := of.Count[Waiting]

@@ -22,6 +22,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/cli/management"
 	"github.com/windlass-dev/windlass/internal/doctor"
 	"github.com/windlass-dev/windlass/internal/policy"
+	"github.com/windlass-dev/windlass/internal/snapshot"
 	"github.com/windlass-dev/windlass/internal/updatepolicy"
 	"github.com/windlass-dev/windlass/internal/upgradegraph"
 )
@@ -78,6 +79,14 @@ func (c *collector) readManagers(ctx context.Context) (err error) {
 func (c *collector) readExtensions(ctx context.Context) (err error) {
 	c.facts.Extensions, err = c.ExtensionConfigs(ctx)
 	return err
+}
+
+// readProvider reads the version of the control plane's provider if it tells why a rollout does not continue.
+func (c *collector) readProvider(ctx context.Context) error {
+	if snapshot.NeedsProvider(c.facts.Objects) {
+		c.facts.Provider = c.ProviderVersion(ctx, management.RKE2Provider)
+	}
+	return nil
 }
 
 func (c *collector) readGuard(ctx context.Context) error {

@@ -37,8 +37,9 @@ guard, templates) are then Warnings.
 
 Checks: MachinesKept (the result of all others, for each group), Policy, FeatureGates, Extension, Updaters, Guard,
 Replicas, Surge, RolloutTimes, Limits, Bounds, Templates, RemovedSettings (flags and feature gates that the version or
-the next minor lacks), HealthChecks, Autoscaler, ManagedFields, Topology (an error of the topology's controller), Paused, Machines,
-Unread.
+the next minor lacks), HealthChecks, Autoscaler, ManagedFields, Topology (an error of the topology's controller,
+or a hook that blocks an upgrade for 30 minutes), Paused, Machines (also a rollout of the control plane that makes no
+progress, and one that workers will not follow), Unread.
 
 With -o json or -o yaml standard output holds one document, {namespace, cluster, verdict, worst, findings: [{id,
 severity, subject, message, fix, unknown}]}; when the Cluster cannot be read it is {error: {rule, item, version,
@@ -181,6 +182,7 @@ func liveFacts(ctx context.Context, m management.Cluster, key types.NamespacedNa
 		{doctor.SourceEngine, c.readEngine},
 		{doctor.SourceClass, c.readClass}, {doctor.SourceUpdaters, c.readUpdaters}, {doctor.SourceNamespace, c.readNamespace},
 		{doctor.SourceHealthChecks, c.readHealthChecks}, {doctor.SourceManagers, c.readManagers},
+		{doctor.SourceManagers, c.readProvider},
 		{doctor.SourceExtensions, c.readExtensions}, {doctor.SourceGuard, c.readGuard}, {doctor.SourceTemplates, c.readTemplates},
 		{doctor.SourceGates, c.readGates}, {doctor.SourceGraphs, c.readGraphs},
 		{doctor.SourceSettings, c.readSettings},

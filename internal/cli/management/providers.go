@@ -20,6 +20,9 @@ var (
 	KubeadmProvider = Provider{Type: "ControlPlaneProvider", Name: "kubeadm"}
 )
 
+// RKE2Provider is that of RKE2ControlPlane.
+var RKE2Provider = Provider{Type: "ControlPlaneProvider", Name: "rke2"}
+
 // ProviderVersion returns the oldest version of a provider by clusterctl's Provider objects, with
 // one request. It is zero if there is none, if it cannot be read, or if nobody used clusterctl.
 func (m Cluster) ProviderVersion(ctx context.Context, p Provider) (oldest version.Version) {

@@ -59,8 +59,10 @@ func (m Cluster) ReadLock(ctx context.Context, f *status.Facts) error {
 // says how its upgrade goes on, and who holds it, into f. Who may read the Cluster may often not
 // read all of this: what is forbidden is left out, and for the plan that is said.
 func (m Cluster) ReadUpgradeContext(ctx context.Context, f *status.Facts) error {
-	if !f.HasContext() {
-		return nil
+	var err error
+	f.Around, err = m.Around(ctx, f.Objects)
+	if err := IgnoreForbidden(err); err != nil || !f.HasContext() {
+		return err
 	}
 	if err := m.readRollouts(ctx, f); err != nil || f.Upgrade == nil {
 		return err
@@ -68,7 +70,6 @@ func (m Cluster) ReadUpgradeContext(ctx context.Context, f *status.Facts) error 
 	if err := m.readPlanSource(ctx, f); err != nil {
 		return err
 	}
-	var err error
 	f.Upgrade.Gates, err = m.UpgradeGates(ctx, f.Cluster.Namespace)
 	if err := IgnoreForbidden(err); err != nil {
 		return err

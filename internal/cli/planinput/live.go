@@ -37,6 +37,9 @@ func ResolveCluster(ctx context.Context, m management.Cluster, key types.Namespa
 		// Best effort: a machine that is not known may have any risk.
 		objects.Machines, _ = m.Machines(ctx, key)
 	}
+	// Best effort: windlass doctor says what could not be read.
+	around, _ := m.Around(ctx, objects)
+	r.Notes = append(r.Notes, r.holdNotes(objects, around, time.Now())...)
 	if !hasTopology {
 		r.Updates = liveUpdates(ctx, m, objects, nil)
 		r.Facts = snapshot.RiskFacts(r.Updates.Facts.Objects)

@@ -158,6 +158,7 @@ func ResolveManifest(set *manifest.Set, cluster *clusterv1.Cluster, in Input) (R
 			state.Target, where.locate(state.Refs[plan.ItemTarget]))
 	}
 	r.Updates = newUpdates(facts)
+	r.Notes = append(r.Notes, r.holdNotes(facts.Objects, snapshot.Around{}, facts.Now)...)
 	if in.Versions == nil && classErr != nil && cluster.Spec.Topology.IsDefined() {
 		return Request{}, addFix(classErr, "give it with -f, or the existing versions with --versions")
 	}
@@ -290,6 +291,18 @@ func stateNotes(objects snapshot.Objects, state snapshot.State, onPaper bool) []
 	if len(state.Unmanaged) > 0 {
 		notes = append(notes, "not part of the topology, so that no plan moves them: "+
 			strings.Join(state.Unmanaged, ", "))
+	}
+	return notes
+}
+
+// holdNotes says why the upgrade that is under way does not continue, and why workers will not follow the
+// control plane.
+func (r Request) holdNotes(o snapshot.Objects, a snapshot.Around, now time.Time) (notes []string) {
+	for _, s := range snapshot.Standstills(o, a, now) {
+		notes = append(notes, s.Subject+": "+s.Sentence())
+	}
+	if s, ok := snapshot.SuffixHold(o, a, r.Request.Target); ok {
+		notes = append(notes, s.Subject+": "+s.Sentence())
 	}
 	return notes
 }

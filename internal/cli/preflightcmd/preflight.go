@@ -239,6 +239,9 @@ func (o *options) prepare(
 	if err != nil {
 		return none, err
 	}
+	now := time.Now()
+	// Best effort: the check UpdateExtensions says if ExtensionConfigs cannot be read.
+	around, _ := m.Around(ctx, objects)
 	stored, unread := storedCertificates(ctx, m, key)
 	scaled := doctor.Facts{Objects: objects, Class: class, Policies: policies}.Scaled()
 	if len(scaled) > 0 && doctor.AutoscalersOff(m.Autoscalers(ctx)) {
@@ -249,8 +252,9 @@ func (o *options) prepare(
 		KubeadmProvider: kubeadmProvider(ctx, m, known),
 		Remote:          remote, Requested: requested(facts, key), Upgrade: upgrade, Risks: known,
 		Version: asked, Machines: objects.Machines, Pools: poolsOf(objects, policies),
-		Standing: stuckControlPlane(objects, policies, to),
-		Topology: topologyOf(objects), Scaled: scaled,
+		Standing:  stuckControlPlane(objects, policies, to),
+		Obstacles: obstaclesOf(objects, around, to, now),
+		Topology:  topologyOf(objects, around, now), Scaled: scaled,
 		Extensions:  extensionsOf(ctx, m, key.Namespace),
 		EtcdProblem: etcd, Stored: stored, StoredUnread: unread,
 		Settings: preflight.Settings{
@@ -258,6 +262,6 @@ func (o *options) prepare(
 			ControlPlaneWrites: writesClusterConfiguration(objects),
 			Kept:               keptNodes(objects, policies), Unverified: unverifiedNodes(objects),
 		},
-		Timeout: o.timeout, CertificateDays: o.certificateDays, Now: time.Now(),
+		Timeout: o.timeout, CertificateDays: o.certificateDays, Now: now,
 	}, nil
 }

@@ -84,7 +84,12 @@ func stuckControlPlane(
 
 // topologyOf returns what the Cluster's condition says of its topology, and whether the upgrade under
 // way stands still.
-func topologyOf(o snapshot.Objects) preflight.Topology {
+func topologyOf(o snapshot.Objects, a snapshot.Around, now time.Time) preflight.Topology {
+	if blocks, ok := snapshot.HookStandstill(o, a); ok && blocks.IsLong(now) {
+		return preflight.Topology{
+			Cluster: o.Cluster.Name, Failure: blocks.Message, Fix: blocks.Fix, Stands: true,
+		}
+	}
 	if stands, _, ok := snapshot.UnannouncedStep(o); ok {
 		return preflight.Topology{
 			Cluster: o.Cluster.Name, Failure: stands.Message, Fix: stands.Fix, Stands: true,
@@ -92,6 +97,20 @@ func topologyOf(o snapshot.Objects) preflight.Topology {
 	}
 	failure, _ := snapshot.TopologyFailure(o.Cluster)
 	return preflight.Topology{Cluster: o.Cluster.Name, Failure: failure.Message, Fix: failure.Fix}
+}
+
+// obstaclesOf returns what keeps the control plane from moving, and what keeps workers from following it to
+// a version.
+func obstaclesOf(
+	o snapshot.Objects, a snapshot.Around, to version.Version, now time.Time,
+) (found []preflight.Obstacle) {
+	if s, ok := snapshot.RolloutStandstill(o, a); ok && s.IsLong(now) {
+		found = append(found, preflight.Obstacle{Subject: s.Subject, Message: s.Message, Fix: s.Fix})
+	}
+	if s, ok := snapshot.SuffixHold(o, a, to); ok {
+		found = append(found, preflight.Obstacle{Subject: s.Subject, Message: s.Message, Fix: s.Fix, Later: true})
+	}
+	return found
 }
 
 // extensionsOf returns the hooks for which Cluster API finds several extensions in a namespace.

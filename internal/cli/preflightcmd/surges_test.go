@@ -119,7 +119,7 @@ func TestStuck(t *testing.T) {
 			objects.ControlPlane.SetKind(tt.kind)
 			objects.ControlPlane.Object["spec"] = map[string]any{"version": "v1.31.1", "rolloutStrategy": tt.other}
 		}
-		found := preflight.CheckControlPlane(stuckControlPlane(objects, tt.policies, version.MustParse(tt.to)))
+		found := preflight.CheckControlPlane(stuckControlPlane(objects, tt.policies, version.MustParse(tt.to)), nil)
 		if len(found) != 1 || found[0].ID != preflight.ControlPlaneCanMove || found[0].Outcome != tt.want {
 			t.Errorf("%s: %+v", name, found)
 		}

@@ -20,6 +20,7 @@ import (
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/cli"
 	"github.com/windlass-dev/windlass/internal/cli/management"
+	"github.com/windlass-dev/windlass/internal/snapshot"
 	"github.com/windlass-dev/windlass/internal/status"
 	"github.com/windlass-dev/windlass/internal/view"
 )
@@ -262,6 +263,7 @@ type reader struct {
 	// zero for never.
 	upgrade  *status.UpgradeFacts
 	rollouts status.RolloutFacts
+	around   snapshot.Around
 	readAt   time.Time
 	// hasRead says that everything could be read once, and lock is what was last read of the lock.
 	hasRead bool
@@ -290,7 +292,7 @@ func (r *reader) read(ctx context.Context, now time.Time) (status.Facts, error) 
 
 // readLive reads what is not watched into f, unless it is younger than contextAge.
 func (r *reader) readLive(ctx context.Context, f *status.Facts, now time.Time) error {
-	if err := r.live.ReadLock(ctx, f); err != nil || !f.HasContext() {
+	if err := r.live.ReadLock(ctx, f); err != nil {
 		return err
 	}
 	known := r.upgrade != nil || f.Upgrade == nil
@@ -301,13 +303,13 @@ func (r *reader) readLive(ctx context.Context, f *status.Facts, now time.Time) e
 	if err := r.live.ReadUpgradeContext(ctx, f); err != nil {
 		return err
 	}
-	r.upgrade, r.rollouts, r.readAt = f.Upgrade, f.Rollouts, now
+	r.upgrade, r.rollouts, r.around, r.readAt = f.Upgrade, f.Rollouts, f.Around, now
 	return nil
 }
 
 // recall fills in what was read last.
 func (r *reader) recall(f *status.Facts) {
-	f.Rollouts = r.rollouts
+	f.Rollouts, f.Around = r.rollouts, r.around
 	if f.Upgrade != nil && r.upgrade != nil {
 		f.Upgrade = new(*r.upgrade)
 	}

@@ -35,6 +35,8 @@ type PreflightOptions struct {
 	Pools []preflight.Pool
 	// Standing is the control plane if Cluster API cannot bring it to the target; nil if it can.
 	Standing *guard.ControlPlane
+	// Obstacles are what else keeps the control plane, or the workers after it, from moving.
+	Obstacles []preflight.Obstacle
 	// Topology is what the Cluster's condition says of its topology.
 	Topology preflight.Topology
 	// Extensions are the registrations of the hooks of updates in place.
@@ -126,7 +128,7 @@ func Preflight(ctx context.Context, o PreflightOptions) ([]clustercheck.Finding,
 
 // management judges what the management cluster alone shows.
 func (s scout) management() []clustercheck.Finding {
-	return slices.Concat(preflight.CheckControlPlane(s.o.Standing), preflight.CheckTopology(s.o.Topology),
+	return slices.Concat(preflight.CheckControlPlane(s.o.Standing, s.o.Obstacles), preflight.CheckTopology(s.o.Topology),
 		preflight.CheckExtensions(s.o.Extensions), preflight.CheckScaled(s.o.Scaled))
 }
 
