@@ -75,10 +75,6 @@ func TestRiskFacts(t *testing.T) {
 			map[string]any{"kind": "K0smotronControlPlane", "spec": map[string]any{
 				"k0sConfig": k0s(map[string]any{"default_pull_policy": "Never"}),
 			}},
-			risks.Facts{Distribution: risks.K0s},
-		},
-		"hosted": {
-			map[string]any{"kind": "K0smotronControlPlane"},
 			risks.Facts{Distribution: risks.K0s, EtcdStays: true},
 		},
 		"its own words": {map[string]any{"kind": "K0sControlPlane"}, risks.Facts{Distribution: risks.K0s}},
