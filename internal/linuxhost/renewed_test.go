@@ -182,3 +182,18 @@ func TestIdentityAfterACut(t *testing.T) {
 		})
 	}
 }
+
+// TestCertificatesRenewed: certificates that a person renews between two attempts are those that
+// come back.
+func TestCertificatesRenewed(t *testing.T) {
+	t.Parallel()
+	s := newSandbox(t)
+	g := s.goal(t, "v1.36.3")
+	s.write(t, "/kubeadm.does", "echo expired; exit 1")
+	s.mustFail(t, g, "first")
+	s.write(t, serverKey, "renewed key\n")
+	s.write(t, "/kubeadm.does", "cut")
+	s.mustCut(t, g, "second")
+	s.write(t, "/kubeadm.does", needsKey("renewed")+kubeadmSucceeds)
+	s.mustReach(t, g, "third")
+}

@@ -478,37 +478,3 @@ func TestHostileNames(t *testing.T) {
 		t.Errorf("got %v", got)
 	}
 }
-
-// TestKnownRisks: the oldest etcd that runs counts, by the tags of its Pods, and without them what the version brings.
-func TestKnownRisks(t *testing.T) {
-	t.Parallel()
-	pod := func(image string) string {
-		return fmt.Sprintf(`{"metadata": {"name": "etcd", "namespace": "kube-system", "labels": {"component": "etcd", "tier": "control-plane"}},
-			"spec": {"containers": [{"name": "etcd", "image": %q}]}}`, image)
-	}
-	for name, tt := range map[string]struct{ pods, want string }{
-		"safe":            {pod("registry.k8s.io/etcd:3.5.26-0") + "," + pod("localhost:5000/etcd:v3.5.27"), ""},
-		"one is older":    {pod("registry.k8s.io/etcd:3.5.26-0") + "," + pod("registry.k8s.io/etcd:3.5.21-0"), "(etcd v3.5.21 -> v3.6.5)"},
-		"RKE2's image":    {pod("index.docker.io/rancher/hardened-etcd:v3.5.26-k3s1-build20260101"), ""},
-		"with a digest":   {pod("registry.k8s.io/etcd:3.5.26-0@sha256:abc"), ""},
-		"no tag":          {pod("registry.k8s.io/etcd@sha256:abc"), "(etcd v3.5.24 -> v3.6.5)"},
-		"one without tag": {pod("registry.k8s.io/etcd:3.5.26-0") + "," + pod("localhost:5000/etcd"), "(etcd v3.5.24 -> v3.6.5)"},
-		"no Pod of etcd":  {"", "(etcd v3.5.24 -> v3.6.5)"},
-	} {
-		o := look(t, newAPI(func(answers map[string]string) {
-			answers["/api/v1/pods"] = `{"metadata": {}, "items": [` + tt.pods + `]}`
-		}).ServeHTTP)
-		from, to := version.MustParse("v1.33.7"), version.MustParse("v1.34.5")
-		o.Upgrade = preflight.Upgrade{From: from, To: to}
-		o.Risks.Steps = []risks.Step{{From: from, To: to}}
-		got := ""
-		for _, f := range run(t, o) {
-			if f.ID == preflight.KnownRisks && f.Subject == "etcd-36-zombie-members" {
-				got = f.Message
-			}
-		}
-		if (got == "") != (tt.want == "") || !strings.Contains(got, tt.want) {
-			t.Errorf("%s: %q, want %q", name, got, tt.want)
-		}
-	}
-}
