@@ -46,6 +46,10 @@ type Chain struct {
 	From   version.Version `json:"from"`
 	Target version.Version `json:"target"`
 	Began  time.Time       `json:"began,omitzero"`
+	// AtTarget of Machines have arrived at the target: their kubelets run it or a newer version, and they
+	// are not in motion. Machines that are missing count as not there.
+	AtTarget int `json:"machinesAtTarget"`
+	Machines int `json:"machines"`
 	// Reason and Now are what the rules of a chain say about this moment, whatever the controller does.
 	Reason chain.Reason `json:"reason"`
 	Now    string       `json:"now"`
@@ -68,6 +72,18 @@ type Chain struct {
 // HasPlan reports whether Steps lead to Target. Without a plan, they are only those that are done or
 // running.
 func (c Chain) HasPlan() bool { return c.Reason != chain.NoPath && c.Reason != chain.NoSource }
+
+// IsUnderWay reports whether there is an upgrade, also one that is held or paused.
+func (c Chain) IsUnderWay() bool {
+	switch c.State {
+	case ChainUpgrading, ChainHeld:
+		return true
+	case ChainPaused:
+		return len(c.Steps) > 0
+	case ChainUpToDate, ChainCreating, ChainDeleting, ChainUnknown:
+	}
+	return false
+}
 
 // Condition is one of an object's conditions.
 type Condition struct {

@@ -50,6 +50,7 @@ func computeChain(f Facts, records map[string]machineRecord, now time.Time) Chai
 		Engine: c.engine, Target: c.state.Target, Reason: c.decision.Reason, Now: describeNow(c.decision),
 		Steps: c.steps(), Holds: c.holds(), OffSpec: c.offSpec,
 	}
+	report.AtTarget, report.Machines = c.countAll(c.state.Target)
 	if c.condition != nil {
 		report.Condition = &Condition{
 			Status: c.condition.Status, Reason: c.condition.Reason, Message: c.condition.Message, Since: c.condition.LastTransitionTime.UTC(),

@@ -23,6 +23,20 @@ func (c *chainComputation) countControlPlane() (updated, machines int) {
 	return min(updated, machines), machines
 }
 
+// countAll counts the machines of the control plane and of all groups, and those at a version.
+func (c *chainComputation) countAll(at version.Version) (updated, machines int) {
+	updated, _ = c.countMachines(isControlPlane, at)
+	_, machines = c.countControlPlane()
+	updated = min(updated, machines)
+	for _, g := range c.state.Groups {
+		if g.Exists && !g.Deleting {
+			there, all := c.countGroup(g, at)
+			updated, machines = updated+there, machines+all
+		}
+	}
+	return updated, machines
+}
+
 func isControlPlane(m *clusterv1.Machine) bool { return capi.IsControlPlane(m) }
 
 // countMachines counts the Machines of a group that are not going, and those of them that have arrived

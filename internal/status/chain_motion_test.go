@@ -1,6 +1,7 @@
 package status
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -63,41 +64,43 @@ func TestStepsEndWithTheirMachines(t *testing.T) {
 		state   ChainState
 		// steps are those to v1.32.0 that are done or running.
 		steps []string
+		// at is how many machines have the target, of how many.
+		at string
 	}{
-		"at rest": {upgrade: followed, state: ChainHeld, steps: []string{controlPlane, workers}},
+		"at rest": {upgrade: followed, state: ChainHeld, steps: []string{controlPlane, workers}, at: "0/7"},
 		"a worker soaks": {
 			followed, "md-1-1-0", soaks(t, "v1.31.0", "v1.32.0"), ChainUpgrading,
-			[]string{controlPlane, "Running WorkersUpgrade ->v1.32.0 [md-1] 1/2 +16m0s"},
+			[]string{controlPlane, "Running WorkersUpgrade ->v1.32.0 [md-1] 1/2 +16m0s"}, "",
 		},
 		"a worker is configured anew": {
-			followed, "md-1-1-0", soaks(t, "v1.32.0", "v1.32.0"), ChainHeld, []string{controlPlane, workers},
+			followed, "md-1-1-0", soaks(t, "v1.32.0", "v1.32.0"), ChainHeld, []string{controlPlane, workers}, "",
 		},
 		"a machine of the control plane soaks": {
 			followed, "cp-1", soaks(t, "v1.31.0", "v1.32.0"), ChainUpgrading,
-			[]string{workers, "Running ControlPlaneUpgrade v1.31.0->v1.32.0 [] 2/3 +12m0s"},
+			[]string{workers, "Running ControlPlaneUpgrade v1.31.0->v1.32.0 [] 2/3 +12m0s"}, "",
 		},
 		"a new machine of the control plane is not ready": {
 			followed, "cp-1", joined(13*time.Minute, "False"), ChainUpgrading,
-			[]string{workers, "Running ControlPlaneUpgrade v1.31.0->v1.32.0 [] 2/3 +12m0s"},
+			[]string{workers, "Running ControlPlaneUpgrade v1.31.0->v1.32.0 [] 2/3 +12m0s"}, "",
 		},
 		"it is ready": {
-			followed, "cp-1", joined(13*time.Minute, "True"), ChainHeld, []string{controlPlane, workers},
+			followed, "cp-1", joined(13*time.Minute, "True"), ChainHeld, []string{controlPlane, workers}, "",
 		},
 		"an old machine is not ready": {
-			followed, "cp-1", joined(-time.Hour, "False"), ChainHeld, []string{controlPlane, workers},
+			followed, "cp-1", joined(-time.Hour, "False"), ChainHeld, []string{controlPlane, workers}, "",
 		},
 		"the last machine soaks after the last hook": {
 			over, "md-1-1-0", soaks(t, "v1.31.0", "v1.32.0"), ChainUpgrading,
-			[]string{"Running WorkersUpgrade ->v1.32.0 [md-1] 1/2"},
+			[]string{"Running WorkersUpgrade ->v1.32.0 [md-1] 1/2"}, "6/7",
 		},
-		"nothing soaks after the last hook": {upgrade: over, state: ChainUpToDate},
+		"nothing soaks after the last hook": {upgrade: over, state: ChainUpToDate, at: "7/7"},
 		"stock": {
 			upgrade: stock, state: ChainUpgrading,
 			steps: []string{"Done ControlPlaneUpgrade v1.31.0->v1.32.0 [] +1m0s"},
 		},
 		"stock, the third machine is not ready": {
 			stock, "cp-2", joined(2*time.Minute, "Unknown"), ChainUpgrading,
-			[]string{"Running ControlPlaneUpgrade v1.31.0->v1.32.0 [] 2/3 +1m0s"},
+			[]string{"Running ControlPlaneUpgrade v1.31.0->v1.32.0 [] 2/3 +1m0s"}, "0/5",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -111,6 +114,9 @@ func TestStepsEndWithTheirMachines(t *testing.T) {
 			c := Compute(f, after(time.Hour)).Chain
 			if c.State != tt.state {
 				t.Errorf("it is %s, want %s", c.State, tt.state)
+			}
+			if at := fmt.Sprintf("%d/%d", c.AtTarget, c.Machines); tt.at != "" && at != tt.at {
+				t.Errorf("%s machines have the target, want %s", at, tt.at)
 			}
 			report := Chain{}
 			for _, s := range c.Steps {

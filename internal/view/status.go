@@ -220,6 +220,9 @@ func machinesVerdict(r status.Report) string {
 		return completeVerdict(r, done)
 	}
 	parts := []string{fmt.Sprintf("%d of %s up to date", done, text.CountAre(total.Machines, "machine"))}
+	if target := targetVerdict(r); target != "" {
+		parts = []string{target, fmt.Sprintf("%d of %d have what their step asks for", done, total.Machines)}
+	}
 	for _, s := range status.States() {
 		if n := total.Count[s]; n > 0 && s != status.UpToDate {
 			parts = append(parts, fmt.Sprintf("%d %s", n, stateWords[s]))
@@ -231,16 +234,28 @@ func machinesVerdict(r status.Report) string {
 	return strings.Join(parts, "; ") + "."
 }
 
+// targetVerdict says how many machines have arrived at the target of an upgrade that is under way; empty if
+// none is.
+func targetVerdict(r status.Report) string {
+	if r.Chain == nil || !r.Chain.IsUnderWay() || r.Chain.Machines == 0 {
+		return ""
+	}
+	return fmt.Sprintf("At the target %s: %d of %s", r.Chain.Target, r.Chain.AtTarget,
+		text.Count(r.Chain.Machines, "machine"))
+}
+
 // completeVerdict is for a Cluster whose Machines all have the specs of their groups. During an
 // upgrade, whoever runs it, the version from before may still be specified.
 func completeVerdict(r status.Report, machines int) string {
-	upgrading := r.Chain != nil && r.Chain.State != status.ChainUpToDate
 	asked, _ := inPlaceVerdict(r.InPlace)
+	target := targetVerdict(r)
 	switch {
 	case len(r.OffSpec) > 0:
 		return fmt.Sprintf("The specs of all machines are up to date (%d).", machines)
-	case upgrading || asked != "":
-		return fmt.Sprintf("All machines have what their groups specify now (%d).", machines)
+	case target != "":
+		return target + "; all have what their step asks for."
+	case asked != "" || r.Chain != nil && r.Chain.State != status.ChainUpToDate:
+		return fmt.Sprintf("All machines have what their groups specify (%d).", machines)
 	default:
 		return fmt.Sprintf("All machines are up to date (%d).", machines)
 	}

@@ -212,7 +212,7 @@ func describeSince(h status.Hold, now time.Time) string {
 	case h.Since.IsZero():
 		return ""
 	case h.AtEarliest:
-		return fmt.Sprintf("for %s at most: ", formatAge(now, h.Since))
+		return fmt.Sprintf("for %s or less: ", formatAge(now, h.Since))
 	default:
 		return fmt.Sprintf("for %s: ", formatAge(now, h.Since))
 	}

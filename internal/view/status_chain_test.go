@@ -37,7 +37,7 @@ func upgradingChain() *status.Chain {
 	next := workersStep(status.StepNext, "v1.31.4", "v1.32.8", "md-1", "md-2", "md-3", "md-4", "md-5")
 	next.Machines = 30
 	return &status.Chain{
-		State: status.ChainUpgrading, Engine: status.Windlass, From: version.MustParse("v1.30.2"), Target: version.MustParse("v1.33.1"), Began: ago(50 * time.Minute),
+		State: status.ChainUpgrading, Engine: status.Windlass, From: version.MustParse("v1.30.2"), Target: version.MustParse("v1.33.1"), AtTarget: 1, Machines: 22, Began: ago(50 * time.Minute),
 		Steps: []status.Step{done, begun, running, next, controlPlaneStep(status.StepNext, "v1.32.8", "v1.33.1")},
 		Now:   "waits for MachineDeployments md-0, md-9 to v1.32.8", Reason: "WorkersUpgrading",
 		ETA: status.Estimate{Least: 40 * time.Minute, Likely: 50 * time.Minute, Most: 70 * time.Minute, Since: ago(30 * time.Minute)},
@@ -90,6 +90,7 @@ func TestChainGolden(t *testing.T) {
 		many[i] = fmt.Sprintf("md-%03d", i)
 	}
 	fleet := upgradingChain()
+	fleet.AtTarget, fleet.Machines = 0, 30003
 	fleet.Steps = []status.Step{workersStep(status.StepNext, "v1.31.4", "v1.32.8", many...)}
 	for name, r := range map[string]status.Report{
 		"upgrading": {Namespace: "team-a", Cluster: "prod", Chain: upgradingChain(), Groups: busyReport().Groups[:1]},
@@ -219,6 +220,7 @@ func TestTreeGolden(t *testing.T) {
 	held := busyReport()
 	held.Chain = heldChain()
 	fleet := status.Report{Namespace: "team-a", Cluster: "prod", Chain: upgradingChain(), Groups: fleetGroups()}
+	fleet.Chain.AtTarget, fleet.Chain.Machines = 0, 30003
 	for i := range 12 {
 		fleet.Updates = append(fleet.Updates, status.Update{
 			Machine: fmt.Sprintf("md-200-%d", i), Group: "md-200", State: status.Updating, Phase: inplace.Draining,

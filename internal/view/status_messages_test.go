@@ -86,15 +86,15 @@ func TestVerdictNames(t *testing.T) {
 		},
 		"asked": {
 			inPlace: &asked, tone: fair,
-			want: "All machines have what their groups specify now (6). Annotations ask for 1 upgrade in place.",
+			want: "All machines have what their groups specify (6). Annotations ask for 1 upgrade in place.",
 		},
 		"failed": {
 			inPlace: &one, tone: bad,
-			want: "2 of 2 upgrades in place by annotation failed: a, Machine m-9. All machines have what their groups specify now (6).",
+			want: "2 of 2 upgrades in place by annotation failed: a, Machine m-9. All machines have what their groups specify (6).",
 		},
 		"many failed": {
 			inPlace: &failed, tone: bad,
-			want: "4 of 4 upgrades in place by annotation failed: a, b, c and 1 more. All machines have what their groups specify now (6).",
+			want: "4 of 4 upgrades in place by annotation failed: a, b, c and 1 more. All machines have what their groups specify (6).",
 		},
 		"other versions": {
 			offSpec: offSpec, tone: fair,

@@ -26,7 +26,7 @@ func upgradedTo(m client.Object) string {
 	case err != nil:
 		return err.Error()
 	case u.IsRunning():
-		return fmt.Sprintf("an annotation has Machine %s upgraded in place to %s", m.GetName(), u.Option)
+		return fmt.Sprintf("Machine %s is being upgraded in place to %s, as its annotation asks for", m.GetName(), u.Option)
 	}
 	return ""
 }

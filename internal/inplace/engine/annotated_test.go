@@ -98,7 +98,7 @@ func TestOneControlPlaneMachineAtATime(t *testing.T) {
 		"nobody knows who holds the lock": {objects: []client.Object{unreadable}, waits: "is held by unknown"},
 		"who held the lock is gone":       {objects: []client.Object{lockOf("gone")}},
 		"it holds the lock itself":        {objects: []client.Object{lockOf("cp")}},
-		"another is being upgraded":       {objects: []client.Object{peer(runningRecord)}, waits: "Machine cp-1 upgraded in place to revision=7"},
+		"another is being upgraded":       {objects: []client.Object{peer(runningRecord)}, waits: "Machine cp-1 is being upgraded in place to revision=7, as its annotation asks for"},
 		"another may be":                  {objects: []client.Object{peer(unreadableRecord)}, waits: "cannot be read"},
 		"the upgrade of another failed":   {objects: []client.Object{peer(failedRecord)}},
 		"a worker is being upgraded":      {objects: []client.Object{recordedOn(machine("worker", "set", from), runningRecord)}},

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/windlass-dev/windlass/internal/simulate/fleet"
+	"github.com/windlass-dev/windlass/internal/text"
 )
 
 const (
@@ -92,7 +93,7 @@ func describePath(c fleet.Config, shares []Share) string {
 		if len(clauses) == 0 {
 			percent += " of the time"
 		}
-		clauses = append(clauses, percent+" is "+describeShare(c, s))
+		clauses = append(clauses, percent+" goes into "+describeShare(c, s))
 	}
 	return strings.Join(clauses, "; ")
 }
@@ -122,12 +123,16 @@ func describeShare(c fleet.Config, s Share) string {
 }
 
 // describeGroups names the groups of a share, and reports whether it names a single one.
-func describeGroups(c fleet.Config, s Share) (text string, one bool) {
+func describeGroups(c fleet.Config, s Share) (words string, one bool) {
 	switch {
 	case s.Groups == 1 || s.LongestSeconds >= alone*s.Seconds:
 		return describeGroup(c, s), true
 	case s.LongestSeconds >= standsOut*s.Seconds:
-		return fmt.Sprintf("%s and %d more", describeGroup(c, s), s.Groups-1), false
+		others := "more pool"
+		if s.Kind == ControlPlane {
+			others = "more control plane"
+		}
+		return describeGroup(c, s) + " and " + text.Count(s.Groups-1, others), false
 	case s.Kind == ControlPlane:
 		return fmt.Sprintf("%d control planes", s.Groups), false
 	default:
@@ -163,25 +168,25 @@ func describeGroup(c fleet.Config, s Share) string {
 
 // describePools says how pools with the same limit come one after another. maxInFlight is shared by pools, so it is not each pool's.
 func describePools(c fleet.Config, s Share, groups, limit string) string {
-	text, between := groups, " "
-	if strings.HasSuffix(groups, " more") {
+	words, between := groups, " "
+	if strings.Contains(groups, " more ") {
 		between = ", "
 	}
 	if atOnce, same := samePoolsAtOnce(c); same {
 		switch {
 		case atOnce == 1:
-			text += between + "one after another (upgrade-concurrency 1)"
+			words += between + "one at a time (upgrade-concurrency 1)"
 		case atOnce >= mostPools(c):
-			text += fmt.Sprintf(", all of a cluster under way at once (upgrade-concurrency %d)", atOnce)
+			words += fmt.Sprintf(", all of a cluster under way at once (upgrade-concurrency %d)", atOnce)
 		default:
-			text += between + fmt.Sprintf("one after another, with %d under way at once (upgrade-concurrency %d)", atOnce, atOnce)
+			words += between + fmt.Sprintf("one after another, with %d under way at once (upgrade-concurrency %d)", atOnce, atOnce)
 		}
 	}
-	text += describeClustersAtOnce(c)
+	words += describeClustersAtOnce(c)
 	if strings.HasPrefix(s.Limit, "maxInFlight") {
-		return joinWords(text, " ", limit)
+		return joinWords(words, " ", limit)
 	}
-	return joinWords(text, ", each ", limit)
+	return joinWords(words, ", each ", limit)
 }
 
 func describeClustersAtOnce(c fleet.Config) string {

@@ -32,72 +32,72 @@ func TestSentence(t *testing.T) {
 		"one pool is nearly all": {
 			path: []fleet.Segment{controlPlane(4 * time.Hour), {Cluster: "prod", Group: "telco-3", Limit: "maxInFlight 10", Took: 92 * time.Hour},
 				{Cluster: "prod", Group: "telco-1", Limit: "maxInFlight 10", Took: 4 * time.Hour}},
-			want: "96 % of the time is pool telco-3 at maxInFlight 10",
+			want: "96 % of the time goes into pool telco-3 at maxInFlight 10",
 		},
 		"one pool stands out": {
 			path: []fleet.Segment{controlPlane(33 * time.Hour), {Cluster: "prod", Group: "slow", Limit: "maxSurge 1", Took: 45 * time.Hour},
 				{Cluster: "prod", Group: "fast", Limit: "maxSurge 1", Took: 22 * time.Hour}},
-			want: "67 % of the time is pool slow and 1 more, one after another (upgrade-concurrency 1), each at maxSurge 1; 33 % is the control plane, one machine at a time",
+			want: "67 % of the time goes into pool slow and 1 more pool, one at a time (upgrade-concurrency 1), each at maxSurge 1; 33 % goes into the control plane, one machine at a time",
 		},
 		"one control plane stands out": {
 			config: fleet.Config{Clusters: two, ClustersAtOnce: 1},
 			path:   []fleet.Segment{controlPlane(2 * time.Hour), {Cluster: "test", Group: fleet.ControlPlaneGroup, Limit: "one machine at a time", Took: time.Hour}},
-			want:   "100 % of the time is the control plane of prod and 1 more, one cluster after another, each one machine at a time",
+			want:   "100 % of the time goes into the control plane of prod and 1 more control plane, one cluster after another, each one machine at a time",
 		},
 		"a person, for one pool": {
 			path: []fleet.Segment{controlPlane(32 * time.Hour), {Cluster: "prod", Group: "w", Limit: fleet.Attention, Took: 68 * time.Hour}},
-			want: "68 % of the time is waiting for somebody who attends to failed machines of pool w; 32 % is the control plane, one machine at a time",
+			want: "68 % of the time goes into waiting for somebody who attends to failed machines of pool w; 32 % goes into the control plane, one machine at a time",
 		},
 		"a person, for a short time": {
 			path: []fleet.Segment{controlPlane(98 * time.Hour), {Cluster: "prod", Group: fleet.ControlPlaneGroup, Limit: fleet.Attention, Took: 2 * time.Hour}},
-			want: "98 % of the time is the control plane, one machine at a time; 2 % is waiting for somebody who attends to failed machines of the control plane",
+			want: "98 % of the time goes into the control plane, one machine at a time; 2 % goes into waiting for somebody who attends to failed machines of the control plane",
 		},
 		"a person, for several pools": {
 			path: pools(3, fleet.Attention),
-			want: "100 % of the time is waiting for somebody who attends to failed machines of 3 pools",
+			want: "100 % of the time goes into waiting for somebody who attends to failed machines of 3 pools",
 		},
 		"one limit": {
 			path: append(pools(300, "maxUnavailable 10"), controlPlane(20*time.Hour)),
-			want: "94 % of the time is 300 pools one after another (upgrade-concurrency 1), each at maxUnavailable 10",
+			want: "94 % of the time goes into 300 pools one at a time (upgrade-concurrency 1), each at maxUnavailable 10",
 		},
 		"several pools at once": {
 			config: fleet.Config{Clusters: []fleet.Cluster{{Name: "prod", PoolsAtOnce: 5, Pools: make([]fleet.Pool, 60)}}},
 			path:   pools(60, "maxUnavailable 10"),
-			want:   "100 % of the time is 60 pools one after another, with 5 under way at once (upgrade-concurrency 5), each at maxUnavailable 10",
+			want:   "100 % of the time goes into 60 pools one after another, with 5 under way at once (upgrade-concurrency 5), each at maxUnavailable 10",
 		},
 		"all pools at once": {
 			config: fleet.Config{Clusters: []fleet.Cluster{{Name: "prod", PoolsAtOnce: 5, Pools: make([]fleet.Pool, 4)}}},
 			path:   pools(3, "maxUnavailable 10"),
-			want:   "100 % of the time is 3 pools, all of a cluster under way at once (upgrade-concurrency 5), each at maxUnavailable 10",
+			want:   "100 % of the time goes into 3 pools, all of a cluster under way at once (upgrade-concurrency 5), each at maxUnavailable 10",
 		},
 		"a shared limit": {
 			path: pools(3, "maxInFlight 10"),
-			want: "100 % of the time is 3 pools one after another (upgrade-concurrency 1) at maxInFlight 10",
+			want: "100 % of the time goes into 3 pools one at a time (upgrade-concurrency 1) at maxInFlight 10",
 		},
 		"windows": {
 			path: []fleet.Segment{{Cluster: "prod", Limit: "the window of gate weekend", Took: 71 * time.Hour}, controlPlane(29 * time.Hour)},
-			want: "71 % of the time is waiting for the window of gate weekend; 29 % is the control plane, one machine at a time",
+			want: "71 % of the time goes into waiting for the window of gate weekend; 29 % goes into the control plane, one machine at a time",
 		},
 		"short waits are named, short work is not": {
 			path: []fleet.Segment{{Cluster: "prod", Group: "a", Took: 90 * time.Hour}, controlPlane(8 * time.Hour), {Limit: "approval", Took: 2 * time.Hour}},
-			want: "90 % of the time is pool a; 2 % is waiting for approval",
+			want: "90 % of the time goes into pool a; 2 % goes into waiting for approval",
 		},
 		"clusters": {
 			config: fleet.Config{Clusters: two, ClustersAtOnce: 1},
 			path: []fleet.Segment{controlPlane(time.Hour), {Cluster: "test", Group: fleet.ControlPlaneGroup, Limit: "one machine at a time", Took: time.Hour / 4},
 				{Cluster: "test", Group: fleet.ControlPlaneGroup, Limit: "two at a time", Took: 5 * time.Hour / 4}},
-			want: "50 % of the time is the control plane of prod and 1 more, one cluster after another, each one machine at a time; 50 % is the control plane of test, two at a time",
+			want: "50 % of the time goes into the control plane of prod and 1 more control plane, one cluster after another, each one machine at a time; 50 % goes into the control plane of test, two at a time",
 		},
 		"control planes": {
 			config: fleet.Config{Clusters: append(two, fleet.Cluster{Name: "third", PoolsAtOnce: 2}), ClustersAtOnce: 2},
 			path: []fleet.Segment{controlPlane(time.Hour), {Cluster: "test", Group: fleet.ControlPlaneGroup, Limit: "one machine at a time", Took: time.Hour},
 				{Cluster: "third", Group: fleet.ControlPlaneGroup, Limit: "one machine at a time", Took: time.Hour}, {Took: time.Hour}},
-			want: "75 % of the time is 3 control planes, 2 clusters at once, each one machine at a time; 25 % is waiting",
+			want: "75 % of the time goes into 3 control planes, 2 clusters at once, each one machine at a time; 25 % goes into waiting",
 		},
 		"pools of clusters with different concurrency": {
 			config: fleet.Config{Clusters: append(two, fleet.Cluster{Name: "third", PoolsAtOnce: 2}), ClustersAtOnce: 1},
 			path:   pools(4, "maxUnavailable 1"),
-			want:   "100 % of the time is 4 pools, one cluster after another, each at maxUnavailable 1",
+			want:   "100 % of the time goes into 4 pools, one cluster after another, each at maxUnavailable 1",
 		},
 	}
 	for name, test := range tests {

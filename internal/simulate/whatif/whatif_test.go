@@ -148,7 +148,7 @@ func TestReport(t *testing.T) {
 			{Cluster: "prod", Group: "a", Machines: 10, Stops: 1, Disruptions: 10, Updated: 10, Drained: 9, Failed: 2, GaveUp: 1, MaxDown: 3, DownSeconds: hours(2)},
 		},
 		CriticalPath: CriticalPath{
-			Sentence: "75 % of the time is pool a at maxUnavailable 3; 25 % is the control plane, one machine at a time",
+			Sentence: "75 % of the time goes into pool a at maxUnavailable 3; 25 % goes into the control plane, one machine at a time",
 			Shares: []Share{
 				{Kind: Pool, Limit: "maxUnavailable 3", Groups: 1, LongestCluster: "prod", Longest: "a", LongestSeconds: hours(9), Seconds: hours(9), Share: 0.75},
 				{Kind: ControlPlane, Limit: "one machine at a time", Groups: 1, LongestCluster: "prod", Longest: "control plane", LongestSeconds: hours(3), Seconds: hours(3), Share: 0.25},
