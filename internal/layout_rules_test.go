@@ -197,8 +197,7 @@ var rules = []rule{
 		pkg/version
 	`},
 	{pkg: "internal/metrics", kind: effects, imports: `
-		api/v1alpha1 internal/capi internal/inplace internal/inplace/request internal/keyed
-		internal/record internal/status internal/untrusted
+		api/v1alpha1 internal/capi internal/inplace internal/keyed internal/status
 	`},
 	{pkg: "internal/patches", kind: effects, imports: `internal/keyed`},
 	{pkg: "internal/peer", kind: effects, imports: ``},
@@ -267,7 +266,7 @@ var rules = []rule{
 	`},
 	{pkg: "internal/simulate/search", kind: pure, imports: ``},
 	{pkg: "internal/simulate/whatif", kind: pure, imports: `
-		internal/inplace internal/policy internal/simulate/fleet pkg/version
+		internal/inplace internal/policy internal/simulate/fleet internal/text pkg/version
 		golang.org/x/sync/errgroup
 	`},
 	{pkg: "internal/snapshot", kind: pure, imports: `

@@ -16,10 +16,7 @@ import (
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/inplace"
-	"github.com/windlass-dev/windlass/internal/inplace/request"
-	"github.com/windlass-dev/windlass/internal/record"
 	"github.com/windlass-dev/windlass/internal/status"
-	"github.com/windlass-dev/windlass/internal/untrusted"
 )
 
 // sample is one series of a gauge.
@@ -63,10 +60,6 @@ func limit(all []sample, most int) []sample {
 // The values of the label phase of windlass_cluster_upgrade_info are two states of `windlass
 // status`.
 const phaseUpgrading, phaseHeld = string(status.ChainUpgrading), string(status.ChainHeld)
-
-// phaseQueued is the phase of a machine whose update waits for its turn, phaseUnreadable that of
-// one whose record cannot be read. The others are those of inplace.Phase.
-const phaseQueued, phaseUnreadable = string(status.Queued), string(status.Unreadable)
 
 // compute returns the series of all gauges, in any order.
 func (c *Collector) compute(f facts) samples {
@@ -151,7 +144,7 @@ func (s samples) addMachines(
 	count, failedSince := map[phaseOf]int{}, map[types.NamespacedName]time.Time{}
 	for i := range machines {
 		m := &machines[i]
-		phase, since := machinePhase(m)
+		phase, since := status.UpdatePhase(m)
 		cluster := types.NamespacedName{Namespace: m.Namespace, Name: capi.ClusterName(m)}
 		if phase == "" || !known[cluster] {
 			continue
@@ -166,47 +159,4 @@ func (s samples) addMachines(
 		s.add(updatesFamily, of.cluster, float64(n), of.phase)
 	}
 	return failedSince
-}
-
-// machinePhase returns the phase of a machine's update, and since when it is in it; empty for a
-// machine without one.
-func machinePhase(m *metav1.PartialObjectMetadata) (phase string, since time.Time) {
-	var progress *inplace.Progress
-	_, updated := m.Annotations[v1alpha1.UpdateProgressAnnotation]
-	asked, upgraded := m.Annotations[v1alpha1.InPlaceUpgradeAnnotation]
-	_, marked := m.Annotations[clusterv1.UpdateInProgressAnnotation]
-	var err error
-	switch {
-	case updated:
-		progress, err = record.ProgressOf(m.Annotations)
-	case upgraded:
-		u := request.Upgrade{}
-		err = untrusted.Annotation.Unmarshal([]byte(asked), &u)
-		progress = u.Progress
-		if err == nil && progress == nil && u.IsFinal() {
-			return string(inplace.Failed), u.At
-		}
-	case marked && !hasArrived(m):
-		return phaseQueued, time.Time{}
-	}
-	switch {
-	case err != nil:
-		return phaseUnreadable, time.Time{}
-	case progress == nil:
-		return "", time.Time{}
-	}
-	if progress.Phase.IsKnown() {
-		return string(progress.Phase), progress.Started
-	}
-	// People may write annotations; each value would be a series.
-	return phaseUnreadable, time.Time{}
-}
-
-// hasArrived reports whether the last update of a machine brought it to its MachineSet: Cluster API
-// is about to remove the mark. The metadata of a control plane Machine does not show it; the mark
-// stays there for about a second.
-func hasArrived(m *metav1.PartialObjectMetadata) bool {
-	// A record that cannot be read counts as no arrival.
-	last, err := record.SummaryOf(m.Annotations)
-	return err == nil && last != nil && last.Target != "" && last.Target == capi.TemplateOf(m)
 }

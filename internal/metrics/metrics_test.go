@@ -461,7 +461,7 @@ func TestPage(t *testing.T) {
 		}
 	}
 	for _, value := range []string{
-		Success, Failure, Abandoned, phaseUpgrading, phaseHeld, phaseQueued, phaseUnreadable,
+		Success, Failure, Abandoned, phaseUpgrading, phaseHeld, string(status.Queued), string(status.Unreadable),
 		string(status.HeldByHook), string(status.HeldByGate), string(status.HeldByAnnotation), string(status.HeldByPause), string(status.HeldByRule),
 		string(status.HeldByMachines), string(status.HeldByFailure), string(inplace.Draining), string(inplace.Updating), string(inplace.BackingOff),
 		string(inplace.Verifying), string(inplace.Soaking), string(inplace.Failed), string(v1alpha1.K8sdUpdater), string(v1alpha1.KubeadmUpdater),

@@ -18,6 +18,10 @@ an upgrade does not continue. It changes nothing, and calls no hook and no updat
 Exit codes: 0 the status was shown, whatever it is, or a watch has ended; 1 wrong usage, or a required object cannot be
 read.
 
+Without CLUSTER it shows one row for each Cluster of the namespace, or of all with -A: first those that wait for a
+person, then those that are held by hooks, then those that move. It reads Clusters, UpgradeGates, and the metadata of
+Machines. What you may not read is named.
+
 For the upgrade of a Cluster with a managed topology, it shows the completed steps with their times, the running step
 with its machines, the next step, what holds the upgrade and since when, and the expected end at the speed of the
 completed steps. It derives the step that is due from the objects, by the rules of windlass manager. A hook that holds
@@ -44,6 +48,9 @@ elsewhere it prints a line for each change. With -o json or -o yaml it prints a 
 const example = `  # How far are the machines of a Cluster?
   windlass status my-cluster -n my-namespace
 
+  # Which of all Clusters wait for a person?
+  windlass status -A
+
   # Follow an upgrade to its end
   windlass status my-cluster --watch
 
@@ -55,21 +62,23 @@ const example = `  # How far are the machines of a Cluster?
 
 // options are the flags of windlass status.
 type options struct {
-	output string
-	prefix string
-	watch  bool
-	kube   *management.Flags
+	output   string
+	prefix   string
+	selector string
+	all      bool
+	watch    bool
+	kube     *management.Flags
 }
 
 // New returns windlass status.
 func New() *cobra.Command {
 	o := &options{kube: cli.NewKubeFlags()}
 	cmd := &cobra.Command{
-		Use:               "status CLUSTER",
+		Use:               "status [CLUSTER]",
 		Short:             "Show the progress of an upgrade and of in-place updates",
 		Long:              long,
 		Example:           example,
-		Args:              cli.Reported(cli.ClusterArg),
+		Args:              cli.Reported(cli.OptionalClusterArg),
 		ValidArgsFunction: cli.CompleteCluster(o.kube, nil),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			format, err := view.ParseFormat(o.output, view.StatusFormats())
@@ -77,6 +86,13 @@ func New() *cobra.Command {
 				return cli.Report(cmd, view.Table, cli.WrapInput("--output", err))
 			}
 			if err = cli.CheckPrefix(o.prefix); err == nil {
+				err = o.check(args)
+			}
+			switch {
+			case err != nil:
+			case len(args) == 0:
+				err = o.runFleet(cmd, format)
+			default:
 				err = o.run(cmd, args[0], format)
 			}
 			if err != nil {
@@ -88,6 +104,8 @@ func New() *cobra.Command {
 	flags := cmd.Flags()
 	cli.AddFormatFlag(cmd, &o.output, "the status", view.StatusFormats())
 	flags.BoolVarP(&o.watch, "watch", "w", false, "continue to show changes")
+	flags.BoolVarP(&o.all, "all-namespaces", "A", false, "show the Clusters of all namespaces")
+	flags.StringVarP(&o.selector, "selector", "l", "", "show the Clusters with these labels")
 	cli.AddPrefixFlag(cmd, &o.prefix)
 	cli.AddKubeFlags(cmd, o.kube)
 	return cmd
