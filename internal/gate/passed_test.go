@@ -26,6 +26,9 @@ func TestComputePassed(t *testing.T) {
 	build := gate.Step{Hook: gate.BeforeWorkersUpgrade, Version: version.MustParse("v1.32.4+rke2r1")}
 	atBuild := waiting
 	atBuild.Version = build.Version.String()
+	atBegin := waiting
+	atBegin.At, atBegin.Version = "BeforeClusterUpgrade", "v1.33.0"
+	before := gate.Step{Hook: gate.BeforeControlPlaneUpgrade, Version: workersStep.Version}
 	for name, tt := range map[string]struct {
 		status v1alpha1.UpgradeGateStatus
 		// approved is a step that was approved; the zero one is none.
@@ -39,7 +42,16 @@ func TestComputePassed(t *testing.T) {
 			status: v1alpha1.UpgradeGateStatus{Waiting: []v1alpha1.GateWaiting{waiting}}, step: workersStep,
 			want: []string{"BeforeWorkersUpgrade v1.32.4 held 1h0m0s"},
 		},
-		"it waited elsewhere": {status: v1alpha1.UpgradeGateStatus{Waiting: []v1alpha1.GateWaiting{waiting}}, step: last},
+		"that it passed was not written": {
+			status: v1alpha1.UpgradeGateStatus{Waiting: []v1alpha1.GateWaiting{waiting}}, approved: workersStep, step: last, ended: true,
+			want: []string{"BeforeWorkersUpgrade v1.32.4 held 1h0m0s approved by jane"},
+		},
+		"nor that of the whole upgrade": {
+			status: v1alpha1.UpgradeGateStatus{Waiting: []v1alpha1.GateWaiting{atBegin}}, step: workersStep,
+			want: []string{"BeforeClusterUpgrade v1.33.0 held 1h0m0s"},
+		},
+		"it waits at a later step":      {status: v1alpha1.UpgradeGateStatus{Waiting: []v1alpha1.GateWaiting{waiting}}, step: before},
+		"it waited at a cancelled step": {status: v1alpha1.UpgradeGateStatus{Waiting: []v1alpha1.GateWaiting{atBuild}}, step: last},
 		"it waited for an approval": {
 			status: v1alpha1.UpgradeGateStatus{Waiting: []v1alpha1.GateWaiting{waiting}}, approved: workersStep, step: workersStep,
 			want: []string{"BeforeWorkersUpgrade v1.32.4 held 1h0m0s approved by jane"},
