@@ -61,7 +61,7 @@ func (m Cluster) ReadLock(ctx context.Context, f *status.Facts) error {
 func (m Cluster) ReadUpgradeContext(ctx context.Context, f *status.Facts) error {
 	var err error
 	f.Around, err = m.Around(ctx, f.Objects)
-	if err := IgnoreForbidden(err); err != nil || !f.HasContext() {
+	if err := IgnoreForbidden(IgnoreMissing(err)); err != nil || !f.HasContext() {
 		return err
 	}
 	if err := m.readRollouts(ctx, f); err != nil || f.Upgrade == nil {
