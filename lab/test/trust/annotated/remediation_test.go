@@ -113,7 +113,9 @@ func TestRemediationIsPaused(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			pool := plane.NewPool(t, "a")
 			hold := make(chan struct{})
-			register(t, plane, pool, fmt.Sprintf("trust-paused-%d", i), hold)
+			updater := fmt.Sprintf("trust-paused-%d", i)
+			register(t, plane, pool, updater, hold)
+			awaitReachable(t, plane, updater)
 			pool.Annotate(t, "a", map[string]any{toAnnotation: option})
 			awaitMachine(t, plane, pool.Namespace, "a", "is protected", isProtected)
 			tt.act(t, pool, func() { close(hold) })

@@ -1,9 +1,11 @@
 package annotated_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
@@ -32,6 +34,19 @@ func register(t *testing.T, p *wire.Plane, pool *wire.Pool, name string, hold <-
 	object.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": pool.Namespace}}
 	p.Create(t, object)
 	return updater
+}
+
+// awaitReachable waits until the extension knows an Updater: a request before that is refused for good.
+func awaitReachable(t *testing.T, p *wire.Plane, name string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	err := wire.Await(ctx, p.Client, &v1alpha1.UpdaterList{}, func(u *v1alpha1.Updater) bool {
+		return u.Name == name && meta.IsStatusConditionTrue(u.Status.Conditions, v1alpha1.ReadyCondition)
+	})
+	if err != nil {
+		t.Fatalf("waiting %s until Updater %s is reachable: %v", patience, name, err)
+	}
 }
 
 // updating waits until an updater is at work.

@@ -21,7 +21,6 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 
 	"github.com/windlass-dev/windlass/lab/test/wire"
-	"github.com/windlass-dev/windlass/test/loopback"
 )
 
 func TestMain(m *testing.M) { wire.Main(m) }
@@ -132,24 +131,33 @@ func (p *program) test(t *testing.T, w *world) {
 // has them once all that are known have started.
 func (p *program) registered(t *testing.T) (paths, reconcilers []string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	looks := time.NewTicker(pollEvery)
-	defer looks.Stop()
-	for ctx.Err() == nil {
-		served := p.scrape(t)
+	p.await(t, "its reconcilers have started", func(served wire.Families) bool {
 		paths = values(served, "controller_runtime_webhook_requests_in_flight", "webhook")
 		reconcilers = values(served, "controller_runtime_active_workers", "controller")
 		missing := false
 		for name := range p.reconcilers {
 			missing = missing || !slices.Contains(reconcilers, name)
 		}
-		if len(paths) > 0 && !missing {
-			break
-		}
-		<-looks.C
-	}
+		return len(paths) > 0 && !missing
+	})
 	return paths, reconcilers
+}
+
+// await looks at the metrics until they show something. A look allocates in the process, so there are
+// few: what is allocated would depend on how fast the machine is.
+func (p *program) await(t *testing.T, what string, seen func(wire.Families) bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	looks := time.NewTicker(pollEvery)
+	defer looks.Stop()
+	for !seen(p.scrape(t)) {
+		select {
+		case <-looks.C:
+		case <-ctx.Done():
+			t.Fatalf("waiting %s until %s", patience, what)
+		}
+	}
 }
 
 // reconcile waits until a reconciler has looked at the largest objects of its kinds and is idle, and
@@ -164,10 +172,10 @@ func (p *program) reconcile(t *testing.T, w *world, name string) {
 	if r.written != nil {
 		r.written(t, w)
 	}
-	loopback.Eventually(t, name+" has looked at its objects and is idle", func() bool {
-		return p.value(t, reconciles, name) >= r.least && (r.most == 0 ||
-			p.value(t, "controller_runtime_active_workers", name) == 0 &&
-				p.value(t, "workqueue_depth", name) == 0)
+	p.await(t, name+" has looked at its objects and is idle", func(served wire.Families) bool {
+		return value(served, reconciles, name) >= r.least && (r.most == 0 ||
+			value(served, "controller_runtime_active_workers", name) == 0 &&
+				value(served, "workqueue_depth", name) == 0)
 	})
 	got := p.value(t, reconciles, name)
 	t.Logf("%-30s reconciled %.0f times", name, got)
@@ -221,9 +229,13 @@ func (p *program) scrape(t *testing.T) wire.Families {
 }
 
 // value returns the sum of all series of a family that a controller has, or that have no labels.
-func (p *program) value(t *testing.T, family, controller string) (sum float64) {
+func (p *program) value(t *testing.T, family, controller string) float64 {
 	t.Helper()
-	for _, m := range p.scrape(t)[family].GetMetric() {
+	return value(p.scrape(t), family, controller)
+}
+
+func value(served wire.Families, family, controller string) (sum float64) {
+	for _, m := range served[family].GetMetric() {
 		of := ""
 		for _, pair := range m.GetLabel() {
 			if pair.GetName() == "controller" {
@@ -341,6 +353,6 @@ func encoded(t *testing.T, value any) []byte {
 }
 
 // patience bounds each wait; all end by events, or by what metrics show, which is read every pollEvery.
-const patience, pollEvery = 2 * time.Minute, 50 * time.Millisecond
+const patience, pollEvery = 2 * time.Minute, 500 * time.Millisecond
 
 func name(format string, i int) string { return fmt.Sprintf(format, i) }
