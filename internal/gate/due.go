@@ -35,9 +35,15 @@ const (
 	Due
 )
 
+// called are the hooks of an upgrade of one minor in the order in which they are called.
+var called = []Hook{
+	BeforeClusterUpgrade, BeforeControlPlaneUpgrade, AfterControlPlaneUpgrade, BeforeWorkersUpgrade,
+	AfterWorkersUpgrade, AfterClusterUpgrade,
+}
+
 // owed are the hooks that follow each step of the control plane, in the order in which they are called. Nothing else is called
 // before they are.
-var owed = []Hook{AfterControlPlaneUpgrade, BeforeWorkersUpgrade, AfterWorkersUpgrade}
+var owed = called[2:5]
 
 // Due returns whether the hook of a step is due, and why it is not.
 //

@@ -62,12 +62,6 @@ func addWaited(g *v1alpha1.UpgradeGate, c Cluster, step Step, now time.Time) []v
 	return passed
 }
 
-// called are the hooks of an upgrade of one minor in the order in which they are called.
-var called = []Hook{
-	BeforeClusterUpgrade, BeforeControlPlaneUpgrade, AfterControlPlaneUpgrade, BeforeWorkersUpgrade,
-	AfterWorkersUpgrade, AfterClusterUpgrade,
-}
-
 // isReachedBy reports whether a Cluster that passes a later step, or this one, has passed this one. A
 // step of another version may have been cancelled by another target.
 func (s Step) isReachedBy(later Step) bool {
