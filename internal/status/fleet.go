@@ -24,7 +24,7 @@ type FleetFacts struct {
 	Clusters []*clusterv1.Cluster
 	// Gates are those of the Clusters' namespaces, and Machines the metadata of their Machines.
 	Gates    []v1alpha1.UpgradeGate
-	Machines []metav1.PartialObjectMetadata
+	Machines []*metav1.PartialObjectMetadata
 	// Hidden says what could not be read, and is not counted.
 	Hidden []string
 }
@@ -86,10 +86,9 @@ type failures struct {
 	since time.Time
 }
 
-func failedMachines(machines []metav1.PartialObjectMetadata) map[types.NamespacedName]failures {
+func failedMachines(machines []*metav1.PartialObjectMetadata) map[types.NamespacedName]failures {
 	failed := map[types.NamespacedName]failures{}
-	for i := range machines {
-		m := &machines[i]
+	for _, m := range machines {
 		phase, since := UpdatePhase(m)
 		if phase != string(inplace.Failed) {
 			continue
@@ -191,15 +190,11 @@ func (o Overview) since() time.Time {
 
 // compareSince sorts times; one that is not known is last.
 func compareSince(a, b time.Time) int {
-	if a.IsZero() != b.IsZero() {
-		return cmp.Compare(unknownLast(a), unknownLast(b))
-	}
-	return a.Compare(b)
-}
-
-func unknownLast(t time.Time) int {
-	if t.IsZero() {
+	switch {
+	case a.IsZero() == b.IsZero():
+		return a.Compare(b)
+	case a.IsZero():
 		return 1
 	}
-	return 0
+	return -1
 }

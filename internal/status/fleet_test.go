@@ -39,8 +39,8 @@ func TestComputeFleet(t *testing.T) {
 	}}
 	gated := named("gated", blocked)
 	gated.UID = "uid-gated"
-	failed := func(cluster string, since time.Duration) metav1.PartialObjectMetadata {
-		return metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+	failed := func(cluster string, since time.Duration) *metav1.PartialObjectMetadata {
+		return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 			Namespace: "team-a", Name: "m", Labels: map[string]string{clusterv1.ClusterNameLabel: cluster},
 			Annotations: map[string]string{v1alpha1.UpdateProgressAnnotation: fmt.Sprintf(
 				`{"phase": "Failed", "started": %q}`, after(since).Format(time.RFC3339))},
@@ -63,7 +63,7 @@ func TestComputeFleet(t *testing.T) {
 			}),
 		},
 		Gates:    []v1alpha1.UpgradeGate{gate},
-		Machines: []metav1.PartialObjectMetadata{failed("broken", 2*time.Hour), failed("broken", time.Minute), failed("other", 0)},
+		Machines: []*metav1.PartialObjectMetadata{failed("broken", 2*time.Hour), failed("broken", time.Minute), failed("other", 0)},
 		Hidden:   []string{"Machines of namespace team-b"},
 	}
 	fleet := ComputeFleet(f, after(3*time.Hour))

@@ -28,7 +28,7 @@ func fleetTable(s Screen, fleet status.Fleet) string {
 		rows := make([][]string, 0, len(fleet.Clusters))
 		for _, o := range fleet.Clusters {
 			rows = append(rows, []string{
-				text.Printable(o.Namespace + "/" + o.Cluster), describeOverview(o), describeRoute(o),
+				text.Printable(o.Namespace + "/" + o.Cluster), overviewWords[o.State], describeRoute(o),
 				fmt.Sprintf("%d of %d", o.UpToDate, o.Machines), describeWaits(o, fleet.AsOf),
 			})
 		}
@@ -84,8 +84,6 @@ var overviewWords = map[status.ChainState]string{
 	status.ChainCreating: "being created", status.ChainDeleting: "being deleted",
 	status.ChainPaused: "paused", status.ChainUnknown: "no topology",
 }
-
-func describeOverview(o status.Overview) string { return overviewWords[o.State] }
 
 // describeRoute says between which versions an upgrade is, and at which step.
 func describeRoute(o status.Overview) string {

@@ -241,10 +241,17 @@ type listOf[L any] interface {
 func List[T client.Object, L any, P listOf[L]](
 	ctx context.Context, m Cluster, kinds string, in Scope,
 ) ([]T, error) {
+	return listPages[T](ctx, m, kinds, in, func() client.ObjectList { return P(new(L)) })
+}
+
+// listPages is List for lists that newPage prepares.
+func listPages[T client.Object](
+	ctx context.Context, m Cluster, kinds string, in Scope, newPage func() client.ObjectList,
+) ([]T, error) {
 	var all []T
 	next := ""
 	for {
-		page := P(new(L))
+		page := newPage()
 		paging := []client.ListOption{client.Limit(pageSize), client.Continue(next)}
 		if m.Cached {
 			paging = nil

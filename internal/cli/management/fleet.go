@@ -44,22 +44,13 @@ func (m Cluster) FleetFacts(
 	return f, ctx.Err()
 }
 
-// machineMetadata reads the metadata of Machines, page by page.
+// machineMetadata reads the metadata of Machines.
 func (m Cluster) machineMetadata(
 	ctx context.Context, in Scope,
-) ([]metav1.PartialObjectMetadata, error) {
-	var all []metav1.PartialObjectMetadata
-	next := ""
-	for {
+) ([]*metav1.PartialObjectMetadata, error) {
+	return listPages[*metav1.PartialObjectMetadata](ctx, m, "Machines", in, func() client.ObjectList {
 		page := &metav1.PartialObjectMetadataList{}
 		page.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("MachineList"))
-		options := append([]client.ListOption{client.Limit(pageSize), client.Continue(next)}, in.Options...)
-		if err := m.List(ctx, page, options...); err != nil {
-			return nil, &ReadError{Item: "Machines" + in.Where, Err: err}
-		}
-		all = append(all, page.Items...)
-		if next = page.Continue; next == "" {
-			return all, nil
-		}
-	}
+		return page
+	})
 }
