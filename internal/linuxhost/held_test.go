@@ -35,6 +35,8 @@ func (h *folderHost) goOn(t *testing.T) {
 func TestRunningServiceIsNotStopped(t *testing.T) {
 	t.Parallel()
 	const since = "Nothing was put back, because kubelet was started since, and did not end again"
+	const part = "Not all was put back, because kubelet was started since, and did not end again"
+	const back = "Kubernetes v1.35.4 and its configuration were put back, and the service runs"
 	for name, test := range map[string]struct {
 		happens func(*testing.T, *folderHost)
 		held    bool
@@ -74,7 +76,22 @@ func TestRunningServiceIsNotStopped(t *testing.T) {
 				h.goOn(t)
 				h.boot(t, "3600", true)
 			},
-			want: since, file: "new\n", log: []string{""},
+			want: part, file: "new\n", log: []string{""},
+		},
+		"a put-back was cut when all was back": {
+			happens: func(t *testing.T, h *folderHost) {
+				t.Helper()
+				if err := os.Rename(h.root+notStarted, h.root+putBackHas); err != nil {
+					t.Fatal(err)
+				}
+				h.write(t, "/etc/default/kubelet", "old\n", 0o600)
+				kubelet := h.read(t, "/bin/kubelet")
+				h.write(t, keptNode+"/program", kubelet, 0o600)
+				h.write(t, keptNode+"/digest", string(digestOf([]byte(kubelet)))+"\n", 0o600)
+				h.goOn(t)
+				h.boot(t, "3600", true)
+			},
+			want: back, file: "old\n", log: []string{""},
 		},
 		"a person repairs it while it is stopped": {
 			happens: func(t *testing.T, h *folderHost) {

@@ -121,14 +121,26 @@ note_created() {
   sync "$kept/created" "$kept"
 }
 
+# not_back prints what differs from the copy: files that the upgrade has created, those that it has
+# changed, and the program, which comes last.
+not_back() {
+  local file
+  start_files | while read -r file; do
+    [ -e "$kept/files$file" ] || ! grep -qsxF -e "$file" "$kept/created" || echo "$file"
+  done
+  find "$kept/files" -type f -printf '/%P\n' | while read -r file; do
+    cmp -s "$kept/files$file" "$file" || echo "$file"
+  done
+  cmp -s "$kept/program" "$BIN/$program" || echo "$BIN/$program"
+}
+
 # put_node_back undoes the changes. It can be repeated. Files that others have created since stay.
 put_node_back() {
   local file
-  start_files | while read -r file; do
-    [ -e "$kept/files$file" ] || ! grep -qsxF -e "$file" "$kept/created" || rm -f "$file"
+  not_back | while read -r file; do
+    case "$file" in
+      "$BIN/$program") replace "$kept/program" "$file" ;;
+      *) if [ -e "$kept/files$file" ]; then replace "$kept/files$file" "$file"; else rm -f "$file"; fi ;;
+    esac
   done
-  find "$kept/files" -type f -printf '/%P\n' | while read -r file; do
-    cmp -s "$kept/files$file" "$file" || replace "$kept/files$file" "$file"
-  done
-  cmp -s "$kept/program" "$BIN/$program" || replace "$kept/program" "$BIN/$program"
 }

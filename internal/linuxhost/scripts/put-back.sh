@@ -13,6 +13,7 @@ source lib-hold.sh
 held=$(held_by)
 read -r with _ <<<"$held"
 words=$(sed -e 1d -e '/^stopped=/d' <<<"$held")
+back="$(cat "$kept/version" 2>/dev/null) and its configuration were put back"
 
 # runs tells whether the service was started since, and did not end again.
 runs() {
@@ -28,10 +29,25 @@ repaired() {
   [ ! -f "$KEEP/not-started" ] || changed_since "$KEEP/not-started" | head -n 1
 }
 
+# mark_begun marks that the put-back has begun. From then on the upgrade has to do its steps again,
+# also if this is cut short for good.
+mark_begun() {
+  [ -f "$KEEP/put-back" ] || mv "$KEEP/not-started" "$KEEP/put-back"
+  rm -f "$OP/kubeadm-upgrade" "$OP/restart"
+  sync "$KEEP" "$OP"
+}
+
 leave=''
 did="$WHY"
 if runs; then
-  leave=yes did="Nothing was put back, because $SERVICE was started since, and did not end again"
+  leave=yes
+  if [ ! -f "$KEEP/put-back" ]; then
+    did="Nothing was put back, because $SERVICE was started since, and did not end again"
+  else
+    mark_begun
+    did="Not all was put back, because $SERVICE was started since, and did not end again"
+    if is_kept && [ -z "$(not_back)" ]; then did="$back, and the service runs"; fi
+  fi
 elif [ -z "$RESTORE" ]; then
   :
 elif [ -n "$(repaired)" ]; then
@@ -42,15 +58,12 @@ elif ! is_held || ! is_stopped; then
 elif ! is_kept; then
   did="Nothing was put back, because $kept is damaged"
 else
-  [ -f "$KEEP/put-back" ] || mv "$KEEP/not-started" "$KEEP/put-back"
-  # From here on the upgrade has to do its steps again, also if this is cut short for good.
-  rm -f "$OP/kubeadm-upgrade" "$OP/restart"
-  sync "$KEEP" "$OP"
+  mark_begun
   # However this ends, the service is not left stopped.
   trap 'systemctl start --no-block "$SERVICE" || true' EXIT
   systemctl stop "$SERVICE" || true
   put_node_back
-  did="$(<"$kept/version") and its configuration were put back"
+  did=$back
   systemctl daemon-reload
 fi
 if [ -n "$leave" ]; then

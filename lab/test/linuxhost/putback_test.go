@@ -177,24 +177,40 @@ func TestHostEndsItsWait(t *testing.T) {
 func TestPutBackOutlivesAPowerCut(t *testing.T) {
 	t.Parallel()
 	testhosts.Require(t)
-	w := newWorld(t, linuxhost.Kubeadm, false)
-	before := w.configuration()
-	w.breakNew()
-	w.upTo(t, linuxhost.Restart)
-	w.host.Write(syncHang, nil)
-	w.host.Remove(hanging)
-	w.until(t, false, func(p linuxhost.Progress) bool {
-		// The restart marks that the kubelet does not start, too.
-		if p.Step != linuxhost.PutBack {
+	const keep = linuxhost.StateFolder + "/keep"
+	for name, moment := range map[string]string{
+		"before the first file": keep + " " + linuxhost.StateFolder + "/*",
+		"before the program":    "*/.windlass-new",
+		"after the last file":   linuxhost.Kubeadm.Folder(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, linuxhost.Kubeadm, false)
+			before := w.configuration()
+			w.breakNew()
+			w.upTo(t, linuxhost.Restart)
+			w.host.Write(syncHang, []byte(moment))
+			w.host.Remove(hanging)
+			w.until(t, false, func(p linuxhost.Progress) bool {
+				return p.Step == linuxhost.PutBack && p.Begin != nil
+			})
+			w.awaitFile(t, hanging)
+			w.host.PowerCut()
 			w.host.Remove(syncHang)
-		}
-		return p.Step == linuxhost.PutBack && p.Begin != nil
-	})
-	w.host.PowerCut()
-	w.host.Remove(syncHang)
-	w.host.Boot()
-	w.reach(t, w.address)
-	w.host.MustRun("mkfifo /run/nobody-writes 2>/dev/null; true")
+			w.host.Boot()
+			w.reach(t, w.address)
+			w.host.MustRun("mkfifo /run/nobody-writes 2>/dev/null; true")
+			w.mustBePutBack(t)
+			if after := w.configuration(); after != before {
+				t.Errorf("the node is started with\n%s\nwant\n%s", after, before)
+			}
+		})
+	}
+}
+
+// mustBePutBack follows a host that nobody upgrades, until its put-back has ended well.
+func (w *world) mustBePutBack(t *testing.T) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	pace := time.NewTicker(50 * time.Millisecond)
@@ -208,11 +224,8 @@ func TestPutBackOutlivesAPowerCut(t *testing.T) {
 			if !strings.Contains(p.Failure.Message, "were put back, and the service runs") {
 				t.Errorf("it ends with %s", p.Failure)
 			}
-			break
+			return
 		}
 		<-pace.C
-	}
-	if after := w.configuration(); after != before {
-		t.Errorf("the node is started with\n%s\nwant\n%s", after, before)
 	}
 }

@@ -48,7 +48,8 @@ type world struct {
 }
 
 const (
-	// syncHang makes what a job syncs hang before it is synced, and hanging tells that something does.
+	// syncHang makes what a job syncs hang before it is synced, if its paths match the pattern of bash in
+	// the file, or the file is empty; hanging tells that something does.
 	syncHang = "/etc/stand-in/sync.hang"
 	hanging  = "/run/sync-hanging"
 )
@@ -79,7 +80,7 @@ func newWorld(t *testing.T, d linuxhost.Distribution, server bool) *world {
 	w.host.MustRun(`cp /usr/bin/sync /usr/bin/sync.real && cat >/usr/bin/sync.new <<'S' && chmod 755 /usr/bin/sync.new && mv /usr/bin/sync.new /usr/bin/sync
 #!/bin/bash
 case "$*" in */job.new/*|*/job/exit.new) exec /usr/bin/sync.real "$@" ;; esac
-if [ -e ` + syncHang + ` ]; then echo "$*" >` + hanging + `; while [ -e ` + syncHang + ` ]; do read -r -t 0.05 _ <>/run/nobody-writes; done; fi
+if [ -e ` + syncHang + ` ] && pattern=$(cat ` + syncHang + `) && [[ "$*" = ${pattern:-*} ]]; then echo "$*" >` + hanging + `; while [ -e ` + syncHang + ` ]; do read -r -t 0.05 _ <>/run/nobody-writes; done; fi
 exec /usr/bin/sync.real "$@"
 S
 `)
