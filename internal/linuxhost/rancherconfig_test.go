@@ -192,6 +192,9 @@ func TestRancherCgroups(t *testing.T) {
 			if got := refused != nil && refused.Reason == RemovedSetting; got != test.refused {
 				t.Errorf("refused with %v", refused)
 			}
+			if refused != nil && !strings.Contains(refused.Message, "or set kubelet-arg: [fail-cgroupv1=false]") {
+				t.Errorf("the way out is kubeadm's: %s", refused)
+			}
 		})
 	}
 }

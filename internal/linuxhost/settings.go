@@ -184,7 +184,7 @@ func machineOf(g Goal, f Facts) settings.Machine {
 		Runtime: settings.ParseContainerd(f.Config.Containerd),
 	}
 	if g.Distribution != Kubeadm {
-		machine.Kernel = "" // It is kubeadm that asks for one.
+		machine.Kernel, machine.KubeletArgs = "", true // It is kubeadm that asks for a kernel.
 	}
 	endpoint := ""
 	for _, file := range append(slices.Clip(f.Rancher.Kubelet), f.Config.kubeletFiles()...) {

@@ -16,6 +16,8 @@ type Machine struct {
 	// CgroupV1 says that the machine has cgroups of version 1 only, and CgroupV1Allowed that the
 	// kubelet's configuration has failCgroupV1: false.
 	CgroupV1, CgroupV1Allowed bool
+	// KubeletArgs says that the kubelet gets its settings from kubelet-arg, as with RKE2 and K3s.
+	KubeletArgs bool
 	// InPlace says that kubeadm upgrades the machine. Otherwise a new machine like it joins.
 	InPlace bool
 	// Unverified says that kubeadm ignores its check SystemVerification, which asks for the kernel.
@@ -57,13 +59,16 @@ var (
 func CheckMachine(to version.Minor, m Machine) []Requirement {
 	var wants []Requirement
 	if m.CgroupV1 && !m.CgroupV1Allowed && !to.Before(cgroupV2From) {
+		allow := "failCgroupV1: false in the kubelet's configuration and let kubeadm ignore " +
+			"SystemVerification"
+		if m.KubeletArgs {
+			allow = "kubelet-arg: [fail-cgroupv1=false]"
+		}
 		wants = append(wants, Requirement{
 			ID: CgroupV2,
 			Message: fmt.Sprintf("the machine has cgroups of version 1, with which kubelets of %s and "+
 				"later do not start", cgroupV2From),
-			Fix: "boot it with cgroups of version 2 (systemd.unified_cgroup_hierarchy=1), or set " +
-				"failCgroupV1: false in the kubelet's configuration and let kubeadm ignore " +
-				"SystemVerification",
+			Fix: "boot it with cgroups of version 2 (systemd.unified_cgroup_hierarchy=1), or set " + allow,
 		})
 	}
 	if strings.HasPrefix(m.Runtime, "containerd://1.") && !to.Before(containerdWarns) {

@@ -3,13 +3,18 @@ package preflightcmd
 import (
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	"github.com/windlass-dev/windlass/internal/preflight"
+	"github.com/windlass-dev/windlass/internal/risks"
+	"github.com/windlass-dev/windlass/internal/snapshot"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
@@ -56,5 +61,32 @@ func TestStartOf(t *testing.T) {
 				t.Errorf("got %s, want %s", got, tt.want)
 			}
 		})
+	}
+}
+
+// TestDirectSteps: groups of workers that are behind the control plane have steps of their own.
+func TestDirectSteps(t *testing.T) {
+	t.Parallel()
+	group := func(v string) *clusterv1.MachineDeployment {
+		md := &clusterv1.MachineDeployment{}
+		md.Spec.Template.Spec.Version = v
+		return md
+	}
+	pool := &clusterv1.MachinePool{}
+	pool.Spec.Template.Spec.Version = "v1.33.1"
+	v := version.MustParse
+	u := preflight.Upgrade{From: v("v1.35.5"), To: v("v1.36.3")}
+	got := directSteps(snapshot.Objects{
+		MachineDeployments: []*clusterv1.MachineDeployment{group("v1.34.8"), group(""), group("v1.34.8")},
+		MachinePools:       []*clusterv1.MachinePool{pool},
+	}, u)
+	want := []risks.Step{
+		{From: u.From, To: u.To},
+		{From: v("v1.34.8"), To: u.To, Workers: true},
+		{From: u.From, To: u.To, Workers: true},
+		{From: v("v1.33.1"), To: u.To, Workers: true},
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
 	}
 }

@@ -27,7 +27,7 @@ func (o *options) risksOf(
 	}
 	if err != nil {
 		r.RouteUnknown = err.Error()
-		r.Steps = []risks.Step{{From: u.From, To: u.To}, {From: u.From, To: u.To, Workers: true}}
+		r.Steps = directSteps(objects, u)
 	} else {
 		r.Steps = risks.Steps(operations)
 	}
@@ -37,6 +37,28 @@ func (o *options) risksOf(
 		r.Accepts = func(id string) bool { return upgradegraph.Accepts(k, id) }
 	}
 	return r, nil
+}
+
+// directSteps returns the step of the control plane to the target, and one of workers for each version
+// that a group has. A version that cannot be read counts as that of the control plane.
+func directSteps(objects snapshot.Objects, u preflight.Upgrade) []risks.Step {
+	steps := []risks.Step{{From: u.From, To: u.To}}
+	add := func(text string) {
+		from, err := version.Parse(text)
+		if err != nil {
+			from = u.From
+		}
+		if s := (risks.Step{From: from, To: u.To, Workers: true}); !slices.Contains(steps, s) {
+			steps = append(steps, s)
+		}
+	}
+	for _, md := range objects.MachineDeployments {
+		add(md.Spec.Template.Spec.Version)
+	}
+	for _, mp := range objects.MachinePools {
+		add(mp.Spec.Template.Spec.Version)
+	}
+	return steps
 }
 
 // kubeadmProvider returns the version of the provider of KubeadmControlPlane if a risk on the way
