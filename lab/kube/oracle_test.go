@@ -101,6 +101,10 @@ func sample(random *rand.Rand, c settings.Component, minor version.Minor) []sett
 	for m := settings.Oldest().Minor; m <= settings.Newest().Minor; m++ {
 		lines = append(lines, settings.BuiltIn().Lines(c, m)...)
 	}
+	// The catalog has flags of Windows, which the components of this machine do not have.
+	lines = slices.DeleteFunc(lines, func(line string) bool {
+		return strings.HasPrefix(line, "flag windows-")
+	})
 	slices.Sort(lines)
 	lines = slices.Compact(lines)
 	known := settings.BuiltIn().Lines(c, minor.Minor)
