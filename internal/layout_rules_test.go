@@ -49,6 +49,10 @@ var rules = []rule{
 		internal/diagnostics internal/guard/guardwebhook internal/hookserver internal/lease
 		internal/recordlimit
 	`},
+	{pkg: "internal/cli/interventioncmd", kind: effects, imports: `
+		internal/capi internal/cli internal/cli/management internal/intervention internal/status
+		internal/text
+	`},
 	{pkg: "internal/cli/logscmd", kind: effects, imports: `
 		api/v1alpha1 internal/cli internal/cli/management internal/linuxhost internal/snapshot
 		internal/status
@@ -178,6 +182,10 @@ var rules = []rule{
 	`},
 	{pkg: "internal/inplace/request", kind: pure, imports: `
 		api/v1alpha1 internal/inplace internal/policy internal/record internal/text pkg/version
+	`},
+	{pkg: "internal/intervention", kind: pure, imports: `
+		api/v1alpha1 internal/capi internal/inplace internal/pool internal/record internal/status
+		internal/text
 	`},
 	{pkg: "internal/keyed", kind: pure, imports: ``},
 	{pkg: "internal/kubeadmpatch", kind: pure, imports: `

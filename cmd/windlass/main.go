@@ -14,6 +14,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/cli/checkcmd"
 	"github.com/windlass-dev/windlass/internal/cli/doctorcmd"
 	"github.com/windlass-dev/windlass/internal/cli/extensioncmd"
+	"github.com/windlass-dev/windlass/internal/cli/interventioncmd"
 	"github.com/windlass-dev/windlass/internal/cli/logscmd"
 	"github.com/windlass-dev/windlass/internal/cli/managercmd"
 	"github.com/windlass-dev/windlass/internal/cli/plancmd"
@@ -56,5 +57,6 @@ pipes each row is one line.
 		approvecmd.New(), checkcmd.New(), doctorcmd.New(), extensioncmd.New(), logscmd.New(cli.SystemClock()), managercmd.New(buildVersion), plancmd.New(), preflightcmd.New(),
 		reportcmd.New(), simulatecmd.New(), statuscmd.New(), uninstallcmd.New(), updatercmd.New(), upgradecmd.New(cli.SystemClock()), verifycmd.New(),
 	)
+	root.AddCommand(interventioncmd.New()...)
 	return root
 }

@@ -6,7 +6,15 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
+
+// OwnerMovedOn reports whether Cluster API finds that a Machine's owner desires something else than
+// the Machine's spec has.
+func OwnerMovedOn(m *clusterv1.Machine) bool {
+	c := meta.FindStatusCondition(m.Status.Conditions, clusterv1.MachineUpToDateCondition)
+	return c != nil && c.Status == metav1.ConditionFalse && c.Reason == clusterv1.MachineNotUpToDateReason
+}
 
 // Conditions returns status.conditions of an object of any kind. It omits what is not a condition, and
 // of a condition the fields that have another type.

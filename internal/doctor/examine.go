@@ -221,7 +221,7 @@ func describeTargets(targets []v1alpha1.UpdateTarget, cluster string) string {
 	}
 	near := ""
 	for _, name := range names {
-		near = cmp.Or(near, describeNearest(name, []string{cluster}))
+		near = cmp.Or(near, text.DescribeNearest(name, []string{cluster}))
 	}
 	return fmt.Sprintf("Its targets name %q%s", names, near)
 }

@@ -7,18 +7,6 @@ import (
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 )
 
-func TestNearest(t *testing.T) {
-	t.Parallel()
-	for wrong, want := range map[string]string{
-		"prdo": `"prod"`, "prod1": `"prod"`, "pord-eu": `"prod-eu"`, "staging": "", "x": "", "": "", "prod": "",
-	} {
-		got := describeNearest(wrong, []string{"prod", "prod-eu", "y"})
-		if (got == "") != (want == "") || !strings.HasSuffix(got, want) {
-			t.Errorf("%q: %q, want %s", wrong, got, want)
-		}
-	}
-}
-
 // TestMisspelt: a policy with a misspelt Cluster or pool is told, with the name that is there.
 func TestMisspelt(t *testing.T) {
 	t.Parallel()

@@ -17,7 +17,7 @@ type battery struct {
 // test/mutants lists.
 var mutated = strings.Fields(`
 	internal/capi internal/chain internal/gate internal/guard internal/inplace internal/inplace/cover
-	internal/inplace/request internal/kubeadmpatch internal/labelselector internal/policy
+	internal/inplace/request internal/intervention internal/kubeadmpatch internal/labelselector internal/policy
 	internal/pool internal/record internal/risks internal/settings internal/untrusted
 	internal/updatepolicy internal/upgradegraph
 	pkg/plan pkg/version

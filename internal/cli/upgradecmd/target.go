@@ -72,44 +72,11 @@ func findTarget(ctx context.Context, m management.Cluster, kind kind, key types.
 
 // findControlPlane finds a control plane by the name of its Cluster, or else by its own.
 func findControlPlane(ctx context.Context, m management.Cluster, key types.NamespacedName) (target, error) {
-	cluster := &clusterv1.Cluster{}
-	err := m.Object(ctx, "Cluster", key, cluster)
-	if management.IsGone(err) {
-		cluster, err = findClusterOf(ctx, m, key)
-	}
-	if err != nil {
-		return target{}, err
-	}
-	if !cluster.Spec.ControlPlaneRef.IsDefined() {
-		return target{}, cli.Refusedf("Cluster %s refers to no control plane object. Fix: upgrade its Machines one by one", key)
-	}
-	object, err := m.ControlPlane(ctx, cluster)
+	cluster, object, err := cli.FindControlPlane(ctx, m, key)
 	if err != nil {
 		return target{}, err
 	}
 	return target{kind: kindControlPlane, object: object, name: object.GetKind(), key: client.ObjectKeyFromObject(object), cluster: cluster}, nil
-}
-
-func findClusterOf(ctx context.Context, m management.Cluster, controlPlane types.NamespacedName) (*clusterv1.Cluster, error) {
-	in := management.Scope{Options: management.InNamespace(controlPlane.Namespace).Options}
-	clusters, err := management.List[*clusterv1.Cluster, clusterv1.ClusterList](ctx, m, "Clusters", in)
-	if err != nil {
-		return nil, err
-	}
-	var found *clusterv1.Cluster
-	for _, c := range clusters {
-		if c.Spec.ControlPlaneRef.Name != controlPlane.Name {
-			continue
-		}
-		if found != nil {
-			return nil, cli.InputErrorf("NAME", "the control planes of Clusters %s and %s have that name. Fix: name the Cluster", found.Name, c.Name)
-		}
-		found = c
-	}
-	if found == nil {
-		return nil, cli.InputErrorf("NAME", "%s is neither a Cluster nor the control plane of one", controlPlane)
-	}
-	return found, nil
 }
 
 // reading is how an upgrade stands: the object as it was read, its machines where it is a group, and what follows from them.

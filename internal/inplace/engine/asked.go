@@ -32,7 +32,7 @@ func (e *Engine) machineQuestion(ctx context.Context, request *runtimehooksv1.Ca
 	if err := e.Live.Get(ctx, key, machine); err != nil {
 		return question{}, fmt.Errorf("reading Machine %s: %w", key, err)
 	}
-	q := question{scope: cover.Machine, subject: machine, labels: machine.Labels, quiet: !ownerMovedOn(machine)}
+	q := question{scope: cover.Machine, subject: machine, labels: machine.Labels, quiet: !capi.OwnerMovedOn(machine)}
 	live, err := e.readLiveObjects(ctx, machine, machine.Spec.Bootstrap.ConfigRef, request.Current.InfrastructureMachine, request.Current.BootstrapConfig, CurrentDiffers)
 	if err != nil {
 		return q, err

@@ -10,7 +10,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -18,6 +17,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/condition"
 	"github.com/windlass-dev/windlass/internal/record"
 )
@@ -71,15 +71,9 @@ func basisOf(object client.Object) basis {
 		Labels: object.GetLabels(), Annotations: object.GetAnnotations(), Owners: object.GetOwnerReferences(),
 	}
 	if m, ok := object.(*clusterv1.Machine); ok {
-		b.Node, b.OwnerMovedOn, b.Remediation = m.Status.NodeRef.Name, ownerMovedOn(m), RemediationHeld(m)
+		b.Node, b.OwnerMovedOn, b.Remediation = m.Status.NodeRef.Name, capi.OwnerMovedOn(m), RemediationHeld(m)
 	}
 	return b
-}
-
-// OwnerMovedOn reads Cluster API's own finding whether the Machine is what its owner desires.
-func ownerMovedOn(m *clusterv1.Machine) bool {
-	c := meta.FindStatusCondition(m.Status.Conditions, clusterv1.MachineUpToDateCondition)
-	return c != nil && c.Status == metav1.ConditionFalse && c.Reason == clusterv1.MachineNotUpToDateReason
 }
 
 // Refresh reads an object again, and gives it the new resourceVersion. It returns a *staleError if

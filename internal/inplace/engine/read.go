@@ -74,7 +74,7 @@ func (e *Engine) newRun(ctx context.Context, live *liveObjects) (*run, error) {
 	}
 	r := &run{Machine: e.NewMachine(machine, live.read), live: live, owner: o}
 	r.facts = inplace.Facts{
-		FreshID: e.NewID(), Desired: desired, Target: capi.TemplateOf(machine), OwnerMovedOn: ownerMovedOn(machine), Retry: has(machine, v1alpha1.UpdateRetryAnnotation),
+		FreshID: e.NewID(), Desired: desired, Target: capi.TemplateOf(machine), OwnerMovedOn: capi.OwnerMovedOn(machine), Retry: has(machine, v1alpha1.UpdateRetryAnnotation),
 	}
 	if o.group.ControlPlane {
 		r.facts.Unhealthy = etcdProblem(machine)
