@@ -55,8 +55,12 @@ type Chain struct {
 	Now    string       `json:"now"`
 	// Steps are what is done, then what is running, then what comes, in order.
 	Steps text.List[Step] `json:"steps"`
-	Holds text.List[Hold] `json:"heldBy"`
-	ETA   Estimate        `json:"eta"`
+	// PlanMade is when the plan was recorded that PlanChanges compare Steps with; zero if none is. They say
+	// which stops have come, and which have gone, as sentences without capital and full stop.
+	PlanMade    time.Time         `json:"planMade,omitzero"`
+	PlanChanges text.List[string] `json:"planChanges"`
+	Holds       text.List[Hold]   `json:"heldBy"`
+	ETA         Estimate          `json:"eta"`
 	// Condition is the Cluster's TopologyReconciled; nil where there is none. Disagreement says where it and the objects differ; empty if
 	// they do not.
 	Condition    *Condition `json:"condition,omitempty"`
@@ -137,14 +141,17 @@ const (
 type Step struct {
 	State StepState          `json:"state"`
 	Kind  plan.OperationKind `json:"operation"`
-	// GroupKind is that of Groups, which are in the order in which they move. Both are empty for the control plane, and for steps that are done:
-	// which groups took part is not recorded.
+	// Groups are all that stop at To, in the order in which they move: those that are there, those that
+	// are on their way, and those that come. GroupKind is theirs, and empty if they are of both kinds.
+	// Both are empty for the control plane, and for steps that are done: which groups took part is not
+	// recorded.
 	GroupKind plan.GroupKind    `json:"groupKind"`
 	Groups    text.List[string] `json:"groups"`
-	// From is zero where it is not known.
+	// From is zero where it is not known, and where groups come from different versions.
 	From version.Version `json:"from"`
 	To   version.Version `json:"to"`
-	// Updated of Machines are at To. Both are 0 for a step that is done, Updated also for one that comes.
+	// Updated of Machines are at To. Both are 0 for a step that is done. A step of workers that comes has
+	// Updated if groups are there, and none is on its way.
 	Updated  int `json:"updated"`
 	Machines int `json:"machines"`
 	// Began and Ended are zero where they have not come, or are not known. The end of a step is when the hook that follows it let the

@@ -1,7 +1,9 @@
 package status
 
 import (
+	"cmp"
 	"fmt"
+	"strings"
 
 	"github.com/windlass-dev/windlass/internal/text"
 	"github.com/windlass-dev/windlass/pkg/plan"
@@ -25,9 +27,13 @@ func chainLines(c *Chain) []line {
 	}
 	all := []line{upgrade}
 	for _, s := range c.Steps {
-		if s.State == StepRunning {
+		if s.State == StepRunning || s.State == StepNext && s.Updated > 0 {
 			all = append(all, line{subject: s.describe(), state: fmt.Sprintf("%d of %d machines", s.Updated, s.Machines), gone: "ended"})
 		}
+	}
+	if len(c.PlanChanges) > 0 {
+		changes := strings.Join(c.PlanChanges, "; ")
+		all = append(all, line{subject: "Plan", state: changes, gone: "as it was made"})
 	}
 	for _, h := range c.Holds {
 		all = append(all, line{subject: fmt.Sprintf("Held by %s %s", h.Kind, h.By), state: h.Message, gone: "no longer"})
@@ -43,5 +49,6 @@ func (s Step) describe() string {
 	if s.Kind == plan.ControlPlaneUpgrade {
 		return fmt.Sprintf("Control plane to %s", s.To)
 	}
-	return fmt.Sprintf("%s %s to %s", s.GroupKind, text.JoinSome(s.Groups, shownGroups, ", "), s.To)
+	kind := cmp.Or(string(s.GroupKind), "Groups")
+	return fmt.Sprintf("%s %s to %s", kind, text.JoinSome(s.Groups, shownGroups, ", "), s.To)
 }

@@ -65,6 +65,9 @@ func computeChain(f Facts, records map[string]machineRecord, now time.Time) Chai
 		report.Now = fmt.Sprintf("the Cluster is being created at %s: its control plane is not initialized yet", c.state.Target)
 	}
 	report.Disagreement = c.disagreement(report.State)
+	if report.HasPlan() && report.IsUnderWay() {
+		report.PlanMade, report.PlanChanges = c.planChanges(report.Steps)
+	}
 	report.ETA = c.estimate(report)
 	report.NotKnown = c.notKnown
 	return report

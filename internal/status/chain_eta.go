@@ -169,19 +169,12 @@ func (c *chainComputation) workLeft(p chain.Progress, steps []Step) workLeft {
 	return left
 }
 
-// stopsLeft are the groups that move at each stop that is not done, in the order in which they do. Those that have moved already are part
-// of a stop at which others still do.
+// stopsLeft are the groups that move at each stop that is not done. Those that have moved already are
+// part of a stop at which others still do.
 func (c *chainComputation) stopsLeft(steps []Step) map[version.Version][]groupLoad {
 	stops := map[version.Version][]groupLoad{}
-	at := c.state.ControlPlane.Version
-	under := slices.ContainsFunc(steps, func(s Step) bool { return s.Kind == plan.WorkersUpgrade && s.State != StepDone && s.To.Equal(at) })
-	for _, g := range c.state.Groups {
-		if under && g.Exists && !g.Deleting && g.Version.Equal(at) {
-			stops[at] = append(stops[at], c.groupLoad(g))
-		}
-	}
 	for _, s := range steps {
-		if s.State != StepNext {
+		if s.State == StepDone {
 			continue
 		}
 		for _, g := range c.state.Groups {

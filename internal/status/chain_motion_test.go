@@ -70,7 +70,7 @@ func TestStepsEndWithTheirMachines(t *testing.T) {
 		"at rest": {upgrade: followed, state: ChainHeld, steps: []string{controlPlane, workers}, at: "0/7"},
 		"a worker soaks": {
 			followed, "md-1-1-0", soaks(t, "v1.31.0", "v1.32.0"), ChainUpgrading,
-			[]string{controlPlane, "Running WorkersUpgrade ->v1.32.0 [md-1] 1/2 +16m0s"}, "",
+			[]string{controlPlane, "Running WorkersUpgrade ->v1.32.0 [md-0 md-1] 3/4 +16m0s"}, "",
 		},
 		"a worker is configured anew": {
 			followed, "md-1-1-0", soaks(t, "v1.32.0", "v1.32.0"), ChainHeld, []string{controlPlane, workers}, "",
@@ -91,7 +91,7 @@ func TestStepsEndWithTheirMachines(t *testing.T) {
 		},
 		"the last machine soaks after the last hook": {
 			over, "md-1-1-0", soaks(t, "v1.31.0", "v1.32.0"), ChainUpgrading,
-			[]string{"Running WorkersUpgrade ->v1.32.0 [md-1] 1/2"}, "6/7",
+			[]string{"Running WorkersUpgrade ->v1.32.0 [md-0 md-1] 3/4"}, "6/7",
 		},
 		"nothing soaks after the last hook": {upgrade: over, state: ChainUpToDate, at: "7/7"},
 		"stock": {

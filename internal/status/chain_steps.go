@@ -22,14 +22,12 @@ func (c *chainComputation) steps() []Step {
 	} else if !c.recordsSteps() && c.isUnderWay() {
 		steps = c.observedSteps()
 	}
-	running := c.runningSteps()
-	steps = append(steps, running...)
-	for _, o := range c.next {
-		if next, left := c.nextStep(o, running); left {
-			steps = append(steps, next)
-		}
+	if c.controlPlaneMoves() {
+		step := c.runningControlPlane()
+		step.Updated, step.Machines = c.countControlPlane()
+		steps = append(steps, step)
 	}
-	return steps
+	return append(steps, c.stepsLeft()...)
 }
 
 // isUnderWay reports whether there is an upgrade whose steps could have been done already.
@@ -104,12 +102,12 @@ func (c *chainComputation) observe() []Step {
 			continue
 		}
 		// Every group has an Event of its own.
-		same := func(o Step) bool {
-			return o.Kind == s.Kind && o.GroupKind == s.GroupKind && o.From == s.From && o.To == s.To
-		}
-		if !slices.ContainsFunc(seen, same) {
+		at := slices.IndexFunc(seen, func(o Step) bool { return o.Kind == s.Kind && o.To == s.To })
+		if at < 0 {
 			seen = append(seen, s)
+			continue
 		}
+		seen[at] = mergeGroups(seen[at], s)
 	}
 	return seen
 }
@@ -152,37 +150,6 @@ func (c *chainComputation) readEvent(e corev1.Event) (Step, bool) {
 	}
 }
 
-// runningSteps are what is on its way: the control plane, and groups of one kind that go from and to one version as one step.
-func (c *chainComputation) runningSteps() []Step {
-	var running []Step
-	if c.controlPlaneMoves() {
-		step := c.runningControlPlane()
-		step.Updated, step.Machines = c.countControlPlane()
-		running = append(running, step)
-	}
-	for _, g := range c.state.Groups {
-		if !c.groupMoves(g) {
-			continue
-		}
-		from := g.Oldest
-		if from.Equal(g.Version) {
-			from = version.Version{}
-		}
-		updated, machines := c.countGroup(g, g.Version)
-		at := slices.IndexFunc(running, func(s Step) bool { return s.GroupKind == g.Kind && s.To.Equal(g.Version) && s.From.Equal(from) })
-		if at < 0 {
-			at = len(running)
-			running = append(running, Step{
-				State: StepRunning, Kind: plan.WorkersUpgrade, GroupKind: g.Kind, From: from, To: g.Version, Began: c.workersBegan(g),
-			})
-		}
-		running[at].Groups = append(running[at].Groups, g.Name)
-		running[at].Updated += updated
-		running[at].Machines += machines
-	}
-	return running
-}
-
 // runningControlPlane says where the control plane comes from, and since when, as far as that is known.
 func (c *chainComputation) runningControlPlane() Step {
 	step := Step{State: StepRunning, Kind: plan.ControlPlaneUpgrade, To: c.state.ControlPlane.Version}
@@ -207,30 +174,9 @@ func (c *chainComputation) workersBegan(g chain.Group) time.Time {
 		return p.Steps[len(p.Steps)-1].ControlPlane.UTC()
 	}
 	for _, seen := range c.observed {
-		if seen.GroupKind == g.Kind && seen.To.Equal(g.Version) {
+		if seen.Kind == plan.WorkersUpgrade && seen.To.Equal(g.Version) {
 			return seen.Began
 		}
 	}
 	return time.Time{}
-}
-
-// nextStep is an operation of the plan without the groups that are on their way there already.
-func (c *chainComputation) nextStep(o plan.Operation, running []Step) (Step, bool) {
-	next := Step{State: StepNext, Kind: o.Kind, From: o.From, To: o.To}
-	if o.Kind == plan.ControlPlaneUpgrade {
-		_, next.Machines = c.countControlPlane()
-		return next, true
-	}
-	for _, name := range o.Groups {
-		moving := slices.ContainsFunc(running, func(s Step) bool { return s.To.Equal(o.To) && slices.Contains(s.Groups, name) })
-		i := slices.IndexFunc(c.state.Groups, func(g chain.Group) bool { return g.Name == name })
-		if moving || i < 0 {
-			continue
-		}
-		_, machines := c.countGroup(c.state.Groups[i], o.To)
-		next.GroupKind = c.state.Groups[i].Kind
-		next.Groups = append(next.Groups, name)
-		next.Machines += machines
-	}
-	return next, len(next.Groups) > 0
 }

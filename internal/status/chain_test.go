@@ -304,7 +304,7 @@ func TestChainChanges(t *testing.T) {
 	u.groups[0].kubelets = repeat(2, "v1.32.0")
 	moved := Compute(u.facts(t), start)
 	want := []string{
-		"MachineDeployment md-0 to v1.32.0: ended",
+		"MachineDeployment md-0, md-1 to v1.32.0: 2 of 4 machines",
 	}
 	got := slices.DeleteFunc(Changes(before, moved), func(line string) bool { return strings.HasPrefix(line, "Machine ") })
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -29,6 +29,7 @@ func formatChain(buffer *strings.Builder, s Screen, c *status.Chain, now time.Ti
 		paragraph("Now: " + c.Now + ".")
 	}
 	formatSteps(buffer, s, c.Steps, now)
+	formatPlanChanges(buffer, s, c, now)
 	formatHolds(buffer, s, c.Holds, now)
 	if eta := describeEstimate(c.ETA, now); eta != "" {
 		buffer.WriteString("\n")
@@ -42,6 +43,14 @@ func formatChain(buffer *strings.Builder, s Screen, c *status.Chain, now time.Ti
 		}
 	}
 	formatList(buffer, s, "Not known", len(c.NotKnown), func(i int) (string, string) { return "", c.NotKnown[i] })
+}
+
+func formatPlanChanges(buffer *strings.Builder, s Screen, c *status.Chain, now time.Time) {
+	if len(c.PlanChanges) == 0 {
+		return
+	}
+	title := fmt.Sprintf("The plan was made %s ago, and has changed", formatAge(now, c.PlanMade))
+	formatList(buffer, s, title, len(c.PlanChanges), func(i int) (string, string) { return "", c.PlanChanges[i] })
 }
 
 func formatHolds(buffer *strings.Builder, s Screen, holds []status.Hold, now time.Time) {
@@ -184,12 +193,11 @@ func describeStep(s status.Step, all bool) string {
 }
 
 func describeStepMachines(s status.Step) string {
-	switch s.State {
-	case status.StepRunning:
+	switch {
+	case s.State == status.StepRunning, s.State == status.StepNext && s.Updated > 0:
 		return fmt.Sprintf("%d of %d", s.Updated, s.Machines)
-	case status.StepNext:
+	case s.State == status.StepNext:
 		return fmt.Sprint(s.Machines)
-	case status.StepDone:
 	}
 	return ""
 }
