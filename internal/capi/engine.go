@@ -98,6 +98,22 @@ func (f EngineFacts) SilentSince(engine string) time.Time {
 	return last
 }
 
+// LastSeen returns when a core manager that may drive the Cluster last renewed its lease; zero if that
+// is unknown.
+func (f EngineFacts) LastSeen() time.Time {
+	var last time.Time
+	for _, l := range f.Leases {
+		holder, renewed := l.Spec.HolderIdentity, l.Spec.RenewTime
+		if l.Name != ManagerLease || holder == nil || *holder == "" || renewed == nil {
+			continue
+		}
+		if limits, ours := parseHolder(*holder); !ours || limits.include(f.Cluster) {
+			last = later(last, renewed.Time)
+		}
+	}
+	return last
+}
+
 func later(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a

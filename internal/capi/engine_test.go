@@ -150,3 +150,32 @@ func TestSilentSince(t *testing.T) {
 		})
 	}
 }
+
+func TestLastSeen(t *testing.T) {
+	t.Parallel()
+	ours, other := capi.HolderPrefix("", "")+"a_b", capi.HolderPrefix("other", "")+"a_b"
+	another := lease(ours, 0)
+	another.Name = "another"
+	for name, tt := range map[string]struct {
+		leases []*coordinationv1.Lease
+		// want is how long ago; negative for never.
+		want time.Duration
+	}{
+		"ours, the latest of two":  {[]*coordinationv1.Lease{lease(ours, time.Hour), lease(ours, time.Second)}, time.Second},
+		"stock":                    {[]*coordinationv1.Lease{lease("capi-controller-manager-7c_91aa", time.Minute)}, time.Minute},
+		"one for other namespaces": {[]*coordinationv1.Lease{lease(other, 0)}, -1},
+		"released":                 {[]*coordinationv1.Lease{lease("", 0)}, -1},
+		"another lease":            {[]*coordinationv1.Lease{another}, -1},
+		"none":                     {nil, -1},
+	} {
+		f := capi.EngineFacts{Cluster: &clusterv1.Cluster{}, Leases: tt.leases, Now: now}
+		f.Cluster.Namespace = "team"
+		got := time.Duration(-1)
+		if seen := f.LastSeen(); !seen.IsZero() {
+			got = now.Sub(seen)
+		}
+		if got != tt.want {
+			t.Errorf("%s: %s ago, want %s", name, got, tt.want)
+		}
+	}
+}

@@ -31,6 +31,8 @@ type RolloutFacts struct {
 	Engine string
 	// SilentSince is when windlass manager last renewed its lease, if nobody holds that; zero otherwise.
 	SilentSince time.Time
+	// EngineSeen is when the core manager last renewed its lease; zero if that is unknown.
+	EngineSeen time.Time
 	// MachineSets are those of the Cluster. They also tell which Machines cannot be made or deleted.
 	MachineSets []*clusterv1.MachineSet
 }
@@ -42,6 +44,8 @@ type Chain struct {
 	// Problem says why nothing else is known; empty otherwise.
 	Problem string `json:"problem"`
 	Engine  Engine `json:"engine"`
+	// EngineSeen is when that controller last renewed its lease; zero if that is unknown.
+	EngineSeen time.Time `json:"engineSeen,omitzero"`
 	// From is what the control plane had when the upgrade began, Began when that was. Both are zero where nobody has recorded it.
 	From   version.Version `json:"from"`
 	Target version.Version `json:"target"`

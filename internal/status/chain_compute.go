@@ -47,7 +47,7 @@ func computeChain(f Facts, records map[string]machineRecord, now time.Time) Chai
 	c.findSource()
 	c.decide(now)
 	report := Chain{
-		Engine: c.engine, Target: c.state.Target, Reason: c.decision.Reason, Now: describeNow(c.decision),
+		Engine: c.engine, EngineSeen: f.Rollouts.EngineSeen.UTC(), Target: c.state.Target, Reason: c.decision.Reason, Now: describeNow(c.decision),
 		Steps: c.steps(), Holds: c.holds(), OffSpec: c.offSpec,
 	}
 	report.AtTarget, report.Machines = c.countAll(c.state.Target)

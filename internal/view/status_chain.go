@@ -14,6 +14,10 @@ import (
 // How many steps the narrow table has: the last that are done, and the first that come.
 const shownDone, shownNext = 6, 8
 
+// unseenFor is after how long without a renewed lease it is said when a controller was last seen.
+// Managers renew every few seconds.
+const unseenFor = 15 * time.Second
+
 // engineWords are the engines as tables call them.
 var engineWords = map[status.Engine]string{status.Windlass: "windlass manager", status.ClusterAPI: "Cluster API"}
 
@@ -103,7 +107,12 @@ func describeUpgrade(c *status.Chain, words string, now time.Time) string {
 	default:
 		progress = fmt.Sprintf("; %s done", text.CountAre(done, "step"))
 	}
-	return fmt.Sprintf("The upgrade %sto %s %s%s. It %sis run by %s.", from, c.Target, words, progress, began, engineWords[c.Engine])
+	seen := ""
+	if !c.EngineSeen.IsZero() && now.Sub(c.EngineSeen) > unseenFor {
+		seen = fmt.Sprintf(", which was last seen %s ago", formatAge(now, c.EngineSeen))
+	}
+	return fmt.Sprintf("The upgrade %sto %s %s%s. It %sis run by %s%s.", from, c.Target, words, progress,
+		began, engineWords[c.Engine], seen)
 }
 
 func countDone(steps []status.Step) int {

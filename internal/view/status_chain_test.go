@@ -45,7 +45,9 @@ func upgradingChain() *status.Chain {
 			Status: metav1.ConditionTrue, Reason: "ReconcileSucceeded", Message: "Cluster is upgrading\n  * b\x1b[31m", Since: ago(time.Hour),
 		},
 		Disagreement: "the condition says one thing, the objects say another, and this sentence is long enough to be wrapped in a terminal",
-		NotKnown:     []string{"what Events do not tell any more", "why"},
+		EngineSeen:   ago(34 * time.Second), PlanMade: ago(50 * time.Minute),
+		PlanChanges: []string{"workers: stop at v1.32.8, which was not planned (a\x1bb): others must"},
+		NotKnown:    []string{"what Events do not tell any more", "why"},
 	}
 }
 
@@ -60,6 +62,7 @@ func heldChain() *status.Chain {
 		c.Steps = append(c.Steps, controlPlaneStep(state, fmt.Sprintf("v1.%d.0", i), fmt.Sprintf("v1.%d.0", i+1)))
 	}
 	c.Disagreement, c.NotKnown, c.Condition, c.ETA.Since = "", nil, nil, time.Time{}
+	c.EngineSeen, c.PlanMade, c.PlanChanges = ago(5*time.Second), time.Time{}, nil
 	c.Holds = []status.Hold{
 		{Kind: status.HeldByHook, By: "BeforeWorkersUpgrade", Message: "hook BeforeWorkersUpgrade for v1.32.8 is blocking: ask \x1b[31mthe team", Since: ago(3 * time.Hour), AtEarliest: true},
 		{Kind: status.HeldByGate, By: "approval", Message: "needs approval: windlass approve prod", Since: ago(2 * time.Hour)},

@@ -78,22 +78,18 @@ func (m Cluster) ReadUpgradeContext(ctx context.Context, f *status.Facts) error 
 	return IgnoreForbidden(IgnoreMissing(err))
 }
 
-// readRollouts reads the engine, whether it is silent, and MachineSets where they count.
+// readRollouts reads the engine, when it was last seen, and MachineSets where they count.
 func (m Cluster) readRollouts(ctx context.Context, f *status.Facts) error {
 	facts, err := m.engineFacts(ctx, f.Cluster)
 	if err != nil {
 		return err
 	}
+	if facts.Leases, err = m.managerLeases(ctx); err != nil {
+		return err
+	}
 	engine, known := facts.Engine()
-	if engine == v1alpha1.EngineManager || !known {
-		if facts.Leases, err = m.managerLeases(ctx); err != nil {
-			return err
-		}
-	}
-	if !known {
-		engine, known = facts.Engine()
-	}
 	f.Rollouts.Engine, f.Rollouts.SilentSince = engine, time.Time{}
+	f.Rollouts.EngineSeen = facts.LastSeen()
 	if engine == v1alpha1.EngineManager || !known {
 		f.Rollouts.SilentSince = facts.SilentSince(engine)
 	}

@@ -55,6 +55,9 @@ func TestSilentManager(t *testing.T) {
 				t.Fatal(err)
 			}
 			want := status.RolloutFacts{Engine: tt.engine}
+			if !tt.forbidden {
+				want.EngineSeen = renewed.Add(time.Hour - tt.age)
+			}
 			if tt.silent {
 				want.SilentSince = renewed
 			}
