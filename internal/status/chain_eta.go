@@ -125,7 +125,9 @@ func (c *chainComputation) estimate(report Chain) Estimate {
 	case p == nil:
 		return Estimate{Unknown: etaNoControlPlane}
 	}
-	e := computeEstimate(p.Steps, c.loadOf, c.workLeft(*p, report.Steps))
+	held, left := c.heldTimes(), c.workLeft(*p, report.Steps)
+	left.since = left.since.Add(heldBetween(held, left.since, c.now))
+	e := computeEstimate(withoutHolds(p.Steps, held), c.loadOf, left)
 	if report.State == ChainHeld || len(report.Holds) > 0 {
 		e.Since = time.Time{}
 	}

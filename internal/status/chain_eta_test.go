@@ -5,8 +5,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 
+	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/chain"
 	"github.com/windlass-dev/windlass/pkg/plan"
 	"github.com/windlass-dev/windlass/pkg/version"
@@ -80,5 +82,40 @@ func TestLoad(t *testing.T) {
 	}
 	if got := computeLoad(nil, 1); got != 0 {
 		t.Errorf("no groups: %d", got)
+	}
+}
+
+// TestHeldTimeIsNoWork: the time in which gates held the upgrade counts for no step, and moves the end of
+// what is under way.
+func TestHeldTimeIsNoWork(t *testing.T) {
+	t.Parallel()
+	without := Compute(midChain().facts(t), after(60*time.Minute)).Chain.ETA
+	if !without.Known() {
+		t.Fatal("there is no estimate to compare with")
+	}
+	passed := func(uid string, from, to int) v1alpha1.GatePassed {
+		minutes := func(n int) metav1.Time { return metav1.NewTime(after(time.Duration(n) * time.Minute)) }
+		return v1alpha1.GatePassed{ClusterUID: uid, Since: minutes(from), Time: minutes(to)}
+	}
+	u := midChain()
+	const hold = 10
+	later := func(at *time.Time, minutes int) {
+		if !at.IsZero() {
+			*at = at.Add(time.Duration(minutes) * time.Minute)
+		}
+	}
+	// Two gates hold after minute 1, when the first step of the control plane runs, for 10 minutes in
+	// sum, and one of them after the last thing that is recorded, for 10 minutes, too.
+	u.gates = []v1alpha1.UpgradeGate{{}, {}}
+	u.gates[0].Status.Passed = []v1alpha1.GatePassed{passed("uid-prod", 1, 8), passed("uid-other", 20, 50)}
+	u.gates[1].Status.Passed = []v1alpha1.GatePassed{passed("uid-prod", 5, 11), passed("uid-prod", 30, 40), passed("uid-prod", 50, 45)}
+	later(&u.progress.Steps[0].ControlPlane, hold)
+	later(&u.progress.Steps[0].Workers, hold)
+	later(&u.progress.Steps[1].Began, hold)
+	later(&u.progress.Steps[1].ControlPlane, hold)
+	want := without
+	later(&want.Since, 2*hold)
+	if diff := cmp.Diff(want, Compute(u.facts(t), after(60*time.Minute)).Chain.ETA); diff != "" {
+		t.Errorf("the estimate (-want +got):\n%s", diff)
 	}
 }
