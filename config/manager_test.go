@@ -124,6 +124,7 @@ func TestManagerRights(t *testing.T) {
 	role := decodeOne[rbacv1.ClusterRole](t, buildOnDisk(t, "manager"), "ClusterRole windlass-manager")
 	want := []rbacv1.PolicyRule{
 		{APIGroups: []string{"windlass.dev"}, Resources: []string{"upgradegraphs"}, Verbs: []string{"list", "watch"}},
+		{APIGroups: []string{"windlass.dev"}, Resources: []string{"upgradegates"}, Verbs: []string{"list", "watch"}},
 		{APIGroups: []string{"windlass.dev"}, Resources: []string{"updaters", "updatepolicies"}, Verbs: []string{"list", "watch"}},
 		{APIGroups: []string{"windlass.dev"}, Resources: []string{"updaters/status"}, Verbs: []string{"patch"}},
 		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create", "patch"}},

@@ -283,8 +283,9 @@ var rules = []rule{
 		internal/upgradegraph pkg/plan pkg/version
 	`},
 	{pkg: "internal/status", kind: pure, imports: `
-		api/v1alpha1 internal/capi internal/chain internal/inplace internal/inplace/cover
-		internal/inplace/request internal/policy internal/pool internal/record internal/snapshot
+		api/v1alpha1 internal/capi internal/chain internal/gate internal/inplace
+		internal/inplace/cover internal/inplace/request internal/policy internal/pool
+		internal/record internal/snapshot
 		internal/text internal/untrusted pkg/plan pkg/version
 	`},
 	{pkg: "internal/text", kind: pure, imports: ``},

@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimecatalog "sigs.k8s.io/cluster-api/api/runtime/catalog"
 	runtimehooksv1 "sigs.k8s.io/cluster-api/api/runtime/hooks/v1alpha1"
@@ -14,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	crmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/controllers"
 	"github.com/windlass-dev/windlass/internal/eventlimit"
 	"github.com/windlass-dev/windlass/internal/guard/guardwebhook"
@@ -36,7 +40,34 @@ func (b *builder) addTopology(ctx context.Context) error {
 			return fmt.Errorf("adding what reads UpdatePolicies: %w", err)
 		}
 	}
-	return topology.SetUpController(ctx, b.mgr, b.topologyOptions(), concurrency(b.Concurrency.ClusterTopology))
+	options := b.topologyOptions()
+	var err error
+	if options.Gates, err = seesGates(ctx, b.mgr.GetRESTMapper(), b.mgr.GetAPIReader(), b.mgr.GetLogger()); err != nil {
+		return err
+	}
+	return topology.SetUpController(ctx, b.mgr, options, concurrency(b.Concurrency.ClusterTopology))
+}
+
+// seesGates reports whether UpgradeGates can be watched: they are installed, and this program may list
+// them. A watch that nobody allows would keep this program from starting.
+func seesGates(ctx context.Context, mapper meta.RESTMapper, live client.Reader, log logr.Logger) (bool, error) {
+	kind := v1alpha1.GroupVersion.WithKind("UpgradeGate")
+	_, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
+	if meta.IsNoMatchError(err) {
+		return false, nil
+	}
+	if err == nil {
+		err = live.List(ctx, &v1alpha1.UpgradeGateList{}, client.Limit(1))
+	}
+	if apierrors.IsForbidden(err) {
+		log.Info("This program may not list UpgradeGates, so an approval counts when a hook is asked next, within a minute. "+
+			"To have it count at once, allow list and watch as config/manager/role.yaml does, and restart this program", "error", err.Error())
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("looking for UpgradeGates: %w", err)
+	}
+	return true, nil
 }
 
 func (b *builder) topologyOptions() topology.Options {

@@ -76,9 +76,9 @@ type Verdict struct {
 }
 
 const (
-	// longestRetry is after how long a step is looked at again at the latest: a person may approve at any time, and a gate may
+	// LongestRetry is after how long a step is looked at again at the latest: a person may approve at any time, and a gate may
 	// change.
-	longestRetry = time.Minute
+	LongestRetry = time.Minute
 	// checkRetry is after how long a cluster is looked at again.
 	checkRetry = 30 * time.Second
 	// maxGateBytes bounds what a gate says.
@@ -121,10 +121,10 @@ func Decide(step Step, gates []Gate, facts Facts, now time.Time) Verdict {
 // decideFirst finds what can be told without looking at the cluster.
 func decideFirst(g Gate, now time.Time) ([]Finding, time.Duration) {
 	if g.Problem != "" {
-		return []Finding{{Gate: g.Name, Reason: GateInvalid, Message: "cannot evaluate it, so it holds: " + g.Problem}}, longestRetry
+		return []Finding{{Gate: g.Name, Reason: GateInvalid, Message: "cannot evaluate it, so it holds: " + g.Problem}}, LongestRetry
 	}
 	var findings []Finding
-	retry := longestRetry
+	retry := LongestRetry
 	if g.NeedsApproval && !g.Approved {
 		message := "needs approval"
 		if g.ApprovedBefore {
@@ -149,7 +149,7 @@ func waitForWindow(windows []Window, now time.Time) (message string, wait time.D
 	case len(windows) == 0:
 		return "", 0
 	case !ok:
-		return "waits for a window; none opens within two weeks", longestRetry
+		return "waits for a window; none opens within two weeks", LongestRetry
 	case !opens.After(now):
 		return "", 0
 	default:

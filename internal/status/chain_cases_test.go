@@ -47,6 +47,12 @@ func windlassTests() []chainTest {
 		gate("approval", "uid-prod", "BeforeWorkersUpgrade", "v1.32.0"), gate("passed", "uid-prod", "BeforeControlPlaneUpgrade", "v1.32.0"),
 	}
 
+	held.gates[0].Status.Approvals = []v1alpha1.GateApprovalRecord{{
+		ClusterUID: "uid-prod", At: "BeforeWorkersUpgrade", Version: "v1.32.0", By: "jane", Time: metav1.NewTime(after(21 * time.Minute)),
+	}, {
+		ClusterUID: "uid-prod", At: "BeforeWorkersUpgrade", Version: "v1.33.0", By: "joe", Time: metav1.NewTime(after(22 * time.Minute)),
+	}}
+
 	paused := midChain()
 	paused.change = func(c *clusterv1.Cluster) { c.Spec.Paused = new(true) }
 
@@ -94,7 +100,7 @@ func windlassTests() []chainTest {
 			"Next WorkersUpgrade v1.32.0->v1.33.0 [md-0 md-1] 0/4",
 			"held by Hook BeforeWorkersUpgrade: hook BeforeWorkersUpgrade for v1.32.0 is blocking: ask the team +20m0s false",
 			"held by UpgradeGate approval: needs approval +20m0s false",
-			"held by UpgradeGate night: needs approval +20m0s false",
+			"held by UpgradeGate night: approved by jane at 12:21:00 UTC; windlass manager asks the gate again usually at once, and by 12:22:00 UTC; before that it said: needs approval +20m0s false",
 			"eta  19m0s..19m30s..20m0s",
 		}},
 		{"deferred", deferred, []string{

@@ -10,7 +10,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/chain"
+	"github.com/windlass-dev/windlass/internal/gate"
 	"github.com/windlass-dev/windlass/internal/snapshot"
 	"github.com/windlass-dev/windlass/internal/text"
 )
@@ -187,9 +189,33 @@ func (c *chainComputation) gateHolds() []Hold {
 			if w.ClusterUID != string(c.facts.Cluster.UID) || string(w.At) != string(due.Hook) || w.Version != due.Step.String() {
 				continue
 			}
-			holds = append(holds, Hold{Kind: HeldByGate, By: g.Name, Message: w.Message, Since: w.Since.UTC()})
+			message := w.Message
+			if approved := c.approval(&g, w); approved != "" {
+				message = approved
+			}
+			holds = append(holds, Hold{Kind: HeldByGate, By: g.Name, Message: message, Since: w.Since.UTC()})
 		}
 	}
 	slices.SortFunc(holds, func(a, b Hold) int { return cmp.Compare(a.By, b.By) })
 	return holds
+}
+
+// approval says that what a Cluster waits for at a gate was approved, and when the gate is asked again;
+// empty if that is not so. What the gate has said before is outdated then.
+func (c *chainComputation) approval(g *v1alpha1.UpgradeGate, w v1alpha1.GateWaiting) string {
+	step, ok := gate.StepOf(w.At, w.Version)
+	if !ok {
+		return ""
+	}
+	a, approved := gate.FindApproval(g, gate.Cluster{UID: w.ClusterUID}, step)
+	if !approved {
+		return ""
+	}
+	asker, soon := "Cluster API", ""
+	if c.engine == Windlass {
+		asker, soon = "windlass manager", "usually at once, and "
+	}
+	clock := func(at time.Time) string { return at.UTC().Format(time.TimeOnly) }
+	return fmt.Sprintf("approved by %s at %s UTC; %s asks the gate again %sby %s UTC; before that it said: %s",
+		cmp.Or(a.By, "somebody"), clock(a.Time.Time), asker, soon, clock(a.Time.Add(gate.LongestRetry)), w.Message)
 }

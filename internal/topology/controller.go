@@ -34,7 +34,7 @@ type Limits interface {
 	GroupMinors(ctx context.Context, cluster *clusterv1.Cluster, md *clusterv1.MachineDeployment) (int, error)
 }
 
-// Options is what the controller works with. All but Limits, OwnPlanner, OwnGraph and WatchFilter is required.
+// Options is what the controller works with. All but Limits, OwnPlanner, OwnGraph, Gates and WatchFilter is required.
 type Options struct {
 	// Client reads from a cache, unstructured objects too; APIReader does not.
 	Client    client.Client
@@ -53,6 +53,9 @@ type Options struct {
 	// ControlPlaneNodes returns the names of the Nodes of a workload cluster's control plane, live. It is asked
 	// only before a step is taken back.
 	ControlPlaneNodes func(ctx context.Context, cluster types.NamespacedName) ([]string, error)
+	// Gates says that UpgradeGates can be watched: hooks are asked again as soon as one of a Cluster that
+	// waits changes.
+	Gates bool
 	// WatchFilter is the value of Cluster API's watch label; empty means all.
 	WatchFilter string
 }
@@ -156,7 +159,7 @@ func (r *run) reconcile(ctx context.Context) (ctrl.Result, error) {
 			return ctrl.Result{}, err
 		}
 		r.log(ctx)
-		r.remember(outcome)
+		outcome = r.remember(outcome)
 		// What a record says is known without reading it again; what an effect on objects does is not.
 		if outcome.Recorded == nil || effects.changed {
 			return ctrl.Result{RequeueAfter: cmp.Or(outcome.RequeueAfter, r.refusePlan())}, nil
@@ -165,11 +168,13 @@ func (r *run) reconcile(ctx context.Context) (ctrl.Result, error) {
 	return ctrl.Result{RequeueAfter: conflictRetry}, nil
 }
 
-func (r *run) remember(outcome chain.Outcome) {
+// remember returns the outcome with the time at which a hook that holds the Cluster is asked again.
+func (r *run) remember(outcome chain.Outcome) chain.Outcome {
 	key := client.ObjectKeyFromObject(r.cluster)
 	switch {
 	case outcome.Answer != nil:
-		r.answers.Remember(key, *outcome.Answer)
+		kept := r.answers.Remember(key, *outcome.Answer)
+		outcome.RequeueAfter = min(outcome.RequeueAfter, kept.Until.Sub(kept.Given))
 		// The condition should say what the hook said, and not that it was called.
 		r.state.Answers = r.answers.Of(key)
 		r.decision = chain.Decide(r.state, r.Now())
@@ -178,6 +183,7 @@ func (r *run) remember(outcome chain.Outcome) {
 		r.recorded = *outcome.Recorded
 		r.state = r.state.With(r.recorded)
 	}
+	return outcome
 }
 
 // read reads everything that a decision depends on. Of a Cluster that is paused or goes nothing but itself counts.

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
+	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/pool/objects"
 	"github.com/windlass-dev/windlass/internal/refusal"
@@ -42,6 +43,9 @@ func (r *Reconciler) watch(ctx context.Context, mgr ctrl.Manager, options contro
 		WithOptions(options).WithEventFilter(predicates.ResourceHasFilterLabel(scheme, log, r.WatchFilter))
 	if feature.Gates.Enabled(feature.MachinePool) {
 		b = b.Watches(&clusterv1.MachinePool{}, handler.EnqueueRequestsFromMapFunc(clusterOf), owned, objects.Changes(poolFacts))
+	}
+	if r.Gates {
+		b = b.Watches(&v1alpha1.UpgradeGate{}, handler.EnqueueRequestsFromMapFunc(r.clustersAtGate), objects.Changes(gateFacts))
 	}
 	c, err := b.Build(ctx, refusal.BackOff(controllerName, r))
 	if err != nil {
@@ -147,6 +151,31 @@ func (r *Reconciler) clustersOfClass(ctx context.Context, o client.Object) []ctr
 	requests := make([]ctrl.Request, len(clusters.Items))
 	for i := range clusters.Items {
 		requests[i].NamespacedName = client.ObjectKeyFromObject(&clusters.Items[i])
+	}
+	return requests
+}
+
+// gateFacts are what a gate's answers depend on: its spec, and what people have approved.
+func gateFacts(o client.Object) any {
+	gate, ok := o.(*v1alpha1.UpgradeGate)
+	if !ok {
+		return objectFacts(o)
+	}
+	return []any{gate.Generation, gate.Status.Approvals, !gate.DeletionTimestamp.IsZero()}
+}
+
+// clustersAtGate has the hook of each Cluster that waits at a gate asked again: a person has just approved
+// a step, or has changed or removed the gate. Otherwise it would be asked after a minute.
+func (r *Reconciler) clustersAtGate(_ context.Context, o client.Object) []ctrl.Request {
+	gate, ok := o.(*v1alpha1.UpgradeGate)
+	if !ok {
+		return nil
+	}
+	requests := make([]ctrl.Request, 0, len(gate.Status.Waiting))
+	for _, w := range gate.Status.Waiting {
+		key := client.ObjectKey{Namespace: gate.Namespace, Name: w.Cluster}
+		r.answers.Hasten(key, r.Now())
+		requests = append(requests, ctrl.Request{NamespacedName: key})
 	}
 	return requests
 }

@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/pkg/plan"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
@@ -121,6 +122,12 @@ var commands = map[string]func(*world, *datadriven.TestData) string{
 		}
 		w.plans[from] = given
 		return ""
+	},
+	// approve is that a gate has changed at which the Cluster waits.
+	"approve": func(w *world, _ *datadriven.TestData) string {
+		gate := &v1alpha1.UpgradeGate{ObjectMeta: metav1.ObjectMeta{Namespace: w.Key.Namespace, Name: "approval"}}
+		gate.Status.Waiting = []v1alpha1.GateWaiting{{Cluster: w.Key.Name}}
+		return fmt.Sprintln(w.r.clustersAtGate(w.t.Context(), gate))
 	},
 	"join": func(w *world, d *datadriven.TestData) string {
 		w.join(d.CmdArgs[0].Key)

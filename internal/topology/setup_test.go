@@ -52,7 +52,7 @@ func TestSetUp(t *testing.T) {
 	if err := SetUpController(t.Context(), mgr, Options{}, controller.Options{}); err == nil {
 		t.Error("options without a client are accepted")
 	}
-	options := Options{Client: w.Client, APIReader: w.Client, Runtime: &extensions{world: w}, Recorder: &events.FakeRecorder{}, Now: time.Now}
+	options := Options{Client: w.Client, APIReader: w.Client, Runtime: &extensions{world: w}, Recorder: &events.FakeRecorder{}, Now: time.Now, Gates: true}
 	if err := SetUpController(t.Context(), mgr, options, controller.Options{}); err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func TestSetUp(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- mgr.Start(ctx) }()
 	want := []string{
-		"*v1beta2.Cluster", "*v1beta2.ClusterClass", "*v1beta2.Machine", "*v1beta2.MachineDeployment", "*v1beta2.MachineHealthCheck", "*v1beta2.MachinePool",
+		"*v1alpha1.UpgradeGate", "*v1beta2.Cluster", "*v1beta2.ClusterClass", "*v1beta2.Machine", "*v1beta2.MachineDeployment", "*v1beta2.MachineHealthCheck", "*v1beta2.MachinePool",
 	}
 	var got []string
 	for range want {

@@ -14,12 +14,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
+	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/pool/objects"
 )
 
 // TestRelevant holds what wakes a Cluster. Statuses change all the time; what they say must not, but for what a decision depends on.
 func TestRelevant(t *testing.T) {
 	cluster, class, machine, pool := objects.Changes(clusterFacts), objects.Changes(classFacts), objects.Changes(machineFacts), objects.Changes(poolFacts)
+	gate := objects.Changes(gateFacts)
 	object, referenced := objects.Changes(objectFacts), objects.Changes(referencedFacts)
 	condition := func(kind string, status metav1.ConditionStatus) func(conditions.Setter) {
 		return func(o conditions.Setter) {
@@ -59,6 +61,10 @@ func TestRelevant(t *testing.T) {
 			}), want: true,
 		},
 		{name: "a look at everything", watch: cluster, object: &clusterv1.Cluster{}, change: func(o client.Object) { o.SetResourceVersion("1") }, want: true},
+
+		{name: "a gate's spec", watch: gate, object: &v1alpha1.UpgradeGate{}, change: generation, want: true},
+		{name: "an approval", watch: gate, object: &v1alpha1.UpgradeGate{}, change: of(func(g *v1alpha1.UpgradeGate) { g.Status.Approvals = make([]v1alpha1.GateApprovalRecord, 1) }), want: true},
+		{name: "who waits at a gate", watch: gate, object: &v1alpha1.UpgradeGate{}, change: of(func(g *v1alpha1.UpgradeGate) { g.Status.Waiting = make([]v1alpha1.GateWaiting, 1) })},
 
 		{name: "a class's spec", watch: class, object: &clusterv1.ClusterClass{}, change: generation, want: true},
 		{name: "that a class was looked at", watch: class, object: &clusterv1.ClusterClass{}, change: of(func(c *clusterv1.ClusterClass) { c.Status.ObservedGeneration = 1 }), want: true},

@@ -182,7 +182,7 @@ func managerSends() map[string]sent {
 		{"configmaps", small, nil}, {"secrets", small, nil},
 		{"ipaddressclaims", small, nil}, {"ipaddresses", small, nil}, {"namespaces", small, nil},
 		{"machinedrainrules", 4 * small, nil}, {"updatepolicies", 2 * small, nil}, {"updaters", 2 * small, nil},
-		{"upgradegraphs", small, nil},
+		{"upgradegraphs", small, nil}, {"upgradegates", small, nil},
 		{"devclustertemplates", small, ofTemplates},
 		{"devmachinetemplates", small, ofTemplates},
 		{"kubeadmconfigtemplates", small, ofTemplates},
