@@ -34,8 +34,9 @@ policy forbids to replace machines, or "unknown: …". It asks Updaters what the
 patch of the ClusterClass uses the version, the line is "version: in place by X; other changes not known: …". Updaters
 that move kubelets a limited number of minors at once add stops for workers.
 
-Worker stops depend on the engine. Stock Cluster API has one list of stops for all groups (--engine stock, the
-default). Windlass has one list for each group (--engine windlass).
+Worker stops depend on the engine. Stock Cluster API has one list of stops for all groups (--engine stock). Windlass
+manager has one list for each group (--engine windlass). Without --engine, the one counts that drives the live
+Cluster, and stock Cluster API for flags and manifests.
 
 Plan shows the known risks of each step: floors, blocks and warnings, with public sources. They change no plan, unless
 the UpgradeGraph has spec.knownRisks.action Block. --known-risks replaces the built-in list by a file of yours, which

@@ -10,9 +10,11 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/cli/management"
 	"github.com/windlass-dev/windlass/internal/doctor"
 	"github.com/windlass-dev/windlass/internal/snapshot"
+	"github.com/windlass-dev/windlass/pkg/plan"
 )
 
 // ResolveCluster makes a request from a Cluster.
@@ -29,6 +31,10 @@ func ResolveCluster(ctx context.Context, m management.Cluster, key types.Namespa
 			return Request{}, err
 		}
 	}
+	engineNote := ""
+	if hasTopology && in.FindEngine {
+		in.Policy.Workers, engineNote = findWorkers(ctx, m, objects.Cluster)
+	}
 	r, _, err := resolveState(objects, in, Origins{})
 	if err != nil {
 		return Request{}, err
@@ -39,6 +45,9 @@ func ResolveCluster(ctx context.Context, m management.Cluster, key types.Namespa
 	}
 	// Best effort: windlass doctor says what could not be read.
 	around, _ := m.Around(ctx, objects)
+	if engineNote != "" {
+		r.Notes = append(r.Notes, engineNote)
+	}
 	r.Notes = append(r.Notes, r.holdNotes(objects, around, time.Now())...)
 	if !hasTopology {
 		r.Updates = liveUpdates(ctx, m, objects, nil)
@@ -54,6 +63,22 @@ func ResolveCluster(ctx context.Context, m management.Cluster, key types.Namespa
 	r.Updates = liveUpdates(ctx, m, objects, class)
 	r.Facts = snapshot.RiskFacts(r.Updates.Facts.Objects)
 	return r.withSource(in, objects.Cluster, class, graphs, Origins{})
+}
+
+// findWorkers returns how the engine that drives a Cluster has workers stop, and what people should know
+// of that.
+func findWorkers(
+	ctx context.Context, m management.Cluster, cluster *clusterv1.Cluster,
+) (workers plan.Workers, note string) {
+	engine, known, err := m.FindEngine(ctx, cluster)
+	switch {
+	case engine == v1alpha1.EngineManager:
+		return plan.WorkersPerGroup, "windlass manager drives the Cluster, so each group has stops of its own"
+	case err != nil || !known:
+		return plan.WorkersShared, "which engine drives the Cluster cannot be seen here; stock Cluster API is " +
+			"assumed, with one list of stops for all groups. Fix: with windlass manager add --engine windlass"
+	}
+	return plan.WorkersShared, ""
 }
 
 // liveUpdates prepares the question for a Cluster of the management cluster. That something cannot be read keeps no plan from

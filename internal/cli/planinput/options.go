@@ -47,7 +47,8 @@ func (o *Options) AddInventoryFlags(cmd *cobra.Command) {
 // AddPlanFlags adds the flags that say how a plan is made and shown.
 func (o *Options) AddPlanFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&o.Engine, "engine", EngineStock, "`ENGINE` that carries the plan out: "+strings.Join(engineNames(), " or "))
+	flags.StringVar(&o.Engine, "engine", "", "`ENGINE` that carries the plan out: "+strings.Join(engineNames(), " or ")+
+		"; the one that drives the Cluster when not given, and stock without a management cluster")
 	cli.CompleteValues(cmd, "engine", engineNames()...)
 	o.AddSkewFlag(cmd, "kubelets")
 	cli.AddFormatFlag(cmd, &o.Output, "the plan", view.Formats())
@@ -89,7 +90,7 @@ func (o *Options) AddSkewFlag(cmd *cobra.Command, whose string) {
 // error is shown in it. The function given reports whether a flag was given at all.
 func (o *Options) Parse(given func(flag string) bool) (Input, error) {
 	in := Input{
-		Format: view.Table, noWorkers: o.noWorkers, Explain: o.explain, Accepted: o.accept.Names,
+		Format: view.Table, FindEngine: o.Engine == "", noWorkers: o.noWorkers, Explain: o.explain, Accepted: o.accept.Names,
 	}
 	var err error
 	if in.Format, err = view.ParseFormat(o.Output, view.Formats()); err != nil {
@@ -142,7 +143,7 @@ func (o *Options) parsePolicy() (plan.Policy, error) {
 	}
 	policy := plan.Policy{Skew: skew}
 	switch o.Engine {
-	case EngineStock:
+	case EngineStock, "":
 		policy.Workers = plan.WorkersShared
 	case EngineWindlass:
 		policy.Workers = plan.WorkersPerGroup

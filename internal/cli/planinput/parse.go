@@ -25,6 +25,8 @@ type Input struct {
 	unnamed   bool
 	noWorkers bool
 	Policy    plan.Policy
+	// FindEngine has the engine that drives a live Cluster decide about Policy.Workers.
+	FindEngine bool
 	// OnPaper plans Clusters without a topology, too.
 	OnPaper bool
 	Format  view.Format
