@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -28,14 +29,19 @@ func (w *world) testKills(ctx context.Context, t *testing.T) {
 	}
 	w.AwaitArrived(ctx, t, killed, v[1])
 	stop := w.kill(ctx, t, mostStates)
-	// A chain that ends before there were enough kills ends with the last one; the hook holds it until then.
+	// A chain that ends before there were enough kills gets the others at its last hook, which holds it until then.
 	last := rule{Cluster: killed.Name, Hook: "AfterClusterUpgrade", RetryAfterSeconds: 1, Message: "more kills"}
 	w.extension.set(t, last)
 	w.SetTarget(ctx, t, killed, v[target])
 	w.awaitMessage(ctx, t, killed, "hook AfterClusterUpgrade")
+	kills := stop()
+	for ; kills < least; kills++ {
+		if err := w.killOnce(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
 	w.extension.set(t, rule{Cluster: killed.Name, Hook: last.Hook})
 	w.History.Await(ctx, t, "waiting until the last hook has passed", func() string { return w.History.Now(killed).Cluster.Hooks() })
-	kills := stop()
 	w.AwaitArrived(ctx, t, killed, v[target])
 
 	w.History.CheckOrder(t, killed, rig.Ways{"": v[2 : target+1], "md-0": v[2 : target+1], "md-1": v[2 : target+1]}, 1)
@@ -43,8 +49,8 @@ func (w *world) testKills(ctx context.Context, t *testing.T) {
 	if diff := cmp.Diff(append(creationHooks(), upgradeHooks(v[2:target+1]...)...), order); diff != "" {
 		t.Errorf("hooks (-want +got):\n%s", diff)
 	}
-	if kills < least || len(repeated) > kills {
-		t.Errorf("the manager was killed %d times, want %d at least, and these were called again: %q", kills, least, repeated)
+	if len(repeated) > kills {
+		t.Errorf("the manager was killed %d times, and these were called again: %q", kills, repeated)
 	}
 	t.Logf("killed %d times; called again: %q", kills, repeated)
 }
@@ -70,17 +76,13 @@ func (w *world) kill(ctx context.Context, t *testing.T, mostStates int) (stop fu
 	var group sync.WaitGroup
 	group.Go(func() {
 		for w.awaitPoint(ctx, states, 1+random.IntN(mostStates), time.Duration(random.Int64N(int64(mostDelay)))) {
-			if _, err := w.KillChild(ctx, setup.ManagerName); err != nil {
+			if err := w.killOnce(ctx); err != nil {
 				if ctx.Err() == nil {
-					t.Errorf("killing the manager: %v", err)
+					t.Error(err)
 				}
 				return
 			}
 			kills++
-			if _, err := w.StartChild(context.WithoutCancel(ctx), setup.ManagerName); err != nil {
-				t.Errorf("starting the manager again: %v", err)
-				return
-			}
 		}
 	})
 	return func() int {
@@ -88,6 +90,17 @@ func (w *world) kill(ctx context.Context, t *testing.T, mostStates int) (stop fu
 		group.Wait()
 		return kills
 	}
+}
+
+// killOnce kills the manager, and starts it again, also if ctx ends in between.
+func (w *world) killOnce(ctx context.Context) error {
+	if _, err := w.KillChild(ctx, setup.ManagerName); err != nil {
+		return fmt.Errorf("killing the manager: %w", err)
+	}
+	if _, err := w.StartChild(context.WithoutCancel(ctx), setup.ManagerName); err != nil {
+		return fmt.Errorf("starting the manager again: %w", err)
+	}
+	return nil
 }
 
 // awaitPoint waits for states to be written and a while longer: what matters is also what lies between. It is false when ctx has ended.
