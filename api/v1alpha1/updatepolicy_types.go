@@ -400,6 +400,8 @@ type UpdatePolicyStatus struct {
 const (
 	// UpdatePolicyValidReason: the policy can be used.
 	UpdatePolicyValidReason = "Valid"
+	// UpdatePolicyNoGroupsReason: the policy can be used, and counts for no group of machines.
+	UpdatePolicyNoGroupsReason = "NoGroups"
 	// UpdatePolicyInvalidReason: the spec does not parse. The groups that it could select are not updated.
 	UpdatePolicyInvalidReason = "InvalidSpec"
 	// UpdatePolicyConflictReason: another policy selects one of the same groups with the same precision. Those groups are not

@@ -146,7 +146,7 @@ func TestComparisonsAreBounded(t *testing.T) {
 		kept   guard.Scope
 		ready  string
 	}{
-		"many":     {states, 5000, guard.Scope{}, v1alpha1.UpdatePolicyValidReason},
+		"many":     {states, 5000, guard.Scope{}, v1alpha1.UpdatePolicyNoGroupsReason},
 		"too many": {append(append(states, states...), states...), 0, guard.Scope{"ns"}, v1alpha1.UpdatePolicyTooManyReason},
 	} {
 		checks := 0

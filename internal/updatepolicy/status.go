@@ -162,6 +162,10 @@ func computeStatus(p *v1alpha1.UpdatePolicy, f *findings, guard Guard, now metav
 	return status
 }
 
+// noGroups is what a policy says that changes nothing: most often a name in it is misspelt.
+const noGroups = "the policy counts for no group of machines: nothing in its namespace matches spec.targets, or more " +
+	"precise policies count for all that does. Fix: compare the names and labels there with those of the Clusters and MachineDeployments"
+
 func computeReady(f *findings) metav1.Condition {
 	ready := metav1.Condition{Type: v1alpha1.ReadyCondition, Status: metav1.ConditionFalse}
 	switch {
@@ -176,6 +180,9 @@ func computeReady(f *findings) metav1.Condition {
 		}
 		ready.Message = strings.Join(f.conflicts, "; ") +
 			"; these groups are not updated until one policy names each more precisely than the others"
+	case f.groupCount == 0 && f.undecidedCount == 0:
+		ready.Status, ready.Reason = metav1.ConditionTrue, v1alpha1.UpdatePolicyNoGroupsReason
+		ready.Message = noGroups
 	default:
 		ready.Status, ready.Reason = metav1.ConditionTrue, v1alpha1.UpdatePolicyValidReason
 	}

@@ -166,7 +166,11 @@ func TestComputeStatuses(t *testing.T) {
 		want     []v1alpha1.UpdatePolicyStatus
 	}{
 		"no groups": {policies: []v1alpha1.UpdatePolicy{keep}, guard: active, want: []v1alpha1.UpdatePolicyStatus{
-			{ObservedGeneration: 3, GroupCount: new(int32(0)), Conditions: []metav1.Condition{valid, notNeeded}},
+			{ObservedGeneration: 3, GroupCount: new(int32(0)), Conditions: []metav1.Condition{
+				condition("Ready", "True", "NoGroups", "the policy counts for no group of machines: nothing in its namespace matches spec.targets, "+
+					"or more precise policies count for all that does. Fix: compare the names and labels there with those of the Clusters and MachineDeployments", now),
+				notNeeded,
+			}},
 		}},
 		"guarded": {policies: []v1alpha1.UpdatePolicy{keep}, groups: replicas(3), guard: active, want: []v1alpha1.UpdatePolicyStatus{
 			{ObservedGeneration: 3, GroupCount: new(int32(2)), Groups: both, Conditions: []metav1.Condition{valid, installed}},

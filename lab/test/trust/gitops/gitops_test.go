@@ -111,7 +111,7 @@ func (w *world) addPolicies() {
 	}
 	good := policy("good", v1alpha1.UpdateTarget{ClusterName: "other"})
 	wrong := policy("wrong", v1alpha1.UpdateTarget{ClusterName: "other", Selector: wrongSelector})
-	w.objects["a policy"] = &object{Object: good, want: status.CurrentStatus, reason: v1alpha1.UpdatePolicyValidReason}
+	w.objects["a policy"] = &object{Object: good, want: status.CurrentStatus, reason: v1alpha1.UpdatePolicyNoGroupsReason}
 	w.objects["a wrong policy"] = &object{
 		Object: wrong, want: status.FailedStatus, reason: v1alpha1.UpdatePolicyInvalidReason,
 		repair: func() { wrong.Spec.Targets[0].Selector = nil },
