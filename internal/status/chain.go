@@ -214,17 +214,23 @@ func (e Estimate) Window() (earliest, latest time.Time) {
 	return e.Since.Add(e.Least).UTC(), e.Since.Add(e.Most).UTC()
 }
 
-// MarshalJSON shows the seconds that are left from Since, and, unless the upgrade is held, the times that follow from them.
+// estimateDocument is the JSON of an Estimate: the seconds that are left, and the times that follow from them.
+type estimateDocument struct {
+	// Known says that there is an estimate. Unknown says why there is none; it is empty also where nothing is left.
+	Known   bool   `json:"known"`
+	Unknown string `json:"unknown"`
+	// Earliest and Latest are when the upgrade should end. They are left out while it is held.
+	Earliest time.Time `json:"earliest,omitzero"`
+	Latest   time.Time `json:"latest,omitzero"`
+	// LeastSeconds, LikelySeconds and MostSeconds are by the shortest, mean and longest of the finished
+	// steps. While the upgrade is held, they count from when it is let go.
+	LeastSeconds  Seconds `json:"leastSeconds"`
+	LikelySeconds Seconds `json:"likelySeconds"`
+	MostSeconds   Seconds `json:"mostSeconds"`
+}
+
+// MarshalJSON implements json.Marshaler.
 func (e Estimate) MarshalJSON() ([]byte, error) {
 	earliest, latest := e.Window()
-	return text.EncodeJSON(struct {
-		Known bool `json:"known"`
-		// Unknown is empty also where nothing is left.
-		Unknown       string    `json:"unknown"`
-		Earliest      time.Time `json:"earliest,omitzero"`
-		Latest        time.Time `json:"latest,omitzero"`
-		LeastSeconds  Seconds   `json:"leastSeconds"`
-		LikelySeconds Seconds   `json:"likelySeconds"`
-		MostSeconds   Seconds   `json:"mostSeconds"`
-	}{e.Known(), e.Unknown, earliest, latest, Seconds{e.Least}, Seconds{e.Likely}, Seconds{e.Most}})
+	return text.EncodeJSON(estimateDocument{e.Known(), e.Unknown, earliest, latest, Seconds{e.Least}, Seconds{e.Likely}, Seconds{e.Most}})
 }

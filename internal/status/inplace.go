@@ -90,29 +90,38 @@ type MachineUpgrade struct {
 	ChangeID string
 }
 
-// MarshalJSON shows of Work what the upgrade itself does not tell.
+// machineUpgradeDocument is the JSON of a MachineUpgrade: of Work what the upgrade itself does not tell.
+type machineUpgradeDocument struct {
+	Machine string `json:"machine"`
+	// Group is empty for a Machine of no group.
+	Group string `json:"group"`
+	// ByHand says that the Machine does not have its option from its group.
+	ByHand bool `json:"byHand"`
+	Asking
+	// Phase is empty where nothing is recorded. Updater is at work, the Step-th of Steps.
+	Phase   inplace.Phase `json:"phase"`
+	Updater string        `json:"updater"`
+	Step    int           `json:"step"`
+	Steps   int           `json:"steps"`
+	Attempt int           `json:"attempt"`
+	// Operation is the id that updaters know the attempt by, and ChangeID that of the change on the node.
+	Operation string `json:"operation"`
+	ChangeID  string `json:"changeID"`
+	// Began is when the upgrade began, Since when the attempt or phase did. NotBefore is when the next
+	// attempt may start, and ETA when the upgrade should end.
+	Began     time.Time `json:"began,omitzero"`
+	Since     time.Time `json:"since,omitzero"`
+	NotBefore time.Time `json:"notBefore,omitzero"`
+	// LastError is why the last attempt failed, and Fix what a person can do about a drain.
+	LastError string    `json:"lastError"`
+	Fix       string    `json:"fix,omitempty"`
+	ETA       time.Time `json:"eta,omitzero"`
+}
+
+// MarshalJSON implements json.Marshaler.
 func (m MachineUpgrade) MarshalJSON() ([]byte, error) {
 	w := m.Work
-	return text.EncodeJSON(struct {
-		Machine string `json:"machine"`
-		// Group is empty for a Machine of no group.
-		Group  string `json:"group"`
-		ByHand bool   `json:"byHand"`
-		Asking
-		Phase     inplace.Phase `json:"phase"`
-		Updater   string        `json:"updater"`
-		Step      int           `json:"step"`
-		Steps     int           `json:"steps"`
-		Attempt   int           `json:"attempt"`
-		Operation string        `json:"operation"`
-		ChangeID  string        `json:"changeID"`
-		Began     time.Time     `json:"began,omitzero"`
-		Since     time.Time     `json:"since,omitzero"`
-		NotBefore time.Time     `json:"notBefore,omitzero"`
-		LastError string        `json:"lastError"`
-		Fix       string        `json:"fix,omitempty"`
-		ETA       time.Time     `json:"eta,omitzero"`
-	}{
+	return text.EncodeJSON(machineUpgradeDocument{
 		m.Machine, m.Group, m.ByHand, m.Asking, w.Phase, w.Updater, w.Step, w.Steps, w.Attempt, w.Operation, m.ChangeID,
 		w.Began, w.Since, w.NotBefore, w.LastError, w.Fix, w.At,
 	})

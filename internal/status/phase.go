@@ -14,6 +14,16 @@ import (
 	"github.com/windlass-dev/windlass/internal/untrusted"
 )
 
+// IsPhaseAnnotation reports whether UpdatePhase reads an annotation.
+func IsPhaseAnnotation(key string) bool {
+	switch key {
+	case v1alpha1.UpdateProgressAnnotation, v1alpha1.InPlaceUpgradeAnnotation,
+		clusterv1.UpdateInProgressAnnotation, v1alpha1.LastUpdateAnnotation:
+		return true
+	}
+	return false
+}
+
 // UpdatePhase returns the phase of a machine's update by its annotations alone, and since when it is in
 // it. The phase is one of inplace.Phase, Queued while the update waits for its turn, Unreadable if the
 // record cannot be read, and empty for a machine without an update.

@@ -112,11 +112,25 @@ func upgradeSteps(versions []version.Version) (steps []upgradeStep) {
 }
 
 func writeDocument(w io.Writer, f Format, document any) error {
+	return encodeDocument(w, f, "  ", document)
+}
+
+// WriteNext writes one document of a stream: JSON as one line, YAML after a line that ends the one before.
+func WriteNext(w io.Writer, f Format, isFirst bool, document any) error {
+	if f == YAML && !isFirst {
+		if err := writeText(w, "---\n"); err != nil {
+			return err
+		}
+	}
+	return encodeDocument(w, f, "", document)
+}
+
+func encodeDocument(w io.Writer, f Format, indent string, document any) error {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
 	// Reasons are read by people too: an arrow stays an arrow.
 	encoder.SetEscapeHTML(false)
-	encoder.SetIndent("", "  ")
+	encoder.SetIndent("", indent)
 	if err := encoder.Encode(document); err != nil {
 		return fmt.Errorf("encoding the plan: %w", err)
 	}

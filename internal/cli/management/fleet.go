@@ -12,6 +12,9 @@ import (
 	"github.com/windlass-dev/windlass/internal/status"
 )
 
+// The kinds, beside Clusters, that FleetFacts reads if it may.
+const gatesOf, machinesOf = "UpgradeGates", "Machines"
+
 // FleetFacts reads what an overview of the Clusters of a namespace, or of all if it is empty, is made
 // from. Only Clusters must be readable.
 func (m Cluster) FleetFacts(
@@ -37,10 +40,10 @@ func (m Cluster) FleetFacts(
 		}
 	}
 	f.Gates, err = ListKnown[v1alpha1.UpgradeGate, v1alpha1.UpgradeGateList](
-		ctx, m, "UpgradeGates", in)
-	hide("UpgradeGates", err)
+		ctx, m, gatesOf, in)
+	hide(gatesOf, err)
 	f.Machines, err = m.machineMetadata(ctx, in)
-	hide("Machines", err)
+	hide(machinesOf, err)
 	return f, ctx.Err()
 }
 
@@ -48,7 +51,7 @@ func (m Cluster) FleetFacts(
 func (m Cluster) machineMetadata(
 	ctx context.Context, in Scope,
 ) ([]*metav1.PartialObjectMetadata, error) {
-	return listPages[*metav1.PartialObjectMetadata](ctx, m, "Machines", in, func() client.ObjectList {
+	return listPages[*metav1.PartialObjectMetadata](ctx, m, machinesOf, in, func() client.ObjectList {
 		page := &metav1.PartialObjectMetadataList{}
 		page.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("MachineList"))
 		return page

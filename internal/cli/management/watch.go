@@ -4,16 +4,24 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/capi"
+	"github.com/windlass-dev/windlass/internal/status"
 )
 
 // Watch tells when something has changed.
@@ -31,24 +39,18 @@ func (w *Watch) Ended(ctx context.Context) error {
 	return nil
 }
 
-func (w *Watch) newCache(m Cluster, key types.NamespacedName) (cache.Cache, error) {
-	ofCluster := cache.ByObject{Label: labels.SelectorFromSet(labels.Set{clusterv1.ClusterNameLabel: key.Name})}
-	c, err := cache.New(m.Config, cache.Options{
-		Scheme: m.Scheme, Mapper: m.Mapper,
-		DefaultNamespaces: map[string]cache.Config{key.Namespace: {}},
-		DefaultTransform:  cache.TransformStripManagedFields(),
-		ByObject: map[client.Object]cache.ByObject{
-			&clusterv1.MachineDeployment{}: ofCluster, &clusterv1.Machine{}: ofCluster, &clusterv1.MachinePool{}: ofCluster,
-		},
-		DefaultWatchErrorHandler: func(ctx context.Context, r *toolscache.Reflector, err error) {
-			// Other errors may be temporary: the watch is tried again.
-			if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsMethodNotSupported(err) {
-				w.fail(&ReadError{Item: r.TypeDescription(), Err: fmt.Errorf("watching: %w", err)})
-				return
-			}
-			toolscache.DefaultWatchErrorHandler(ctx, r, err)
-		},
-	})
+func (w *Watch) newCache(m Cluster, options cache.Options) (cache.Cache, error) {
+	options.Scheme, options.Mapper = m.Scheme, m.Mapper
+	options.DefaultTransform = cache.TransformStripManagedFields()
+	options.DefaultWatchErrorHandler = func(ctx context.Context, r *toolscache.Reflector, err error) {
+		// Other errors may be temporary: the watch is tried again.
+		if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) || apierrors.IsMethodNotSupported(err) {
+			w.fail(&ReadError{Item: r.TypeDescription(), Err: fmt.Errorf("watching: %w", err)})
+			return
+		}
+		toolscache.DefaultWatchErrorHandler(ctx, r, err)
+	}
+	c, err := cache.New(m.Config, options)
 	if err != nil {
 		return nil, &ReadError{Item: "the management cluster", Err: err}
 	}
@@ -85,10 +87,63 @@ func (m Cluster) Watch(
 	ctx context.Context, key types.NamespacedName, kinds []client.Object,
 	follow func(ctx context.Context, w *Watch, cached Cluster) error,
 ) error {
+	ofCluster := cache.ByObject{Label: labels.SelectorFromSet(labels.Set{clusterv1.ClusterNameLabel: key.Name})}
+	options := cache.Options{
+		DefaultNamespaces: map[string]cache.Config{key.Namespace: {}},
+		ByObject: map[client.Object]cache.ByObject{
+			&clusterv1.MachineDeployment{}: ofCluster, &clusterv1.Machine{}: ofCluster, &clusterv1.MachinePool{}: ofCluster,
+		},
+	}
+	return m.watch(ctx, options, kinds, follow)
+}
+
+// WatchFleet is Watch for what FleetFacts reads of the Clusters of a namespace, or of all if it is empty.
+// hidden are the kinds that FleetFacts cannot read, as it names them.
+func (m Cluster) WatchFleet(
+	ctx context.Context, namespace string, selector labels.Selector, hidden []string,
+	follow func(ctx context.Context, w *Watch, cached Cluster) error,
+) error {
+	machine := capi.MetadataOf(clusterv1.GroupVersion.WithKind("Machine"))
+	kinds := []client.Object{&clusterv1.Cluster{}}
+	for kind, object := range map[string]client.Object{gatesOf: &v1alpha1.UpgradeGate{}, machinesOf: machine} {
+		isHidden := func(s string) bool { return strings.HasPrefix(s, kind+" ") }
+		if !slices.ContainsFunc(hidden, isHidden) {
+			kinds = append(kinds, object)
+		}
+	}
+	options := cache.Options{
+		// Reading a hidden kind is an error, instead of a watch that never begins.
+		ReaderFailOnMissingInformer: true,
+		ByObject: map[client.Object]cache.ByObject{
+			&clusterv1.Cluster{}: {Label: selector}, machine: {Transform: keepUpdate},
+		},
+	}
+	if namespace != "" {
+		options.DefaultNamespaces = map[string]cache.Config{namespace: {}}
+	}
+	return m.watch(ctx, options, kinds, follow)
+}
+
+// keepUpdate drops of the metadata of a Machine what FleetFacts are not made from, because a fleet may
+// have 30,000 of them.
+func keepUpdate(object any) (any, error) {
+	m, ok := object.(*metav1.PartialObjectMetadata)
+	if !ok {
+		return object, nil
+	}
+	m.ManagedFields, m.Finalizers = nil, nil
+	maps.DeleteFunc(m.Annotations, func(key, _ string) bool { return !status.IsPhaseAnnotation(key) })
+	return m, nil
+}
+
+func (m Cluster) watch(
+	ctx context.Context, options cache.Options, kinds []client.Object,
+	follow func(ctx context.Context, w *Watch, cached Cluster) error,
+) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	w := &Watch{Changed: make(chan struct{}, 1), fail: cancel}
-	c, err := w.newCache(m, key)
+	c, err := w.newCache(m, options)
 	if err != nil {
 		return err
 	}

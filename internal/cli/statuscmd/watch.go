@@ -66,14 +66,9 @@ func (s *screen) show(r status.Report, now time.Time) error {
 	switch {
 	case s.size != nil:
 		return s.draw(now)
-	case before == nil:
-		return view.WriteStatus(s.out, s.format, s.layout, r, now)
 	case s.format.Structured():
-		if s.format == view.YAML {
-			if _, err := io.WriteString(s.out, "---\n"); err != nil {
-				return fmt.Errorf("writing the status: %w", err)
-			}
-		}
+		return view.WriteNext(s.out, s.format, before == nil, r)
+	case before == nil:
 		return view.WriteStatus(s.out, s.format, s.layout, r, now)
 	}
 	return view.WriteChanges(s.out, status.Changes(*before, r), now)
@@ -132,13 +127,19 @@ func (s *screen) draw(now time.Time) error {
 	if err := view.WriteTree(&tree, layout, *s.shown, now); err != nil {
 		return err
 	}
-	drawing := frame(tree.String(), height)
-	if !s.drawn {
+	err := drawFrame(s.out, tree.String(), height, !s.drawn)
+	s.drawn = true
+	return err
+}
+
+// drawFrame draws a text on a terminal of that many rows.
+func drawFrame(out io.Writer, text string, height int, isFirst bool) error {
+	drawing := frame(text, height)
+	if isFirst {
 		// What the terminal shows scrolls away, so that the first frame does not overwrite it.
 		drawing = strings.Repeat("\n", max(height-1, 0)) + drawing
-		s.drawn = true
 	}
-	if _, err := io.WriteString(s.out, drawing); err != nil {
+	if _, err := io.WriteString(out, drawing); err != nil {
 		return fmt.Errorf("writing the status: %w", err)
 	}
 	return nil

@@ -128,7 +128,7 @@ func TestStatusScreen(t *testing.T) {
 	}{
 		{"lines", screen{format: "table"}, "There are no machines.\n\n| Group |", "00:00:00 Machine m (md-0): UpToDate, v1.32.1\n"},
 		{"terminal", screen{format: "table", size: terminal}, strings.Repeat("\n", 9) + home + "There are no machines." + eraseLine + "\n", home},
-		{"JSON", screen{format: "json"}, "{\n", "{\n"},
+		{"JSON", screen{format: "json"}, `{"namespace":"team-a",`, `{"namespace":"team-a",`},
 		{"YAML", screen{format: "yaml"}, "blocked: []\n", "---\nblocked: []\n"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
