@@ -69,7 +69,7 @@ type Chain struct {
 	// they do not.
 	Condition    *Condition `json:"condition,omitempty"`
 	Disagreement string     `json:"disagreement"`
-	// NotKnown says, in sentences without capital and full stop, what cannot be told from the objects.
+	// NotKnown says, in sentences without capital and full stop, what is unknown from the objects.
 	NotKnown text.List[string] `json:"notKnown"`
 	// OffSpec counts the machines that annotations brought to another version than their spec says, where nothing else is on its way.
 	OffSpec int `json:"-"`
@@ -158,8 +158,8 @@ type Step struct {
 	// Updated if groups are there, and none is on its way.
 	Updated  int `json:"updated"`
 	Machines int `json:"machines"`
-	// Began and Ended are zero where they have not come, or are not known. The end of a step is when the hook that follows it let the
-	// upgrade go on.
+	// Began and Ended are zero where they have not come, or are not known. A step ends when the hook that follows it lets the
+	// upgrade continue.
 	Began time.Time `json:"began,omitzero"`
 	Ended time.Time `json:"ended,omitzero"`
 }
@@ -181,7 +181,7 @@ const (
 	HeldByFailure HoldKind = "Failure"
 )
 
-// Hold is one thing that keeps an upgrade from going on.
+// Hold is one thing that keeps an upgrade from continuing.
 type Hold struct {
 	Kind HoldKind `json:"kind"`
 	// By names it: hooks, a gate, an annotation.
@@ -193,7 +193,7 @@ type Hold struct {
 	AtEarliest bool      `json:"atEarliest"`
 }
 
-// Estimate is how long the rest of an upgrade takes if it goes on as its own finished steps went. It is no promise.
+// Estimate is how long the rest of an upgrade takes if it continues as its own finished steps went. It is no promise.
 type Estimate struct {
 	// Unknown says why there is none; empty where there is one.
 	Unknown string

@@ -47,7 +47,7 @@ type Overview struct {
 	Cluster   string `json:"cluster"`
 	// State is Unknown for a Cluster without a managed topology.
 	State ChainState `json:"state"`
-	// NeedsPerson says that nothing goes on until a person does something.
+	// NeedsPerson says that nothing continues until a person does something.
 	NeedsPerson bool `json:"needsPerson"`
 	// From, Target, Step and StepsLeft are of an upgrade that is under way: see [Glance]. Otherwise Target
 	// is what the topology asks for.

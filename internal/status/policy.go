@@ -24,7 +24,7 @@ type Policy struct {
 	// Limits are those of a rollout that windlass manager applies; nil if it does not drive the
 	// Cluster, for control planes, and if people delete the machines.
 	Limits *pool.LimitFields `json:"limits,omitempty"`
-	// Problem says why no policy can be told; empty otherwise.
+	// Problem says why the policy is unknown; empty otherwise.
 	Problem string `json:"problem"`
 }
 

@@ -59,7 +59,7 @@ type Report struct {
 	OffSpec []OffSpec `json:"offSpec,omitempty"`
 	// Deletions are the Machines whose deletion waits for something, by group, then by name.
 	Deletions []Deletion `json:"deletions,omitempty"`
-	// Blocked are the objects that say that an update of theirs does not go on by itself.
+	// Blocked are the objects that say that an update of theirs does not continue by itself.
 	Blocked text.List[Blocked] `json:"blocked"`
 	// Dirty are the fields that Machines carry but that were not applied, by Machine, then by field.
 	Dirty text.List[Dirty] `json:"dirtyFields"`
@@ -167,14 +167,14 @@ type Update struct {
 
 // ETA is when an update should end, by how long the same updaters took on other machines of the cluster.
 type ETA struct {
-	// At is zero where it cannot be told: an updater of the rest of the plan has not been measured yet, or nothing is
+	// At is zero where it is unknown: an updater of the rest of the plan has not been measured yet, or nothing is
 	// being done.
 	At time.Time `json:"eta,omitzero"`
 	// Late says that At has passed.
 	Late bool `json:"late"`
 }
 
-// Blocked is an object with the condition windlass.dev/UpdateBlocked. A Machine whose update goes on all the same is none.
+// Blocked is an object with the condition windlass.dev/UpdateBlocked. A Machine whose update continues all the same is none.
 type Blocked struct {
 	Kind  string `json:"kind"`
 	Name  string `json:"name"`

@@ -41,7 +41,8 @@ the lock of the control plane. -o wide, json and yaml also show upgrades that ha
 Records that cannot be read are shown as unreadable.
 
 --watch continues until it is interrupted, or until the upgrade that it follows is done. On a terminal it draws a tree,
-elsewhere it prints a line for each change. With -o json or -o yaml it prints a document for each change.
+elsewhere it prints a line for each change. With -o json it prints a document on one line for each change, with -o yaml
+a document; so it does without CLUSTER, until it is interrupted. docs/reference/status-output.md has the fields.
 
 -o wide adds all steps and groups, versions, operation ids, messages, queued machines and measured durations.`
 
@@ -50,6 +51,9 @@ const example = `  # How far are the machines of a Cluster?
 
   # Which of all Clusters wait for a person?
   windlass status -A
+
+  # Follow all Clusters, for a program
+  windlass status -A --watch -o json
 
   # Follow an upgrade to its end
   windlass status my-cluster --watch

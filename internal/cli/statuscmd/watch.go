@@ -59,7 +59,7 @@ func (s *screen) show(r status.Report, now time.Time) error {
 	if before != nil && !s.format.Structured() {
 		r = s.omitBriefNote(r, now)
 	}
-	if before != nil && reflect.DeepEqual(*before, r) {
+	if before != nil && isSame(*before, r) {
 		return nil
 	}
 	s.shown = &r
@@ -72,6 +72,17 @@ func (s *screen) show(r status.Report, now time.Time) error {
 		return view.WriteStatus(s.out, s.format, s.layout, r, now)
 	}
 	return view.WriteChanges(s.out, status.Changes(*before, r), now)
+}
+
+// isSame reports whether nothing has changed but when the controller was last seen, which is said of one
+// that is gone in another field.
+func isSame(before, after status.Report) bool {
+	if before.Chain != nil && after.Chain != nil {
+		seen := *after.Chain
+		seen.EngineSeen = before.Chain.EngineSeen
+		after.Chain = &seen
+	}
+	return reflect.DeepEqual(before, after)
 }
 
 // showOutage shows once that the management cluster does not answer, and once that it answers again. An outage begins

@@ -314,3 +314,20 @@ spec: {version: v1.32.1, replicas: 1}, status: {version: v1.32.1}}`
 		t.Errorf("the lines are %q, want the end of the upgrade", seen)
 	}
 }
+
+// TestSeenIsNoChange: that a controller was seen again causes no document.
+func TestSeenIsNoChange(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	s := screen{out: &out, format: "json"}
+	for i, state := range []status.ChainState{status.ChainHeld, status.ChainHeld, status.ChainUpgrading} {
+		out.Reset()
+		report := status.Report{Chain: &status.Chain{State: state, EngineSeen: midnight.Add(time.Duration(i) * time.Second)}}
+		if err := s.show(report, midnight); err != nil {
+			t.Fatal(err)
+		}
+		if wrote := out.Len() > 0; wrote != (i != 1) {
+			t.Errorf("document %d is written: %t", i, wrote)
+		}
+	}
+}
