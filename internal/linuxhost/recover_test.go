@@ -239,14 +239,25 @@ func (s *sandbox) do(t *testing.T, g Goal, p Progress, attempt string) int {
 }
 
 // attempt takes an upgrade as far as kubeadm: the restart of the kubelet is next then. It returns
-// sooner if a job is killed, or the attempt ends.
+// sooner if a job is killed, or the attempt ends. After a program is fetched or installed, the host is
+// not looked at again, which takes most of the time: hosts of the lab show that these steps are seen.
 func (s *sandbox) attempt(t *testing.T, g Goal, attempt string) Progress {
 	t.Helper()
+	steps, seen, refused := s.look(t, g, attempt)
 	for range 20 {
-		p := s.next(t, g, attempt)
+		if refused != nil {
+			return fails(refused)
+		}
+		p := Decide(g, steps, seen)
 		if p.Begin == nil || p.Step == Restart || s.do(t, g, p, attempt) < 0 {
 			return p
 		}
+		installs := strings.HasPrefix(string(p.Step), InstallPrefix) || strings.HasPrefix(string(p.Step), FetchPrefix)
+		if installs && s.job.ExitCode == 0 {
+			seen.Facts.Job, seen.Checks[p.Step] = s.job, CheckResult{Done: true}
+			continue
+		}
+		steps, seen, refused = s.look(t, g, attempt)
 	}
 	t.Fatalf("it does not end: %+v", s.job)
 	return Progress{}
