@@ -84,6 +84,12 @@ func TestReported(t *testing.T) {
 				{name: feature-gates, value: "UserNamespacesPodSecurityStandards=true,NodeSwap=true"}]}}}}}}`,
 			want: []brief{{ID: "kubelet/" + podSecurity, Problem: settings.Removed, Since: "v1.35"}},
 		},
+		"a gate that v1.28 has last": {
+			from: "v1.28.15", to: "v1.29.14", object: settings.Object{Kind: "KubeadmControlPlane"},
+			content: `{spec: {kubeadmConfigSpec: {clusterConfiguration: {
+				apiServer: {extraArgs: [{name: feature-gates, value: "GRPCContainerProbe=true"}]}}}}}`,
+			want: []brief{{ID: "kube-apiserver/GRPCContainerProbe", Problem: settings.Removed, Since: "v1.29"}},
+		},
 		"the cloud provider of an API server": {
 			from: "v1.32.4", to: "v1.33.1", object: settings.Object{Kind: "KubeadmControlPlane"},
 			content: `{spec: {kubeadmConfigSpec: {clusterConfiguration: {
