@@ -10,10 +10,26 @@ import (
 	"testing"
 )
 
-var link = regexp.MustCompile(`\]\(([^)#\s]+)(?:#[^)\s]*)?\)`)
+var (
+	link    = regexp.MustCompile(`\]\(([^)#\s]*)(?:#([^)\s]*))?\)`)
+	fenced  = regexp.MustCompile("(?ms)^ *```.*?^ *```")
+	heading = regexp.MustCompile(`(?m)^#+ (.*)$`)
+	// dropped is what the anchor of a heading does not have.
+	dropped = regexp.MustCompile(`[^\p{L}\p{N}_ -]`)
+)
 
-// TestLinks: links of documents to files of the repository lead to one, and docs/README.md leads to
-// every page of docs.
+// anchors returns the anchors of the headings of a page, as GitHub makes them.
+func anchors(page string) map[string]bool {
+	all := map[string]bool{}
+	for _, found := range heading.FindAllStringSubmatch(fenced.ReplaceAllString(page, ""), -1) {
+		title := link.ReplaceAllString(strings.TrimSpace(found[1]), "")
+		all[strings.ReplaceAll(dropped.ReplaceAllString(strings.ToLower(title), ""), " ", "-")] = true
+	}
+	return all
+}
+
+// TestLinks: links of documents to files of the repository lead to one, and to a heading of it, and
+// docs/README.md leads to every page of docs.
 func TestLinks(t *testing.T) {
 	t.Parallel()
 	listed, pages := map[string]bool{}, []string{}
@@ -31,12 +47,17 @@ func TestLinks(t *testing.T) {
 			pages = append(pages, path)
 		}
 		for _, found := range link.FindAllStringSubmatch(readText(t, path), -1) {
-			target := filepath.Join(filepath.Dir(path), found[1])
 			if strings.Contains(found[1], "://") {
 				continue
 			}
+			target := filepath.Join(filepath.Dir(path), found[1])
+			if found[1] == "" {
+				target = path
+			}
 			if _, err := os.Stat(target); errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("%s links to %s, which does not exist", path, found[1])
+			} else if found[2] != "" && filepath.Ext(target) == ".md" && !anchors(readText(t, target))[found[2]] {
+				t.Errorf("%s links to %s#%s, which has no such heading", path, found[1], found[2])
 			}
 			listed[target] = listed[target] || path == filepath.Join("..", "docs", "README.md")
 		}

@@ -2,7 +2,6 @@ package config_test
 
 import (
 	"encoding/json"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -98,21 +97,18 @@ func TestManagerReplacesStock(t *testing.T) {
 	}
 }
 
-// TestManagerReadme holds the commands for the exchange: under a field manager of its own, applying takes nothing away that the same person has applied of
+// TestManagerPage holds the commands for the exchange: under a field manager of its own, applying takes nothing away that the same person has applied of
 // Cluster API's.
-func TestManagerReadme(t *testing.T) {
+func TestManagerPage(t *testing.T) {
 	t.Parallel()
-	readme, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := readText(t, filepath.Join("..", "docs", "how-to", "run-the-engine.md"))
 	for _, command := range []string{
 		"kustomize build config/manager | kubectl apply --server-side --force-conflicts --field-manager=windlass -f -\n",
 		"kubectl -n capi-system get deployment capi-controller-manager ",
 		`"containers":[{"name":"manager","image":"`,
 	} {
-		if !strings.Contains(string(readme), command) {
-			t.Errorf("README.md does not say %q", command)
+		if !strings.Contains(page, command) {
+			t.Errorf("run-the-engine.md does not have %q", command)
 		}
 	}
 }

@@ -42,7 +42,7 @@ are in config/manager.
 
 It serves the same webhooks, reconciles the same objects, and has the same flags and the same lease: while one of the
 two runs with --leader-elect, the other waits. You can replace one with the other also during an upgrade. Before you go
-back during a rollout, see config/README.md: Cluster API's own manager knows fewer limits of UpdatePolicies.
+back during a rollout, see docs/how-to/run-the-engine.md: Cluster API's own manager knows fewer limits of UpdatePolicies.
 
 With --extension-port it also does the work of "windlass extension". Then do not run that command too. Without
 --extension-port and without "windlass extension", --in-place-upgrades carries out upgrades by annotation.`,

@@ -131,7 +131,7 @@ func TestManagerServesTheExtension(t *testing.T) {
 	}
 }
 
-// bindExtensionRoles gives the manager's ServiceAccount the extension's ClusterRoles, as config/README.md has an operator do.
+// bindExtensionRoles gives the manager's ServiceAccount the extension's ClusterRoles, as docs/how-to/run-the-engine.md has an operator do.
 func bindExtensionRoles(t *testing.T) []json.RawMessage {
 	t.Helper()
 	var bindings []json.RawMessage

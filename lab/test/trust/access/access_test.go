@@ -202,7 +202,7 @@ func checkMay(t *testing.T, plane *wire.Plane, namespace, resource, verb string,
 	}
 }
 
-// TestListedNamespaces installs what config/README.md describes for an operator who lists the namespaces of clusters.
+// TestListedNamespaces installs what docs/reference/rights.md describes for an operator who lists the namespaces of clusters.
 func TestListedNamespaces(t *testing.T) {
 	plane := wire.Start(t)
 	listed, other := plane.Namespace(t), plane.Namespace(t)
