@@ -79,7 +79,7 @@ var rules = []rule{
 		api/v1alpha1 internal/capi internal/cli internal/cli/management internal/clustercheck
 		internal/clustercheck/probe internal/doctor internal/gate internal/guard internal/manifest
 		internal/policy internal/pool internal/preflight internal/risks internal/snapshot
-		internal/untrusted internal/upgradegraph internal/view internal/workload pkg/plan
+		internal/status internal/untrusted internal/upgradegraph internal/view internal/workload pkg/plan
 		pkg/version
 	`},
 	{pkg: "internal/cli/reportcmd", kind: effects, imports: `

@@ -40,10 +40,12 @@ func fleetTable(s Screen, fleet status.Fleet) string {
 	return buffer.String()
 }
 
+const noClusters = "There are no Clusters here. Fix: look in another namespace (-n), or in all (-A)"
+
 // fleetVerdict counts Clusters by what is to be done about them.
 func fleetVerdict(fleet status.Fleet) (words string, worst tone) {
 	if len(fleet.Clusters) == 0 {
-		return "There are no Clusters here. Fix: look in another namespace (-n), or in all (-A)", fair
+		return noClusters, fair
 	}
 	person, held, moving := 0, 0, 0
 	for _, o := range fleet.Clusters {

@@ -32,6 +32,9 @@ is missing, if its feature gates are off, or if several extensions are registere
 result is a Warning, never OK. A finding is an Error if the UpdatePolicy of the group forbids to replace machines
 (fallback None), and a Warning if the policy allows it.
 
+Without CLUSTER, with -A, -l or -n, it examines several Clusters, and shows one row for each: first those
+that need a person, with the checks that found something and the first finding. A Cluster that cannot be read is a row.
+
 With -f the Cluster comes from manifests. Checks that need a management cluster (managers, registered extensions, the
 guard, templates) are then Warnings.
 
@@ -43,10 +46,14 @@ progress, and one that workers will not follow), Unread.
 
 With -o json or -o yaml standard output holds one document, {namespace, cluster, verdict, worst, findings: [{id,
 severity, subject, message, fix, unknown}]}; when the Cluster cannot be read it is {error: {rule, item, version,
-message}}.`
+message}}. For several Clusters it is {asOf, clusters: [{namespace, cluster, result, verdict, failed, notChecked, warned,
+first}]}; result is Unread, Failed, Warned or Passed.`
 
 const example = `  # Can the machines of this Cluster be kept?
   windlass doctor my-cluster -n my-namespace
+
+  # Which Clusters have errors?
+  windlass doctor -A
 
   # Before it exists
   windlass doctor -f clusterclass.yaml -f cluster.yaml -f updatepolicy.yaml -f updaters.yaml
@@ -63,6 +70,7 @@ type options struct {
 	output string
 	// all shows also the checks that found nothing wrong.
 	all    bool
+	fleet  cli.FleetFlags
 	accept cli.AcceptFlag
 	kube   *management.Flags
 }
@@ -71,12 +79,12 @@ type options struct {
 func New() *cobra.Command {
 	o := &options{kube: cli.NewKubeFlags()}
 	cmd := &cobra.Command{
-		Use:     "doctor CLUSTER",
+		Use:     "doctor [CLUSTER]",
 		Short:   "Check whether machines can be updated in place, and what to fix",
 		Long:    long,
 		Example: example,
 		Args: func(cmd *cobra.Command, args []string) error {
-			if len(o.files) > 0 && len(args) == 0 {
+			if len(args) == 0 && (len(o.files) > 0 || o.isFleet()) {
 				return nil
 			}
 			return cli.Reported(cli.ClusterArg)(cmd, args)
@@ -87,6 +95,12 @@ func New() *cobra.Command {
 			if err != nil {
 				return cli.Report(cmd, view.Table, cli.WrapInput("--output", err))
 			}
+			if err = o.checkFleet(args); err != nil {
+				return cli.Report(cmd, format, err)
+			}
+			if len(args) == 0 && len(o.files) == 0 {
+				return cli.Report(cmd, format, o.runFleet(cmd, format))
+			}
 			facts, err := o.gather(cmd, cli.FirstOf(args))
 			if err != nil {
 				return cli.Report(cmd, format, err)
@@ -96,6 +110,7 @@ func New() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&o.all, "all", false, "show also the checks that found nothing wrong")
+	o.fleet.Add(cmd, "examine")
 	o.accept.Add(cmd, "kubelet/SomeGate or kube-apiserver/--some-flag")
 	cli.AddFilesFlag(cmd, &o.files)
 	cli.AddFormatFlag(cmd, &o.output, "the findings", view.ReportFormats())
@@ -103,13 +118,17 @@ func New() *cobra.Command {
 	return cmd
 }
 
-func report(cmd *cobra.Command, format view.Format, all bool, facts doctor.Facts) error {
+func examine(facts doctor.Facts) view.Examination {
 	findings, verdict := doctor.Examine(facts)
 	cluster := facts.Objects.Cluster
-	e := view.Examination{
+	return view.Examination{
 		Namespace: cluster.Namespace, Cluster: cluster.Name,
 		Verdict: verdict, Worst: doctor.Worst(findings), Findings: findings,
 	}
+}
+
+func report(cmd *cobra.Command, format view.Format, all bool, facts doctor.Facts) error {
+	e := examine(facts)
 	screen := cli.NewScreen(cmd)
 	screen.All = all
 	if err := view.WriteExamination(cmd.OutOrStdout(), format, screen, e); err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -66,6 +67,73 @@ func TestFleetFacts(t *testing.T) {
 		}
 		if diff := cmp.Diff(tt.hidden, f.Hidden, cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// TestRemembered: what is the same for all Clusters is asked once, errors and what belongs to a namespace
+// each time.
+func TestRemembered(t *testing.T) {
+	t.Parallel()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clusterv1.AddToScheme, v1alpha1.AddToScheme, corev1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	asked, refused := 0, false
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(
+		&v1alpha1.Updater{ObjectMeta: metav1.ObjectMeta{Name: "u", Labels: map[string]string{"a": "b"}}},
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns"}},
+		&v1alpha1.UpdatePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"}},
+	).WithInterceptorFuncs(interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+			if asked++; refused {
+				return errors.New("refused")
+			}
+			return c.List(ctx, list, options...)
+		},
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+			asked++
+			return c.Get(ctx, key, into, options...)
+		},
+	}).Build()
+	m := Cluster{Reader: &rememberingReader{Reader: c, known: map[string]any{}}}
+	refused = true
+	if _, err := m.Updaters(t.Context()); err == nil {
+		t.Error("a refused list is no error")
+	}
+	refused = false
+	for name, read := range map[string]struct {
+		times int
+		read  func() (int, error)
+	}{
+		"Updaters": {1, func() (int, error) {
+			found, err := m.Updaters(t.Context())
+			return len(found), err
+		}},
+		"selected Updaters": {1, func() (int, error) {
+			found, err := ListKnown[v1alpha1.Updater, v1alpha1.UpdaterList](t.Context(), m, "Updaters",
+				Scope{Options: []client.ListOption{client.MatchingLabels{"a": "c"}}})
+			return len(found) + 1, err
+		}},
+		"a namespace": {1, func() (int, error) {
+			_, err := m.NamespaceLabels(t.Context(), "ns")
+			return 1, err
+		}},
+		"UpdatePolicies": {2, func() (int, error) {
+			found, err := m.UpdatePolicies(t.Context(), "ns")
+			return len(found), err
+		}},
+	} {
+		asked = 0
+		for range 2 {
+			if n, err := read.read(); n != 1 || err != nil {
+				t.Errorf("%s: %d, %v", name, n, err)
+			}
+		}
+		if asked != read.times {
+			t.Errorf("%s: asked %d times, not %d", name, asked, read.times)
 		}
 	}
 }

@@ -81,8 +81,8 @@ func (w *Watch) add(ctx context.Context, c cache.Cache, kind client.Object) erro
 	return nil
 }
 
-// Watch watches kinds of objects of a Cluster while follow runs. follow gets a reader of the objects in
-// memory. That ctx ends is no error.
+// Watch watches kinds of objects of a Cluster while follow runs. follow gets a reader of the
+// objects in memory. That ctx ends is no error.
 func (m Cluster) Watch(
 	ctx context.Context, key types.NamespacedName, kinds []client.Object,
 	follow func(ctx context.Context, w *Watch, cached Cluster) error,
@@ -97,8 +97,8 @@ func (m Cluster) Watch(
 	return m.watch(ctx, options, kinds, follow)
 }
 
-// WatchFleet is Watch for what FleetFacts reads of the Clusters of a namespace, or of all if it is empty.
-// hidden are the kinds that FleetFacts cannot read, as it names them.
+// WatchFleet is Watch for what FleetFacts reads of the Clusters of a namespace, or of all if it is
+// empty. hidden are the kinds that FleetFacts cannot read, as it names them.
 func (m Cluster) WatchFleet(
 	ctx context.Context, namespace string, selector labels.Selector, hidden []string,
 	follow func(ctx context.Context, w *Watch, cached Cluster) error,
@@ -124,8 +124,8 @@ func (m Cluster) WatchFleet(
 	return m.watch(ctx, options, kinds, follow)
 }
 
-// keepUpdate drops of the metadata of a Machine what FleetFacts are not made from, because a fleet may
-// have 30,000 of them.
+// keepUpdate drops of the metadata of a Machine what FleetFacts are not made from, because a fleet
+// may have 30,000 of them.
 func keepUpdate(object any) (any, error) {
 	m, ok := object.(*metav1.PartialObjectMetadata)
 	if !ok {

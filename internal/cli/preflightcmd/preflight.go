@@ -3,6 +3,7 @@ package preflightcmd
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -58,15 +59,24 @@ A check that could not read something is reported as not checked, with the reaso
 check, and the verdict names it. --accept omits one finding of RemovedSettings,
 MachineRequirements or BudgetsCanBeSatisfied, by the name that its fix has.
 
+Without CLUSTER, with -A, -l or -n, it checks several Clusters, and shows one row for each: first those that need a
+person, with what fails. Without --to, the target of each is its spec.topology.version; a Cluster without an upgrade
+under way is then not checked. A Cluster that cannot be reached is a row, and counts as failed.
+
 It does not check whether the version exists, or whether a legal chain leads to it: see windlass plan.
 
 With -o json or -o yaml standard output is one document, {namespace, cluster, time, from, to,
 verdict, worst, findings: [{id, outcome, subject, message, fix}]}; outcome is Passed, Warned,
 NotChecked or Failed. If the Cluster cannot be read it is {error: {rule, item, version, message}}. With -o html it
-is a page for a change ticket.`
+is a page for a change ticket. For several Clusters it is {asOf, clusters: [{namespace, cluster, from, to, result,
+verdict, failed, notChecked, warned, first}]}; result is Unread, Failed, NotChecked, Warned, Passed or Skipped.`
 
 const example = `  # What would stop an upgrade by three minors?
   windlass preflight my-cluster -n my-namespace --to v1.36.1
+
+  # Of all Clusters, which upgrades that are under way would fail? Which could go to v1.36.1?
+  windlass preflight -A
+  windlass preflight -A -l env=test --to v1.36.1
 
   # Also look at what is going to be applied afterwards
   windlass preflight my-cluster --to v1.36.1 -f manifests/
@@ -86,6 +96,7 @@ const (
 type options struct {
 	output, to      string
 	files, skip     []string
+	fleet           cli.FleetFlags
 	accept          cli.AcceptFlag
 	timeout         time.Duration
 	certificateDays int
@@ -98,15 +109,24 @@ type options struct {
 func New() *cobra.Command {
 	o := &options{kube: cli.NewKubeFlags()}
 	cmd := &cobra.Command{
-		Use:               "preflight CLUSTER --to VERSION",
-		Short:             "Find what would stop or harm an upgrade of a workload cluster",
-		Long:              long,
-		Example:           example,
-		Args:              cli.Reported(cli.ClusterArg),
+		Use:     "preflight [CLUSTER] --to VERSION",
+		Short:   "Find what would stop or harm an upgrade of a workload cluster",
+		Long:    long,
+		Example: example,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 && (o.fleet.IsSet() || o.kube.Namespace != "") {
+				return nil
+			}
+			return cli.Reported(cli.ClusterArg)(cmd, args)
+		},
 		ValidArgsFunction: cli.CompleteCluster(o.kube, nil),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			format, to, err := o.validate()
-			if err == nil {
+			format, to, err := o.validate(args)
+			switch {
+			case err != nil:
+			case len(args) == 0:
+				err = o.runFleet(cmd, format, to)
+			default:
 				err = o.run(cmd, format, to, args[0])
 			}
 			return cli.Report(cmd, format, err)
@@ -119,6 +139,7 @@ func New() *cobra.Command {
 		"fail if a certificate has fewer than `N` days left")
 	flags.StringArrayVar(&o.skip, "skip", nil,
 		"`CHECK` that is not reported and does not count, such as RoomForDrains; may be repeated")
+	o.fleet.Add(cmd, "check")
 	o.accept.Add(cmd, "kubelet/SomeGate, kube-apiserver/--some-flag, kernel or budget/ns/name")
 	cli.CompleteNothing(cmd, "to", "timeout", "certificate-days")
 	cli.CompleteValues(cmd, "skip", cli.NamesOf(preflight.IDs())...)
@@ -130,8 +151,8 @@ func New() *cobra.Command {
 }
 
 // validate returns the format of the report and the target; with an error about the format it is
-// the table.
-func (o *options) validate() (view.Format, version.Version, error) {
+// the table. The target is zero for several Clusters without --to.
+func (o *options) validate(args []string) (view.Format, version.Version, error) {
 	format, err := view.ParseFormat(o.output, view.PreflightFormats())
 	if err != nil {
 		return view.Table, version.Version{}, cli.WrapInput("--output", err)
@@ -139,11 +160,17 @@ func (o *options) validate() (view.Format, version.Version, error) {
 	if o.known, err = o.riskFlags.Load(); err != nil {
 		return format, version.Version{}, err
 	}
-	if o.to == "" {
+	if err := o.checkFleet(format, args); err != nil {
+		return format, version.Version{}, err
+	}
+	if o.to == "" && len(args) > 0 {
 		return format, version.Version{}, cli.InputErrorf("--to",
 			"it is missing. Fix: name the version that the upgrade goes to")
 	}
-	to, err := version.Parse(o.to)
+	var to version.Version
+	if o.to != "" {
+		to, err = version.Parse(o.to)
+	}
 	switch {
 	case err != nil:
 		return format, version.Version{}, cli.WrapInput("--to", err)
@@ -174,30 +201,49 @@ func (o *options) run(
 		return err
 	}
 	key := types.NamespacedName{Namespace: namespace, Name: name}
-	inputs, err := o.prepare(ctx, m, key, to)
+	report, err := o.check(ctx, m, key, to, manifests)
 	if err != nil {
 		return err
-	}
-	inputs.Manifests = manifests
-	findings, err := probe.Preflight(ctx, inputs)
-	if err != nil {
-		return err
-	}
-	findings = slices.DeleteFunc(findings, func(f clustercheck.Finding) bool {
-		return slices.Contains(o.skip, string(f.ID))
-	})
-	report := view.Preflight{
-		Namespace: namespace, Cluster: name, Time: inputs.Now.UTC().Truncate(time.Second), From: inputs.Upgrade.From, To: to,
-		Verdict: preflight.Verdict(inputs.Upgrade, findings, o.skip),
-		Worst:   clustercheck.Worst(findings), Findings: findings,
 	}
 	if err := view.WritePreflight(cmd.OutOrStdout(), format, cli.NewScreen(cmd), report); err != nil {
 		return err
 	}
-	if !preflight.Passed(findings) {
+	if !preflight.Passed(report.Findings) {
 		return &cli.ExitError{Code: cli.ExitFailure, Silent: true, Err: errFound}
 	}
 	return nil
+}
+
+// check makes the checks of one Cluster.
+func (o *options) check(
+	ctx context.Context, m management.Cluster, key types.NamespacedName, to version.Version,
+	manifests []preflight.Manifest,
+) (view.Preflight, error) {
+	inputs, err := o.prepare(ctx, m, key, to)
+	if err != nil {
+		return view.Preflight{}, err
+	}
+	inputs.Manifests = manifests
+	findings, err := probe.Preflight(ctx, inputs)
+	if err != nil {
+		return view.Preflight{}, err
+	}
+	findings = slices.DeleteFunc(findings, func(f clustercheck.Finding) bool {
+		return slices.Contains(o.skip, string(f.ID))
+	})
+	return view.Preflight{
+		Namespace: key.Namespace, Cluster: key.Name, Time: inputs.Now.UTC().Truncate(time.Second),
+		From: inputs.Upgrade.From, To: to,
+		Verdict: preflight.Verdict(inputs.Upgrade, findings, o.skip),
+		Worst:   clustercheck.Worst(findings), Findings: findings,
+	}, nil
+}
+
+// olderError is a target that the control plane has passed.
+type olderError struct{ to, runs version.Version }
+
+func (e *olderError) Error() string {
+	return fmt.Sprintf("%s is older than %s, which the control plane runs", e.to, e.runs)
 }
 
 // prepare reads the management cluster.
@@ -223,8 +269,7 @@ func (o *options) prepare(
 		return none, err
 	}
 	if version.Compare(to, from) == version.Less {
-		return none, cli.InputErrorf("--to", "%s is older than %s, which the control plane runs",
-			to, from)
+		return none, cli.WrapInput("--to", &olderError{to: to, runs: from})
 	}
 	policies, err := m.UpdatePolicies(ctx, key.Namespace)
 	if err != nil {

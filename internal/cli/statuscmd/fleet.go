@@ -8,35 +8,17 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/labels"
-
 	"github.com/windlass-dev/windlass/internal/cli"
 	"github.com/windlass-dev/windlass/internal/cli/management"
 	"github.com/windlass-dev/windlass/internal/status"
 	"github.com/windlass-dev/windlass/internal/view"
 )
 
-// check refuses flags that do not go together.
-func (o *options) check(args []string) error {
-	switch {
-	case len(args) > 0 && (o.all || o.selector != ""):
-		return cli.InputErrorf("CLUSTER", "with --all-namespaces or --selector, no Cluster is named")
-	}
-	return nil
-}
-
 // runFleet shows one row for each Cluster.
 func (o *options) runFleet(cmd *cobra.Command, format view.Format) error {
-	selector, err := labels.Parse(o.selector)
-	if err != nil {
-		return cli.WrapInput("--selector", err)
-	}
-	m, namespace, err := management.Connect(o.kube)
+	m, namespace, selector, err := o.fleet.Connect(o.kube)
 	if err != nil {
 		return err
-	}
-	if o.all {
-		namespace = ""
 	}
 	screen, err := newFleetScreen(cmd, format, o.watch)
 	if err != nil {
@@ -71,7 +53,8 @@ type fleetScreen struct {
 	shown *status.Fleet
 }
 
-// newFleetScreen refuses to follow a table in files and pipes, where each change would be the whole table.
+// newFleetScreen refuses to follow a table in files and pipes, where each change would be the whole
+// table.
 func newFleetScreen(cmd *cobra.Command, format view.Format, follows bool) (*fleetScreen, error) {
 	s := &fleetScreen{out: cmd.OutOrStdout(), format: format, layout: cli.NewScreen(cmd)}
 	terminal := cli.Terminal(s.out)
@@ -111,7 +94,8 @@ func (s *fleetScreen) show(fleet status.Fleet) error {
 }
 
 const (
-	// fleetRest is the least time between two looks at a fleet: something always changes in a large one.
+	// fleetRest is the least time between two looks at a fleet: something always changes in a large
+	// one.
 	fleetRest = time.Second
 	// redrawn is how often a terminal shows the ages anew.
 	redrawn = 10 * time.Second

@@ -66,12 +66,11 @@ const example = `  # How far are the machines of a Cluster?
 
 // options are the flags of windlass status.
 type options struct {
-	output   string
-	prefix   string
-	selector string
-	all      bool
-	watch    bool
-	kube     *management.Flags
+	output string
+	prefix string
+	fleet  cli.FleetFlags
+	watch  bool
+	kube   *management.Flags
 }
 
 // New returns windlass status.
@@ -90,7 +89,7 @@ func New() *cobra.Command {
 				return cli.Report(cmd, view.Table, cli.WrapInput("--output", err))
 			}
 			if err = cli.CheckPrefix(o.prefix); err == nil {
-				err = o.check(args)
+				err = o.fleet.Check(args)
 			}
 			switch {
 			case err != nil:
@@ -108,8 +107,7 @@ func New() *cobra.Command {
 	flags := cmd.Flags()
 	cli.AddFormatFlag(cmd, &o.output, "the status", view.StatusFormats())
 	flags.BoolVarP(&o.watch, "watch", "w", false, "continue to show changes")
-	flags.BoolVarP(&o.all, "all-namespaces", "A", false, "show the Clusters of all namespaces")
-	flags.StringVarP(&o.selector, "selector", "l", "", "show the Clusters with these labels")
+	o.fleet.Add(cmd, "show")
 	cli.AddPrefixFlag(cmd, &o.prefix)
 	cli.AddKubeFlags(cmd, o.kube)
 	return cmd
