@@ -238,6 +238,8 @@ const WaitingCondition = "Waiting"
 const (
 	// UpgradeGateValidReason: the gate can be evaluated.
 	UpgradeGateValidReason = "Valid"
+	// UpgradeGateNoClustersReason: the gate can be evaluated, and is for no Cluster.
+	UpgradeGateNoClustersReason = "NoClusters"
 	// UpgradeGateInvalidReason: the spec does not parse. The gate holds every upgrade that it might be meant for.
 	UpgradeGateInvalidReason = "InvalidSpec"
 	// ClustersWaitReason: at least one Cluster waits.

@@ -4,16 +4,19 @@ import (
 	"fmt"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/condition"
+	"github.com/windlass-dev/windlass/internal/labelselector"
 	"github.com/windlass-dev/windlass/internal/text"
 )
 
 // ComputeStatus returns the status of a gate with the conditions that follow from its spec and from
-// who waits. now becomes the time of a condition that changes; one that does not keeps its own.
-func ComputeStatus(g *v1alpha1.UpgradeGate, now metav1.Time) v1alpha1.UpgradeGateStatus {
+// who waits. idle says that it is for no Cluster. now becomes the time of a condition that changes; one
+// that does not keeps its own.
+func ComputeStatus(g *v1alpha1.UpgradeGate, idle bool, now metav1.Time) v1alpha1.UpgradeGateStatus {
 	status := *g.Status.DeepCopy()
 	status.ObservedGeneration = g.Generation
 	ready := metav1.Condition{
@@ -21,6 +24,9 @@ func ComputeStatus(g *v1alpha1.UpgradeGate, now metav1.Time) v1alpha1.UpgradeGat
 		ObservedGeneration: g.Generation, LastTransitionTime: now,
 	}
 	problem := findProblem(g)
+	if idle {
+		ready.Reason, ready.Message = v1alpha1.UpgradeGateNoClustersReason, noClusters
+	}
 	if problem != "" {
 		ready.Status, ready.Reason = metav1.ConditionFalse, v1alpha1.UpgradeGateInvalidReason
 		ready.Message = problem
@@ -28,6 +34,25 @@ func ComputeStatus(g *v1alpha1.UpgradeGate, now metav1.Time) v1alpha1.UpgradeGat
 	condition.SetReady(&status.Conditions, ready, problem != "")
 	condition.Set(&status.Conditions, computeWaitingCondition(g, now))
 	return status
+}
+
+// noClusters is what a gate says that holds nothing: most often a name in it is misspelt.
+const noClusters = "the gate is for no Cluster: none of its namespace matches spec.clusterName or spec.clusterSelector. " +
+	"Fix: compare them with the names and labels of the Clusters"
+
+// WasIdle reports whether a gate's status says that it is for no Cluster.
+func WasIdle(g *v1alpha1.UpgradeGate) bool {
+	ready := meta.FindStatusCondition(g.Status.Conditions, v1alpha1.ReadyCondition)
+	return ready != nil && ready.Reason == v1alpha1.UpgradeGateNoClustersReason && len(g.Status.Waiting) == 0
+}
+
+// IsIdle reports whether a gate is for none of the Clusters of its namespace.
+func IsIdle(g *v1alpha1.UpgradeGate, clusters []Cluster) bool {
+	selector := labelselector.Parse(g.Spec.ClusterSelector)
+	return !slices.ContainsFunc(clusters, func(c Cluster) bool {
+		selected, _ := selectsCluster(g, selector, c)
+		return selected
+	})
 }
 
 const (

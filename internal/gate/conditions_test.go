@@ -23,10 +23,20 @@ func TestComputeStatus(t *testing.T) {
 	invalid := func(message string) []metav1.Condition {
 		return []metav1.Condition{condition("Ready", "False", "InvalidSpec", message, now), condition("Stalled", "True", "InvalidSpec", message, now), none}
 	}
+	noClusters := condition("Ready", "True", "NoClusters", "the gate is for no Cluster: none of its namespace matches spec.clusterName or "+
+		"spec.clusterSelector. Fix: compare them with the names and labels of the Clusters", now)
+	elsewhere := []gate.Cluster{{Name: "prod", Labels: map[string]string{"tier": "prod"}}}
 	for name, test := range map[string]struct {
 		edit func(*v1alpha1.UpgradeGate)
 		want []metav1.Condition
 	}{
+		"another name": {func(g *v1alpha1.UpgradeGate) { g.Spec.ClusterName = "pord" }, []metav1.Condition{noClusters, none}},
+		"other labels": {func(g *v1alpha1.UpgradeGate) {
+			g.Spec.ClusterSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "test"}}
+		}, []metav1.Condition{noClusters, none}},
+		"its labels": {func(g *v1alpha1.UpgradeGate) {
+			g.Spec.ClusterSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "prod"}}
+		}, []metav1.Condition{valid, none}},
 		"new": {func(*v1alpha1.UpgradeGate) {}, []metav1.Condition{valid, none}},
 		"a Cluster waits": {func(g *v1alpha1.UpgradeGate) {
 			g.Status.Waiting = []v1alpha1.GateWaiting{{Cluster: "prod"}}
@@ -59,7 +69,11 @@ func TestComputeStatus(t *testing.T) {
 			}
 			test.edit(g)
 			before := g.DeepCopy()
-			got := gate.ComputeStatus(g, now)
+			idle := gate.IsIdle(g, elsewhere)
+			got := gate.ComputeStatus(g, idle, now)
+			if was := gate.WasIdle(&v1alpha1.UpgradeGate{Status: got}); was != idle {
+				t.Errorf("the status says idle: %t, want %t", was, idle)
+			}
 			if diff := cmp.Diff(test.want, got.Conditions); diff != "" || got.ObservedGeneration != 4 {
 				t.Errorf("observedGeneration %d, conditions (-want +got):\n%s", got.ObservedGeneration, diff)
 			}

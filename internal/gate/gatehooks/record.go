@@ -97,7 +97,7 @@ func (e *Engine) recordAt(ctx context.Context, g *v1alpha1.UpgradeGate, compute 
 		}
 		wanted := current.DeepCopy()
 		wanted.Status = status
-		wanted.Status = gate.ComputeStatus(wanted, metav1.NewTime(e.Now()))
+		wanted.Status = gate.ComputeStatus(wanted, gate.WasIdle(wanted), metav1.NewTime(e.Now()))
 		if err := e.Client.Status().Patch(ctx, wanted, client.MergeFromWithOptions(&current, client.MergeFromWithOptimisticLock{})); err != nil {
 			return fmt.Errorf("writing the status of UpgradeGate %s: %w", g.Name, err)
 		}

@@ -3,6 +3,7 @@
 package gitops
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"testing"
@@ -38,8 +39,10 @@ type object struct {
 	// want is its status once the extension has looked, and reason that of its condition Ready.
 	want   status.Status
 	reason string
-	// repair makes it good; nil if it is good.
-	repair func()
+	// repair makes it good; nil if it is good. repaired is the reason of its condition Ready then; empty
+	// for that of its kind.
+	repair   func()
+	repaired string
 }
 
 // world is a plane with objects of all kinds.
@@ -99,7 +102,7 @@ func (w *world) addGates() {
 	w.objects["a gate"] = &object{Object: good, want: status.CurrentStatus, reason: v1alpha1.UpgradeGateValidReason}
 	w.objects["a wrong gate"] = &object{
 		Object: wrong, want: status.FailedStatus, reason: v1alpha1.UpgradeGateInvalidReason,
-		repair: func() { wrong.Spec.Requires.Windows[0].TimeZone = "Europe/Berlin" },
+		repair: func() { wrong.Spec.Requires.Windows[0].TimeZone = "Europe/Berlin" }, repaired: v1alpha1.UpgradeGateNoClustersReason,
 	}
 }
 
@@ -111,15 +114,15 @@ func (w *world) addPolicies() {
 	}
 	good := policy("good", v1alpha1.UpdateTarget{ClusterName: "other"})
 	wrong := policy("wrong", v1alpha1.UpdateTarget{ClusterName: "other", Selector: wrongSelector})
-	w.objects["a policy"] = &object{Object: good, want: status.CurrentStatus, reason: v1alpha1.UpdatePolicyNoGroupsReason}
+	w.objects["a policy"] = &object{Object: good, want: status.CurrentStatus, reason: v1alpha1.UpdatePolicyNoGroupsReason, repaired: v1alpha1.UpdatePolicyNoGroupsReason}
 	w.objects["a wrong policy"] = &object{
 		Object: wrong, want: status.FailedStatus, reason: v1alpha1.UpdatePolicyInvalidReason,
-		repair: func() { wrong.Spec.Targets[0].Selector = nil },
+		repair: func() { wrong.Spec.Targets[0].Selector = nil }, repaired: v1alpha1.UpdatePolicyNoGroupsReason,
 	}
 	one := policy("one", v1alpha1.UpdateTarget{ClusterName: "prod"})
 	w.objects["a policy in conflict"] = &object{
 		Object: one, want: status.InProgressStatus, reason: v1alpha1.UpdatePolicyConflictReason,
-		repair: func() { one.Spec.Targets[0].ClusterName = "another" },
+		repair: func() { one.Spec.Targets[0].ClusterName = "another" }, repaired: v1alpha1.UpdatePolicyNoGroupsReason,
 	}
 	w.objects["the other policy in conflict"] = &object{
 		Object: policy("two", v1alpha1.UpdateTarget{ClusterName: "prod"}), want: status.InProgressStatus,
@@ -268,7 +271,7 @@ func TestWaiting(t *testing.T) {
 			"Updater": v1alpha1.UpdaterReachableReason, "UpgradeGraph": v1alpha1.UpgradeGraphValidReason,
 			"UpgradeGate": v1alpha1.UpgradeGateValidReason, "UpdatePolicy": v1alpha1.UpdatePolicyValidReason,
 		}[w.read(t, o.Object).GetKind()]
-		w.await(t, name, reason)
+		w.await(t, name, cmp.Or(o.repaired, reason))
 		w.check(t, "repaired", name, status.CurrentStatus)
 	}
 }
