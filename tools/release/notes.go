@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// notesFor returns the section of a version in a changelog, without its heading.
-func notesFor(changelog, version string) (string, error) {
+// notesFor returns the section of a version in a changelog, without its heading. A version with a suffix
+// and without a section is a private build of commit.
+func notesFor(changelog, version, commit string) (string, error) {
 	var notes []string
 	inside := false
 	for line := range strings.Lines(changelog) {
@@ -22,9 +23,13 @@ func notesFor(changelog, version string) (string, error) {
 		}
 	}
 	text := strings.TrimSpace(strings.Join(notes, ""))
+	if text == "" && strings.Contains(version, "-") {
+		text = "Private build of commit " + commit + "."
+	}
 	if text == "" {
 		return "", fmt.Errorf("CHANGELOG.md has no notes for %s. Fix: write them below a heading \"## %s\", "+
-			"and leave \"## Unreleased\" for what comes after it", version, version)
+			"and leave \"## Unreleased\" for what comes after it; or build %s-NAME for yourself, which needs none",
+			version, version, version)
 	}
 	return text + "\n", nil
 }

@@ -101,7 +101,7 @@ func checked(o options) (m manifests, notes string, err error) {
 	if err != nil {
 		return nil, "", fmt.Errorf("reading the changelog: %w", err)
 	}
-	if notes, err = notesFor(string(changelog), o.version); err != nil {
+	if notes, err = notesFor(string(changelog), o.version, o.commit); err != nil {
 		return nil, "", err
 	}
 	if m, err = loadManifests(filepath.Join(o.root, "config")); err != nil {

@@ -139,18 +139,22 @@ func read(t *testing.T, path ...string) []byte {
 
 func TestNotes(t *testing.T) {
 	t.Parallel()
-	const changelog = "# Changelog\n\n## Unreleased\n\n- c\n\n## v0.2.0 (2026-11-23)\n\n- b\n\n### Fixed\n\n- b2\n\n## v0.1.0\n\n- a\n\n## v0.0.9\n"
+	const changelog = "# Changelog\n\n## Unreleased\n\n- c\n\n## v0.2.0 (2026-11-23)\n\n- b\n\n### Fixed\n\n- b2\n\n" +
+		"## v0.2.0-rc.1\n\n- r\n\n## v0.1.0\n\n- a\n\n## v0.0.9\n"
 	for version, want := range map[string]string{
 		"v0.2.0": "- b\n\n### Fixed\n\n- b2\n",
 		"v0.1.0": "- a\n",
+		// A version with a suffix may have a section, and needs none.
+		"v0.2.0-rc.1":   "- r\n",
+		"v0.2.0-acme.1": "Private build of commit " + testCommit + ".\n",
 	} {
-		if got, err := notesFor(changelog, version); err != nil || got != want {
+		if got, err := notesFor(changelog, version, testCommit); err != nil || got != want {
 			t.Errorf("the notes of %s are %q, %v", version, got, err)
 		}
 	}
 	// A version that is a prefix of another, one without notes, and one without a section.
 	for _, version := range []string{"v0.2", "v0.0.9", "v0.3.0"} {
-		if _, err := notesFor(changelog, version); err == nil || !strings.Contains(err.Error(), "Fix: write them below a heading \"## "+version) {
+		if _, err := notesFor(changelog, version, testCommit); err == nil || !strings.Contains(err.Error(), "Fix: write them below a heading \"## "+version) {
 			t.Errorf("the notes of %s: %v", version, err)
 		}
 	}
