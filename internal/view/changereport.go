@@ -22,7 +22,7 @@ func ChangeReportFormats() []Format { return append(ReportFormats(), HTML) }
 // WriteChangeReport shows the plan of an upgrade and what has happened.
 func WriteChangeReport(w io.Writer, f Format, s Screen, r changereport.Report) error {
 	if f == HTML {
-		return htmlpage.Write(w, changeReportTemplate, newChangePage(r))
+		return htmlpage.Write(w, sheetTemplate+changeReportTemplate, newChangePage(r))
 	}
 	return show(w, f, r, texts{table: func() string { return changeTable(s, r) }})
 }

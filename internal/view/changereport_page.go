@@ -19,6 +19,11 @@ import (
 //go:embed changereport.html.tmpl
 var changeReportTemplate string
 
+// sheetTemplate has the tables and lists of pages.
+//
+//go:embed sheet.html.tmpl
+var sheetTemplate string
+
 // changePage is what the template of the page is filled with.
 type changePage struct {
 	Style, Colours  template.CSS
@@ -35,6 +40,19 @@ type changePage struct {
 }
 
 type changeHeadline struct{ Label, Value, Note string }
+
+// timeHeadline shows a time of day, and the date in the note: together they do not fit on one line.
+func timeHeadline(label string, t time.Time, note string) changeHeadline {
+	return changeHeadline{label, t.UTC().Format(time.TimeOnly), t.UTC().Format(time.DateOnly) + ", " + note}
+}
+
+// timeHeadlineOr is timeHeadline, with words for a time that is not known.
+func timeHeadlineOr(label string, t time.Time, none, note string) changeHeadline {
+	if t.IsZero() {
+		return changeHeadline{label, none, note}
+	}
+	return timeHeadline(label, t, note)
+}
 
 func newChangePage(r changereport.Report) changePage {
 	timeline := newChangeTimeline(r)
@@ -85,21 +103,22 @@ func changeHeadlines(r changereport.Report) []changeHeadline {
 	for _, g := range r.Groups {
 		inPlace, created, untouched = inPlace+g.InPlace, created+g.Created, untouched+g.Untouched
 	}
-	end := changeHeadline{"Ended", formatTime(u.Ended, notYet), "took " + formatSpan(u.Began, u.Ended)}
+	end := timeHeadlineOr("Ended", u.Ended, notYet, "took "+formatSpan(u.Began, u.Ended))
 	if u.State != changereport.Ended {
 		end = changeHeadline{"Expected end", unrecorded, "so far " + formatSpan(u.Began, r.Time)}
 		if earliest, latest := u.ETA.Window(); !latest.IsZero() {
-			end.Value, end.Note = formatTime(latest, ""), "at the latest, at the speed so far; at the earliest "+formatTime(earliest, "")
+			note := "at the latest, at the speed so far; at the earliest " + formatTime(earliest, "")
 			if latest.Before(r.Time) {
-				end.Note = "has passed: the upgrade is slower than its steps so far"
+				note = "has passed: the upgrade is slower than its steps so far"
 			}
+			end = timeHeadline(end.Label, latest, note)
 		} else if eta := describeEstimate(u.ETA, r.Time); eta != "" {
 			end.Value, end.Note = "not known", strings.TrimPrefix(eta, "not known: ")
 		}
 	}
 	return []changeHeadline{
 		{"State", string(u.State), "by " + engineWords[u.Engine]},
-		{"Began", formatTime(u.Began, unrecorded), "plan of " + formatTime(u.Planned, "a time that is not recorded")},
+		timeHeadlineOr("Began", u.Began, unrecorded, "plan of "+formatTime(u.Planned, "a time that is not recorded")),
 		end,
 		{"Steps", fmt.Sprintf("%d of %d", done, len(r.Steps)), "done"},
 		{"Machines", htmlpage.Integer(inPlace + created), fmt.Sprintf("%s in place, %s created; %s untouched",

@@ -27,10 +27,7 @@ func fleetTable(s Screen, fleet status.Fleet) string {
 		head := []string{"Cluster", "State", "Upgrade", "As asked for", "Waits for"}
 		rows := make([][]string, 0, len(fleet.Clusters))
 		for _, o := range fleet.Clusters {
-			rows = append(rows, []string{
-				text.Printable(o.Namespace + "/" + o.Cluster), overviewWords[o.State], describeRoute(o),
-				fmt.Sprintf("%d of %d", o.UpToDate, o.Machines), describeWaits(o, fleet.AsOf),
-			})
+			rows = append(rows, overviewRow(o, fleet.AsOf))
 		}
 		s.table(&buffer, head, rows)
 	}
@@ -38,6 +35,13 @@ func fleetTable(s Screen, fleet status.Fleet) string {
 		return fleet.Hidden[i], "it could not be read"
 	})
 	return buffer.String()
+}
+
+func overviewRow(o status.Overview, asOf time.Time) []string {
+	return []string{
+		text.Printable(o.Namespace + "/" + o.Cluster), overviewWords[o.State], describeRoute(o),
+		fmt.Sprintf("%d of %d", o.UpToDate, o.Machines), describeWaits(o, asOf),
+	}
 }
 
 const noClusters = "There are no Clusters here. Fix: look in another namespace (-n), or in all (-A)"

@@ -3,6 +3,7 @@ package simulatecmd
 import (
 	"errors"
 	"fmt"
+	"io"
 	"runtime"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/cli"
 	"github.com/windlass-dev/windlass/internal/cli/planinput"
 	"github.com/windlass-dev/windlass/internal/simulate/fleet"
+	"github.com/windlass-dev/windlass/internal/simulate/page"
 	"github.com/windlass-dev/windlass/internal/simulate/scenario"
 	"github.com/windlass-dev/windlass/internal/simulate/whatif"
 	"github.com/windlass-dev/windlass/internal/view"
@@ -139,17 +141,17 @@ func run(cmd *cobra.Command, o *options, args []string) error {
 
 // simulate simulates the upgrade, and shows the report. It is shown whatever becomes of the page.
 func (o *options) simulate(cmd *cobra.Command, in planinput.Input, s scenario.Simulation) error {
-	html, err := openPage(o.html)
+	html, err := cli.OpenPage(o.html)
 	if err != nil {
 		return cli.Report(cmd, in.Format, pageError(err))
 	}
-	defer html.discard()
+	defer html.Discard()
 	report, err := o.compute(cmd, s)
 	if err != nil {
 		return cli.Report(cmd, in.Format, err)
 	}
 	shown := writeReport(cmd, in.Format, report)
-	if err := errors.Join(shown, pageError(html.write(report))); err != nil {
+	if err := errors.Join(shown, pageError(html.Write(func(out io.Writer) error { return page.HTML(out, report) }))); err != nil {
 		return err
 	}
 	return outcomeOf(report)

@@ -29,7 +29,10 @@ func (o *options) runFleet(cmd *cobra.Command, format view.Format) error {
 		return err
 	}
 	if !o.watch {
-		return view.WriteFleet(screen.out, format, screen.layout, status.ComputeFleet(facts, time.Now()))
+		fleet := status.ComputeFleet(facts, time.Now())
+		return o.writeAll(
+			func() error { return view.WriteFleet(screen.out, format, screen.layout, fleet) },
+			func(out io.Writer) error { return view.WriteFleetPage(out, fleet) })
 	}
 	return m.WatchFleet(cmd.Context(), namespace, selector, facts.Hidden,
 		func(ctx context.Context, w *management.Watch, cached management.Cluster) error {

@@ -1,6 +1,8 @@
 package statuscmd
 
 import (
+	"errors"
+	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -44,6 +46,9 @@ Records that cannot be read are shown as unreadable.
 elsewhere it prints a line for each change. With -o json it prints a document on one line for each change, with -o yaml
 a document; so it does without CLUSTER, until it is interrupted. docs/reference/status-output.md has the fields.
 
+--html FILE also writes a page for people who have no terminal: the same, with a picture of the steps. It needs no
+script and no network. Without CLUSTER it has the table of the Clusters.
+
 -o wide adds all steps and groups, versions, operation ids, messages, queued machines and measured durations.`
 
 const example = `  # How far are the machines of a Cluster?
@@ -54,6 +59,9 @@ const example = `  # How far are the machines of a Cluster?
 
   # Follow all Clusters, for a program
   windlass status -A --watch -o json
+
+  # A page to show around
+  windlass status my-cluster --html status.html
 
   # Follow an upgrade to its end
   windlass status my-cluster --watch
@@ -70,6 +78,7 @@ type options struct {
 	prefix string
 	fleet  cli.FleetFlags
 	watch  bool
+	html   string
 	kube   *management.Flags
 }
 
@@ -106,7 +115,10 @@ func New() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	cli.AddFormatFlag(cmd, &o.output, "the status", view.StatusFormats())
+	flags.StringVar(&o.html, "html", "", "write the status as a page to `FILE` as well; it needs no network")
+	cli.MustRegister(cmd.MarkFlagFilename("html", "html"))
 	flags.BoolVarP(&o.watch, "watch", "w", false, "continue to show changes")
+	cmd.MarkFlagsMutuallyExclusive("html", "watch")
 	o.fleet.Add(cmd, "show")
 	cli.AddPrefixFlag(cmd, &o.prefix)
 	cli.AddKubeFlags(cmd, o.kube)
@@ -134,5 +146,18 @@ func (o *options) run(cmd *cobra.Command, name string, format view.Format) error
 		return err
 	}
 	now := time.Now()
-	return view.WriteStatus(cmd.OutOrStdout(), format, cli.NewScreen(cmd), status.Compute(facts, now), now)
+	report := status.Compute(facts, now)
+	return o.writeAll(
+		func() error { return view.WriteStatus(cmd.OutOrStdout(), format, cli.NewScreen(cmd), report, now) },
+		func(out io.Writer) error { return view.WriteStatusPage(out, report, now) })
+}
+
+// writeAll shows what was read, and writes it as a page where one is asked for.
+func (o *options) writeAll(show func() error, page func(io.Writer) error) error {
+	file, err := cli.OpenPage(o.html)
+	if err != nil {
+		return cli.WrapInput("--html", err)
+	}
+	defer file.Discard()
+	return errors.Join(show(), cli.WrapInput("--html", file.Write(page)))
 }

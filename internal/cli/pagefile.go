@@ -1,23 +1,21 @@
-package simulatecmd
+package cli
 
 import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-
-	"github.com/windlass-dev/windlass/internal/simulate/page"
-	"github.com/windlass-dev/windlass/internal/simulate/whatif"
 )
 
 // pageMode is that of a file that says nothing secret.
 const pageMode fs.FileMode = 0o644
 
-// pageFile is where a page will stand: as a whole, or not at all. It is opened before anything is simulated, because who gave a wrong name should not
-// learn that after a long time. A nil pageFile is for no page.
-type pageFile struct {
+// PageFile is where a page will be: as a whole, or not at all. It is opened before the work begins, so
+// that a wrong name is an error at once. A nil PageFile is for no page.
+type PageFile struct {
 	path string
 	file *os.File
 	mode fs.FileMode
@@ -25,12 +23,12 @@ type pageFile struct {
 	replaces bool
 }
 
-// openPage opens the file for a page; an empty path is for none. What stands there stays until the page is complete.
-func openPage(path string) (*pageFile, error) {
+// OpenPage opens the file for a page; an empty path is for none. What stands there stays until the page is complete.
+func OpenPage(path string) (*PageFile, error) {
 	if path == "" {
 		return nil, nil //nolint:nilnil // Documented: there is no page.
 	}
-	p := &pageFile{path: path, mode: pageMode, replaces: true}
+	p := &PageFile{path: path, mode: pageMode, replaces: true}
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -60,13 +58,13 @@ func openPage(path string) (*pageFile, error) {
 	return p, nil
 }
 
-// Print writes the page, and puts it in its place. It is called once.
-func (p *pageFile) write(r whatif.Report) error {
+// Write writes the page that make writes, and puts it in its place. It is called once.
+func (p *PageFile) Write(make func(io.Writer) error) error {
 	if p == nil {
 		return nil
 	}
 	var text bytes.Buffer
-	if err := page.HTML(&text, r); err != nil {
+	if err := make(&text); err != nil {
 		return err
 	}
 	if _, err := p.file.Write(text.Bytes()); err != nil {
@@ -85,8 +83,8 @@ func (p *pageFile) write(r whatif.Report) error {
 	return nil
 }
 
-// discard leaves nothing behind of a page that was not written. After write it does nothing.
-func (p *pageFile) discard() {
+// Discard leaves nothing behind of a page that was not written. After Write it does nothing.
+func (p *PageFile) Discard() {
 	if p == nil {
 		return
 	}
