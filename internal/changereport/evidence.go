@@ -44,6 +44,8 @@ func (c *computation) alwaysMissing() []string {
 	missing := []string{
 		"failures whose Events have expired (the API server keeps Events for one hour by default), and failures of an object that is " +
 			"gone",
+		"failures of the topology's controller that have ended, such as a webhook that refused a write: only a condition " +
+			"of the Cluster shows them, while they last",
 	}
 	if c.upgrade == nil {
 		return missing

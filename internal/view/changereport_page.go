@@ -123,7 +123,7 @@ func changeHeadlines(r changereport.Report) []changeHeadline {
 		{"Steps", fmt.Sprintf("%d of %d", done, len(r.Steps)), "done"},
 		{"Machines", htmlpage.Integer(inPlace + created), fmt.Sprintf("%s in place, %s created; %s untouched",
 			htmlpage.Integer(inPlace), htmlpage.Integer(created), htmlpage.Integer(untouched))},
-		{"Failures", htmlpage.Integer(len(r.Failures)), "different ones that are recorded"},
+		{"Failures", htmlpage.Integer(len(r.Failures)), "different ones that are still recorded; see what is not"},
 	}
 }
 

@@ -42,7 +42,9 @@ type comparisonRow struct {
 	Name, Value, Note, Label string
 	First                    bool
 	// Some says that there is something to draw.
-	Some                         bool
+	Some bool
+	// Spreads says that runs take different times.
+	Spreads                      bool
 	P50, P10, P90, Spread, Title string
 }
 
@@ -53,14 +55,19 @@ func computeComparison(r whatif.Report) comparison {
 			end = max(end, htmlpage.Finite(v.Duration.P90Seconds), htmlpage.Finite(v.Duration.P50Seconds))
 		}
 	}
+	isSame := isFixed(r)
 	c := comparison{Time: htmlpage.TimeTicks(end), Label: "How long each variant takes: a bar to the median, and a line from the 10th to the 90th percentile."}
 	for i, v := range r.Variants {
 		row := comparisonRow{Name: htmlpage.Name(v.Name), First: i == 0, Value: "not completed"}
 		if d := v.Duration; d != nil {
 			low, high := htmlpage.Finite(d.P10Seconds), max(htmlpage.Finite(d.P90Seconds), htmlpage.Finite(d.P10Seconds))
+			row.Spreads = !isSame
 			row.Some, row.Value = true, htmlpage.Bind(htmlpage.Duration(d.P50Seconds))
 			row.P50, row.P10, row.P90, row.Spread = htmlpage.Share(d.P50Seconds, end), htmlpage.Share(low, end), htmlpage.Share(high, end), htmlpage.Share(high-low, end)
 			row.Title = fmt.Sprintf("%s: p10 %s, p50 %s, p90 %s over %s", htmlpage.Name(v.Name), htmlpage.Duration(low), htmlpage.Duration(d.P50Seconds), htmlpage.Duration(high), htmlpage.Count(d.Runs, "completed run"))
+			if isSame {
+				row.Title = fmt.Sprintf("%s: %s in each of %s", htmlpage.Name(v.Name), htmlpage.Duration(d.P50Seconds), htmlpage.Count(d.Runs, "completed run"))
+			}
 			row.Note = compareToFirst(r, i)
 		}
 		row.Label = htmlpage.Name(v.Name) + ": " + row.Value

@@ -24,7 +24,9 @@ type model struct {
 	Assumptions []string
 	Comparison  comparison
 	Runs        string
-	Variants    []variant
+	// Fixed says that every run of a variant takes the same time, as it is shown.
+	Fixed    bool
+	Variants []variant
 	// Durations and Costs are about all variants.
 	Durations, Costs figures
 	GroupHead        []string
@@ -48,10 +50,11 @@ type variant struct {
 	Violation                                   *violation
 	Timeline                                    htmlpage.Timeline
 	Versions, InFlight                          plot
-	Legend, TimelineLegend                      []htmlpage.LegendEntry
-	Shares                                      [][]string
-	Worst                                       [][]string
-	MoreGroups                                  string
+	// Legend is of the timeline and of the machines by version.
+	Legend     []htmlpage.LegendEntry
+	Shares     [][]string
+	Worst      [][]string
+	MoreGroups string
 }
 
 type violation struct {
@@ -68,7 +71,8 @@ func computeModel(r whatif.Report) model {
 		m.Assumptions = append(m.Assumptions, htmlpage.Sentence(a))
 	}
 	m.GroupHead = []string{"Group", "Machines", "Stops", "Updated", "Replaced", "Drained", "Failed", "Down at most", "Machine-hours down"}
-	m.Durations = figures{Label: "How long each variant takes", Head: []string{"Variant", "Completed", "p10", "p50", "p90", "Shortest", "Longest"}}
+	m.Fixed = isFixed(r)
+	m.Durations = figures{Label: "How long each variant takes", Head: durationHead(r)}
 	m.Costs = figures{
 		Label: "What each variant costs",
 		Head:  []string{"Variant", "Machine-hours down", "Updated", "Replaced", "Drained", "Failed", "In flight at most", "API writes", "Per machine"},
@@ -117,6 +121,8 @@ func computeHeadlines(in whatif.Inputs, v whatif.Result) []headline {
 		took.Value, took.Note = htmlpage.Bind(htmlpage.Duration(d.P50Seconds)), "of the only completed run"
 		if d.Runs > 1 && mostUnfinished(in, v) {
 			took.Note = fmt.Sprintf("median of only %s of %s", htmlpage.Integer(d.Runs), htmlpage.Bind(htmlpage.Count(in.Runs, "run")))
+		} else if d.Runs > 1 && isFixed(whatif.Report{Variants: []whatif.Result{v}}) {
+			took.Note = "in every completed run"
 		} else if d.Runs > 1 {
 			took.Note = fmt.Sprintf("median; p10 %s, p90 %s", htmlpage.Bind(htmlpage.Duration(d.P10Seconds)), htmlpage.Bind(htmlpage.Duration(d.P90Seconds)))
 		}
@@ -181,9 +187,8 @@ func computeVariant(r whatif.Report, v whatif.Result, i int, colours palette) va
 	for _, version := range v.Median.Charts.Versions {
 		shown.Legend = append(shown.Legend, htmlpage.LegendEntry{Class: colours.class(version), Name: htmlpage.Name(version)})
 	}
-	shown.TimelineLegend = selectLegend(shown.Legend, v.Median)
 	if slices.ContainsFunc(v.Median.Charts.Timeline, func(row whatif.Row) bool { return row.Kind == whatif.Wait }) {
-		shown.TimelineLegend = append(shown.TimelineLegend, htmlpage.LegendEntry{Class: "hold", Name: "held by gates"})
+		shown.Legend = append(shown.Legend, htmlpage.LegendEntry{Class: "hold", Name: "held by gates"})
 	}
 	shown.Unfinished = describeReasons(v)
 	if text := describeSurvivors(r.Inputs, v); text != "" {
@@ -208,17 +213,6 @@ func computeVariant(r whatif.Report, v whatif.Result, i int, colours palette) va
 	return shown
 }
 
-// selectLegend returns the entries of versions that something in the timeline goes to.
-func selectLegend(all []htmlpage.LegendEntry, m whatif.Median) []htmlpage.LegendEntry {
-	used := make(map[string]bool)
-	for _, row := range m.Charts.Timeline {
-		for _, bar := range row.Bars {
-			used[htmlpage.Name(bar.To)] = true
-		}
-	}
-	return slices.DeleteFunc(slices.Clone(all), func(e htmlpage.LegendEntry) bool { return !used[e.Name] })
-}
-
 func describeMedian(v whatif.Result) string {
 	if v.Duration == nil {
 		return fmt.Sprintf("No run was completed. Charts and tables show the first one, with seed %d.", v.Median.Seed)
@@ -238,13 +232,39 @@ func selectWorst(groups []whatif.Group) []whatif.Group {
 	return sorted[:min(len(sorted), maxWorst)]
 }
 
+// isFixed reports whether the completed runs of each variant take the same time, as it is shown, so that
+// percentiles would repeat it.
+func isFixed(r whatif.Report) bool {
+	return !slices.ContainsFunc(r.Variants, func(v whatif.Result) bool {
+		if v.Duration == nil {
+			return false
+		}
+		d, shown := *v.Duration, htmlpage.Duration(v.Duration.P50Seconds)
+		return slices.ContainsFunc([]float64{d.P10Seconds, d.P90Seconds, d.MinSeconds, d.MaxSeconds},
+			func(s float64) bool { return htmlpage.Duration(s) != shown })
+	})
+}
+
+func durationHead(r whatif.Report) []string {
+	if isFixed(r) {
+		return []string{"Variant", "Completed", "Duration"}
+	}
+	return []string{"Variant", "Completed", "p10", "p50", "p90", "Shortest", "Longest"}
+}
+
 // durationCells are a row of the table of how long variants take, costCells of that of what they cost.
 func durationCells(r whatif.Report, v whatif.Result) []string {
 	cells := []string{htmlpage.Name(v.Name), htmlpage.Bind(htmlpage.Integer(v.Outcomes.Completed) + " of " + htmlpage.Integer(r.Inputs.Runs))}
 	if v.Duration == nil {
-		return append(cells, "\u2013", "\u2013", "\u2013", "\u2013", "\u2013")
+		for range len(durationHead(r)) - len(cells) {
+			cells = append(cells, "\u2013")
+		}
+		return cells
 	}
 	d := *v.Duration
+	if isFixed(r) {
+		return append(cells, htmlpage.Bind(htmlpage.Duration(d.P50Seconds)))
+	}
 	for _, s := range []float64{d.P10Seconds, d.P50Seconds, d.P90Seconds, d.MinSeconds, d.MaxSeconds} {
 		cells = append(cells, htmlpage.Bind(htmlpage.Duration(s)))
 	}

@@ -230,3 +230,41 @@ func TestNothingBreaksOut(t *testing.T) {
 		}
 	})
 }
+
+// TestFixed: where nothing is random, no percentile repeats the duration, on the page and in the table.
+func TestFixed(t *testing.T) {
+	t.Parallel()
+	r := smallReport()
+	for _, fixed := range []bool{false, true} {
+		for i := range r.Variants {
+			if d := r.Variants[i].Duration; d != nil && fixed {
+				// Less than a minute is not shown.
+				d.P10Seconds, d.P90Seconds, d.MinSeconds, d.MaxSeconds = d.P50Seconds, d.P50Seconds, d.P50Seconds, d.P50Seconds+5
+			}
+		}
+		for _, text := range []string{render(t, HTML, r), render(t, func(w io.Writer, r whatif.Report) error { return Table(w, 0, r) }, r)} {
+			if repeats := strings.Contains(text, "p90"); repeats == fixed {
+				t.Errorf("fixed=%t: percentiles are shown: %t", fixed, repeats)
+			}
+		}
+	}
+}
+
+// TestPageOrder: the chart comes before what is assumed, and each variant has one legend.
+func TestPageOrder(t *testing.T) {
+	t.Parallel()
+	r := smallReport()
+	page := render(t, HTML, r)
+	if strings.Index(page, `class="comparison"`) > strings.Index(page, "What is assumed</h2>") {
+		t.Error("what is assumed pushes the chart down")
+	}
+	drawn := 0
+	for _, v := range r.Variants {
+		if len(v.Median.Charts.Timeline)+len(v.Median.Charts.Versions) > 0 {
+			drawn++
+		}
+	}
+	if n := strings.Count(page, `<ul class="legend">`); n > drawn {
+		t.Errorf("%d legends of %d variants", n, drawn)
+	}
+}

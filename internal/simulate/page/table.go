@@ -52,6 +52,8 @@ func describeVerdict(r whatif.Report) string {
 		verdict = "The upgrade does not complete in any run."
 	case runs == 1:
 		verdict = fmt.Sprintf("The upgrade takes %s in the only run.", htmlpage.Duration(first.Duration.P50Seconds))
+	case isFixed(r) && completed == runs:
+		verdict = fmt.Sprintf("The upgrade takes %s in every run.", htmlpage.Duration(first.Duration.P50Seconds))
 	case completed < runs:
 		verdict = fmt.Sprintf("The upgrade does not complete in %s of %s. Completed runs take %s (median); 9 of 10 of them take at most %s.",
 			htmlpage.Integer(runs-completed), htmlpage.Count(runs, "run"), htmlpage.Duration(first.Duration.P50Seconds), htmlpage.Duration(first.Duration.P90Seconds))
@@ -88,7 +90,9 @@ func (out *tableWriter) variants(r whatif.Report) {
 		durations, costs = append(durations, durationCells(r, v)), append(costs, costCells(v))
 	}
 	out.WriteString("\n")
-	out.figures([]string{"Variant", "Completed", "p10", "p50", "p90"}, durations, []int{0, 1, 2, 3, 4})
+	head := durationHead(r)
+	head = head[:min(len(head), 5)]
+	out.figures(head, durations, []int{0, 1, 2, 3, 4}[:len(head)])
 	out.WriteString("\n")
 	out.figures([]string{"Variant", "Down (h)", "Updated", "Replaced", "Failed", "In flight", "API writes", "Per machine"}, costs, []int{0, 1, 2, 3, 5, 6, 7, 8})
 	var survivors, paths []string
