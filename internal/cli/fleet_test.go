@@ -41,7 +41,8 @@ func TestEachCluster(t *testing.T) {
 		func(_ context.Context, _ management.Cluster, key types.NamespacedName) string {
 			n := running.Add(1)
 			defer running.Add(-1)
-			for last := most.Load(); n > last && !most.CompareAndSwap(last, n); last = most.Load() {
+			for last := most.Load(); n > last && !most.CompareAndSwap(last, n); {
+				last = most.Load()
 			}
 			if n == fleetParallel && most.Load() == fleetParallel {
 				select {

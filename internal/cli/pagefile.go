@@ -58,13 +58,13 @@ func OpenPage(path string) (*PageFile, error) {
 	return p, nil
 }
 
-// Write writes the page that make writes, and puts it in its place. It is called once.
-func (p *PageFile) Write(make func(io.Writer) error) error {
+// Write writes the page that write writes, and puts it in its place. It is called once.
+func (p *PageFile) Write(write func(io.Writer) error) error {
 	if p == nil {
 		return nil
 	}
 	var text bytes.Buffer
-	if err := make(&text); err != nil {
+	if err := write(&text); err != nil {
 		return err
 	}
 	if _, err := p.file.Write(text.Bytes()); err != nil {

@@ -15,7 +15,7 @@ import (
 // decideAbandon ends updates as windlass extension or manager accept it: they ignore the annotation
 // on a Machine whose owner asks for what the Machine's spec has, because the Machine would count as
 // up to date.
-func decideAbandon(f Facts) (Plan, *Refusal) {
+func decideAbandon(f Facts) (Plan, *RefusalError) {
 	var plan Plan
 	report := f.report()
 	group, all := f.group(report)
@@ -25,7 +25,7 @@ func decideAbandon(f Facts) (Plan, *Refusal) {
 		blocked[b.Name] = blocked[b.Name] || b.Kind == "Machine"
 	}
 	working, ended := []string{}, 0
-	var first *Refusal
+	var first *RefusalError
 	var skipped skips
 	for _, u := range report.Updates {
 		m := machines[u.Machine]
@@ -60,25 +60,25 @@ func decideAbandon(f Facts) (Plan, *Refusal) {
 }
 
 // refuseUpdate says why the annotation would have no effect on a Machine; nil if it has one.
-func refuseUpdate(t Target, m *clusterv1.Machine, u status.Update, blocked bool) *Refusal {
+func refuseUpdate(t Target, m *clusterv1.Machine, u status.Update, blocked bool) *RefusalError {
 	what := "cannot abandon the update of Machine " + m.Namespace + "/" + m.Name
 	switch {
 	case u.State == status.Unreadable:
-		return &Refusal{
+		return &RefusalError{
 			what, "the record of how far it is cannot be read",
 			"correct or remove the annotation " + v1alpha1.UpdateProgressAnnotation + "; " + t.status() +
 				" shows the error",
 		}
 	case u.State == status.Finished:
-		return &Refusal{what, "it has ended well", "set the owner's spec to what you want instead"}
+		return &RefusalError{what, "it has ended well", "set the owner's spec to what you want instead"}
 	case u.Phase == "" && !blocked:
-		return &Refusal{
+		return &RefusalError{
 			what, fmt.Sprintf("it is %s: no updater has begun", u.State),
 			"hold it with windlass pause " + t.argument(Machine, m.Name) +
 				"; or abandon it after it has begun",
 		}
 	case !capi.OwnerMovedOn(m):
-		return &Refusal{
+		return &RefusalError{
 			what, "its owner asks for just what the Machine's spec has, so it would count as up to date " +
 				"although it is not",
 			"first set the spec of " + ownerOf(m) + " back, or to another version; then abandon it. " +
@@ -100,8 +100,8 @@ func ownerOf(m *clusterv1.Machine) string {
 	return "its owner"
 }
 
-func refuseAbandon(t Target, report status.Report) *Refusal {
-	refused := &Refusal{
+func refuseAbandon(t Target, report status.Report) *RefusalError {
+	refused := &RefusalError{
 		"nothing of " + t.String() + " can be abandoned", "no update in place is under way or has failed",
 		"see what it waits for: " + t.status(),
 	}

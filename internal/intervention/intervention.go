@@ -89,11 +89,11 @@ type Plan struct {
 	Next []string
 }
 
-// Refusal says why a verb makes no sense for an object, and what to do.
-type Refusal struct{ What, Why, Fix string }
+// RefusalError says why a verb makes no sense for an object, and what to do.
+type RefusalError struct{ What, Why, Fix string }
 
 // Error is one sentence, and the fix.
-func (r *Refusal) Error() string { return r.What + ": " + r.Why + ". Fix: " + r.Fix }
+func (r *RefusalError) Error() string { return r.What + ": " + r.Why + ". Fix: " + r.Fix }
 
 // Facts are the objects that are known of the target's Cluster. For a Machine that Machine is
 // enough. The Cluster may be unknown: it is nil then.
@@ -103,16 +103,16 @@ type Facts struct {
 	Now    time.Time
 }
 
-// Decide returns what a verb changes, or a *Refusal.
+// Decide returns what a verb changes, or a *RefusalError.
 func Decide(verb Verb, f Facts) (Plan, error) {
 	if f.Target.Object.GetDeletionTimestamp() != nil && verb != Resume {
-		return Plan{}, &Refusal{
+		return Plan{}, &RefusalError{
 			fmt.Sprintf("cannot %s %s", verb, f.Target), "it is being deleted",
 			"wait for the end of the deletion; " + f.Target.status() + " shows what it waits for",
 		}
 	}
 	var plan Plan
-	var refused *Refusal
+	var refused *RefusalError
 	switch verb {
 	case Retry:
 		plan, refused = decideRetry(f)

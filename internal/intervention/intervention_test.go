@@ -10,7 +10,6 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/yaml"
 
@@ -24,8 +23,10 @@ import (
 func TestDecide(t *testing.T) {
 	t.Parallel()
 	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+		t.Helper()
 		var facts status.Facts
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			t.Helper()
 			switch d.Cmd {
 			case "objects":
 				facts = parse(t, d.Input)
@@ -93,7 +94,7 @@ func decide(
 		f.Target.GVK, f.Target.Object = capi.MachineDeploymentKind, of.MachineDeployments[i]
 	case intervention.Machine:
 		i := slices.IndexFunc(of.Machines, func(o *clusterv1.Machine) bool { return o.Name == name })
-		f.Target.GVK, f.Target.Object = schema.GroupVersionKind(clusterv1.GroupVersion.WithKind("Machine")), of.Machines[i]
+		f.Target.GVK, f.Target.Object = clusterv1.GroupVersion.WithKind("Machine"), of.Machines[i]
 		f.Machines = of.Machines[i : i+1]
 	}
 	plan, err := intervention.Decide(verb, f)

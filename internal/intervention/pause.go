@@ -54,10 +54,10 @@ func (f Facts) paused() string {
 	return ""
 }
 
-func decidePause(f Facts) (Plan, *Refusal) {
+func decidePause(f Facts) (Plan, *RefusalError) {
 	t := f.Target
 	if p := pausesOf(t.Object); p.any() {
-		return Plan{}, &Refusal{
+		return Plan{}, &RefusalError{
 			"cannot pause " + t.String(), "it is paused already, by " + p.String(),
 			"nothing; to take the pause away: windlass resume " + t.argument(t.Kind, t.Object.GetName()),
 		}
@@ -146,7 +146,7 @@ func (f Facts) upgradesGroup(report status.Report) bool {
 	})
 }
 
-func decideResume(f Facts) (Plan, *Refusal) {
+func decideResume(f Facts) (Plan, *RefusalError) {
 	t := f.Target
 	p := pausesOf(t.Object)
 	cluster := ""
@@ -154,7 +154,7 @@ func decideResume(f Facts) (Plan, *Refusal) {
 		cluster = "windlass resume " + t.argument(Cluster, f.Cluster.Name)
 	}
 	if !p.any() {
-		refused := &Refusal{
+		refused := &RefusalError{
 			"cannot resume " + t.String(), "it is not paused", "see what it waits for: " + t.status(),
 		}
 		if cluster != "" {

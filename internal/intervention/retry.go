@@ -31,7 +31,7 @@ type retrying struct {
 	nextUpdate, nextUpgrade, nextPool bool
 }
 
-func decideRetry(f Facts) (Plan, *Refusal) {
+func decideRetry(f Facts) (Plan, *RefusalError) {
 	r := &retrying{Facts: f}
 	report := f.report()
 	group, all := f.group(report)
@@ -203,8 +203,8 @@ func (r *retrying) tellNext() {
 // refuseRetry says what is under way instead of a failure.
 func refuseRetry(
 	f Facts, report status.Report, inScope func(string) bool, skipped []string,
-) *Refusal {
-	refused := &Refusal{
+) *RefusalError {
+	refused := &RefusalError{
 		What: "nothing of " + f.Target.String() + " has failed finally",
 		Why:  "no update is under way, and no annotation asks for one",
 		Fix:  "see what it waits for: " + f.Target.status(),

@@ -61,7 +61,7 @@ func TestNothingIsCut(t *testing.T) {
 		t.Fatalf("%v: %s", err, said.String())
 	}
 	found := regexp.MustCompile(`data-cut="([^"]*)"`).FindStringSubmatch(dom.String())
-	if found == nil || found[1] != "nothing" {
+	if len(found) != 2 || found[1] != "nothing" {
 		t.Errorf("cut at 1100 pixels: %q", found)
 	}
 }

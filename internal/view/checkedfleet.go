@@ -67,8 +67,7 @@ func UnreadCluster(namespace, name string, err error) CheckedCluster {
 // ExaminedCluster is the row of an examination.
 func ExaminedCluster(e Examination) CheckedCluster {
 	c := CheckedCluster{Namespace: e.Namespace, Cluster: e.Cluster, Verdict: e.Verdict}
-	for _, severity := range []doctor.Severity{doctor.Error, doctor.Warning} {
-		into := map[doctor.Severity]*text.List[string]{doctor.Error: &c.Failed, doctor.Warning: &c.Warned}[severity]
+	addAll := func(severity doctor.Severity, into *text.List[string]) {
 		for _, f := range e.Findings {
 			// The first check only sums the others up.
 			if f.Severity == severity && f.ID != doctor.CheckMachinesKept {
@@ -76,6 +75,8 @@ func ExaminedCluster(e Examination) CheckedCluster {
 			}
 		}
 	}
+	addAll(doctor.Error, &c.Failed)
+	addAll(doctor.Warning, &c.Warned)
 	c.Rank = map[doctor.Severity]Rank{
 		doctor.Error: RankFailed, doctor.Warning: RankWarned, doctor.OK: RankPassed,
 	}[e.Worst]
@@ -88,18 +89,16 @@ func PreflightCluster(p Preflight) CheckedCluster {
 		Namespace: p.Namespace, Cluster: p.Cluster, From: p.From, To: p.To, Verdict: p.Verdict,
 		Rank: Rank(p.Worst),
 	}
-	for _, outcome := range []clustercheck.Outcome{
-		clustercheck.Failed, clustercheck.NotChecked, clustercheck.Warned,
-	} {
-		into := map[clustercheck.Outcome]*text.List[string]{
-			clustercheck.Failed: &c.Failed, clustercheck.NotChecked: &c.NotChecked, clustercheck.Warned: &c.Warned,
-		}[outcome]
+	addAll := func(outcome clustercheck.Outcome, into *text.List[string]) {
 		for _, f := range p.Findings {
 			if f.Outcome == outcome {
 				c.add(into, string(f.ID), f.Subject, f.Message, f.Fix)
 			}
 		}
 	}
+	addAll(clustercheck.Failed, &c.Failed)
+	addAll(clustercheck.NotChecked, &c.NotChecked)
+	addAll(clustercheck.Warned, &c.Warned)
 	return c
 }
 
@@ -121,7 +120,7 @@ func (c *CheckedCluster) add(into *text.List[string], id, subject, message, fix 
 }
 
 // Sort puts those first that need a person, and the others by namespace and name.
-func (f *CheckedFleet) Sort() {
+func (f CheckedFleet) Sort() {
 	slices.SortFunc(f.Clusters, func(a, b CheckedCluster) int {
 		return cmp.Or(cmp.Compare(slices.Index(ranks, a.Rank), slices.Index(ranks, b.Rank)),
 			strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Cluster, b.Cluster))
@@ -213,7 +212,7 @@ func checkedFleetVerdict(fleet CheckedFleet) (words string, worst tone) {
 	if len(fleet.Clusters) == 0 {
 		return noClusters, fair
 	}
-	count := map[Rank]int{}
+	count := make(map[Rank]int, len(ranks))
 	for _, c := range fleet.Clusters {
 		count[c.Rank]++
 	}

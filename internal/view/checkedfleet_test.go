@@ -51,6 +51,7 @@ func TestCheckedFleetGolden(t *testing.T) {
 		}
 		for _, f := range ReportFormats() {
 			t.Run(name+"/"+string(f), func(t *testing.T) {
+				t.Parallel()
 				var got strings.Builder
 				if err := WriteCheckedFleet(&got, f, narrow, fleet); err != nil {
 					t.Fatal(err)

@@ -49,21 +49,19 @@ func TestStatusPage(t *testing.T) {
 
 // poison makes every text hostile.
 func poison(v reflect.Value) {
-	switch v.Kind() {
-	case reflect.String:
+	switch kind := v.Kind(); {
+	case kind == reflect.String:
 		v.SetString(hostile)
-	case reflect.Pointer:
-		if !v.IsNil() {
-			poison(v.Elem())
-		}
-	case reflect.Slice:
+	case kind == reflect.Pointer && !v.IsNil():
+		poison(v.Elem())
+	case kind == reflect.Slice:
 		for i := range v.Len() {
 			poison(v.Index(i))
 		}
-	case reflect.Struct:
-		for i := range v.NumField() {
-			if v.Field(i).CanSet() {
-				poison(v.Field(i))
+	case kind == reflect.Struct:
+		for _, field := range v.Fields() {
+			if field.CanSet() {
+				poison(field)
 			}
 		}
 	}

@@ -52,7 +52,7 @@ func (w *writer) write(ctx context.Context) error {
 	w.written = map[string]bool{}
 	for range maxDecisions {
 		plan, err := w.decide(ctx)
-		if _, ok := errors.AsType[*intervention.Refusal](err); ok && len(w.written) > 0 {
+		if _, ok := errors.AsType[*intervention.RefusalError](err); ok && len(w.written) > 0 {
 			// What is left needs nothing any more.
 			plan, err = intervention.Plan{}, nil
 		}
@@ -84,7 +84,7 @@ func (w *writer) write(ctx context.Context) error {
 
 // refuse gives a refusal its exit code.
 func refuse(err error) error {
-	if refused, ok := errors.AsType[*intervention.Refusal](err); ok {
+	if refused, ok := errors.AsType[*intervention.RefusalError](err); ok {
 		return cli.Refusedf("%w", refused)
 	}
 	return err

@@ -119,11 +119,13 @@ func computeHeadlines(in whatif.Inputs, v whatif.Result) []headline {
 	took := headline{Label: "Duration", Value: "not completed", Note: "no run ended"}
 	if d := v.Duration; d != nil {
 		took.Value, took.Note = htmlpage.Bind(htmlpage.Duration(d.P50Seconds)), "of the only completed run"
-		if d.Runs > 1 && mostUnfinished(in, v) {
+		switch {
+		case d.Runs <= 1:
+		case mostUnfinished(in, v):
 			took.Note = fmt.Sprintf("median of only %s of %s", htmlpage.Integer(d.Runs), htmlpage.Bind(htmlpage.Count(in.Runs, "run")))
-		} else if d.Runs > 1 && isFixed(whatif.Report{Variants: []whatif.Result{v}}) {
+		case isFixed(whatif.Report{Variants: []whatif.Result{v}}):
 			took.Note = "in every completed run"
-		} else if d.Runs > 1 {
+		default:
 			took.Note = fmt.Sprintf("median; p10 %s, p90 %s", htmlpage.Bind(htmlpage.Duration(d.P10Seconds)), htmlpage.Bind(htmlpage.Duration(d.P90Seconds)))
 		}
 	}
