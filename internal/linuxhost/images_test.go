@@ -112,6 +112,11 @@ func TestImagesThatCannotBePulled(t *testing.T) {
 		head   = resolve + "failed to do request: Head https://r.example/v2/: "
 		status = resolve + "unexpected status from HEAD request to https://r.example/v2/: "
 	)
+	s := newSandbox(t)
+	s.write(t, "/kubeadm.does", kubeadmSucceeds)
+	s.write(t, "/lacks", serverImage+"\n"+pauseImage)
+	g := s.goal(t, "v1.36.3")
+	last := ""
 	for name, test := range map[string]struct {
 		answer, want string
 		reason       Reason
@@ -159,41 +164,36 @@ func TestImagesThatCannotBePulled(t *testing.T) {
 			"403 Forbidden", RegistryRefused, 1,
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newSandbox(t)
-			s.write(t, "/kubeadm.does", kubeadmSucceeds)
-			s.write(t, "/lacks", serverImage+"\n"+pauseImage)
-			s.write(t, "/registry.error", test.answer)
-			g := s.goal(t, "v1.36.3")
-			p := s.attempt(t, g, "1")
-			if p.Failure == nil || p.Failure.Reason != test.reason || p.Failure.Step != PullImages {
-				t.Fatalf("%+v, want %s", p, test.reason)
+		last = name
+		s.write(t, "/crictl.log", "")
+		s.write(t, "/registry.error", test.answer)
+		p := s.attempt(t, g, name)
+		if p.Failure == nil || p.Failure.Reason != test.reason || p.Failure.Step != PullImages {
+			t.Fatalf("%s: %+v, want %s", name, p, test.reason)
+		}
+		for _, want := range []string{
+			serverImage, test.want, "Nothing was changed. Fix: ", "images.tar",
+		} {
+			if !strings.Contains(p.Failure.Message, want) {
+				t.Errorf("%s: without %q: %s", name, want, p.Failure)
 			}
-			for _, want := range []string{
-				serverImage, test.want, "Nothing was changed. Fix: ", "images.tar",
-			} {
-				if !strings.Contains(p.Failure.Message, want) {
-					t.Errorf("without %q: %s", want, p.Failure)
-				}
-			}
-			if strings.ContainsAny(p.Failure.Message, "?") ||
-				strings.Contains(p.Failure.Message, "hunter2") {
-				t.Errorf("a secret is in %s", p.Failure)
-			}
-			if got := s.asked("pull"); len(got) != test.tries {
-				t.Errorf("it was tried as often: %q, want %d", got, test.tries)
-			}
-			s.mustNotHaveBegun(t)
-			if err := os.Remove(s.root + "/registry.error"); err != nil {
-				t.Fatal(err)
-			}
-			if again := s.attempt(t, g, "1"); again.Failure == nil {
-				t.Errorf("the same attempt continues: %+v", again)
-			}
-			s.mustReach(t, g, "2")
-		})
+		}
+		if strings.ContainsAny(p.Failure.Message, "?") ||
+			strings.Contains(p.Failure.Message, "hunter2") {
+			t.Errorf("a secret is in %s", p.Failure)
+		}
+		if got := s.asked("pull"); len(got) != test.tries {
+			t.Errorf("%s: it was tried as often: %q, want %d", name, got, test.tries)
+		}
+		s.mustNotHaveBegun(t)
 	}
+	if err := os.Remove(s.root + "/registry.error"); err != nil {
+		t.Fatal(err)
+	}
+	if again := s.attempt(t, g, last); again.Failure == nil {
+		t.Errorf("the same attempt continues: %+v", again)
+	}
+	s.mustReach(t, g, "the next")
 }
 
 // TestImagesWithoutARuntime: a runtime that does not answer is told before anything is changed.
