@@ -50,6 +50,8 @@ const (
 	BudgetsOverlap clustercheck.ID = "BudgetsOverlap"
 	// AutoscalerInRollout: no cluster autoscaler acts on a group whose machines are replaced.
 	AutoscalerInRollout clustercheck.ID = "AutoscalerInRollout"
+	// NewMachinesCanJoin: a machine that a rollout adds finds a Node name and a range of the pod network.
+	NewMachinesCanJoin clustercheck.ID = "NewMachinesCanJoin"
 	// RoomForDrains: the Pods of a Node fit on the other Nodes.
 	RoomForDrains clustercheck.ID = "RoomForDrains"
 )
@@ -59,6 +61,7 @@ func IDs() []clustercheck.ID {
 	return []clustercheck.ID{
 		clustercheck.APIDiscovery, APIServerReady, EtcdHealthy, clustercheck.Nodes, VersionSkew, KnownRisks,
 		ControlPlaneCanMove, TopologyReconciles, UpdateExtensions, AutoscalerInRollout,
+		NewMachinesCanJoin,
 		RemovedAPIsRequested, RemovedAPIsManaged, RemovedAPIsInManifests,
 		RemovedSettings, MachineRequirements, StoredVersions,
 		WebhookBackends, WebhookScope, BudgetsCanBeSatisfied, BudgetsOverlap,

@@ -51,6 +51,10 @@ func aimedReplicas(o Objects) int {
 	return 1
 }
 
+// Surges reports whether a rollout of the control plane adds a machine before it removes one, as far as its
+// object or its kind tells.
+func Surges(o Objects) bool { return o.ControlPlane != nil && maxSurge(o.ControlPlane) > 0 }
+
 // maxSurge is 0 or 1, as v1beta2 or v1beta1 has it. Of most kinds nobody knows the default; 0 means that, too.
 func maxSurge(controlPlane *unstructured.Unstructured) int {
 	for _, strategy := range [][]string{{"rollout", "strategy"}, {"rolloutStrategy"}} {

@@ -12,11 +12,16 @@ import (
 // Settings are those of a Cluster's objects.
 type Settings struct {
 	Uses []settings.Use
+	// NodeNames are the names that all machines of a MachineDeployment register, by its name.
+	NodeNames map[string]NodeName
 	// Unverified is that of [snapshot.Objects].
 	Unverified []string
 	// Unread says which objects could not be read, and why.
 	Unread []error
 }
+
+// NodeName is one name for the Nodes of all machines of a group, and the bootstrap config that has it.
+type NodeName struct{ Name, Config string }
 
 // Settings returns the settings that a Cluster's objects give to the components of its machines: the
 // control plane's, and those of the bootstrap configs of its groups. class is the Cluster's, nil if it
@@ -27,6 +32,8 @@ func (m Cluster) Settings(
 ) (s Settings) {
 	read := map[clusterv1.ContractVersionedObjectReference]bool{}
 	unverified := map[clusterv1.ContractVersionedObjectReference]bool{}
+	names := map[clusterv1.ContractVersionedObjectReference]string{}
+	s.NodeNames = map[string]NodeName{}
 	add := func(ref clusterv1.ContractVersionedObjectReference, passing bool) {
 		if !ref.IsDefined() || read[ref] {
 			return
@@ -38,7 +45,8 @@ func (m Cluster) Settings(
 			return
 		}
 		s.Uses = append(s.Uses, settingsOf(ref.Kind, ref.Name, object.Object, passing)...)
-		unverified[ref] = settings.IgnoresVerification(settings.Object{Kind: ref.Kind, Content: object.Object})
+		given := settings.Object{Kind: ref.Kind, Content: object.Object}
+		unverified[ref], names[ref] = settings.IgnoresVerification(given), settings.NodeName(given)
 	}
 	for _, g := range snapshot.UpdateGroups(o, class) {
 		passing := snapshot.VersionPatch(class, g) != ""
@@ -51,6 +59,9 @@ func (m Cluster) Settings(
 			add(ref, passing)
 			if unverified[ref] {
 				s.Unverified = append(s.Unverified, g.MachineDeployment.Name)
+			}
+			if names[ref] != "" {
+				s.NodeNames[g.MachineDeployment.Name] = NodeName{names[ref], ref.Kind + " " + ref.Name}
 			}
 		}
 	}

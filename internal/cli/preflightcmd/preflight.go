@@ -42,6 +42,7 @@ It connects with the Secret CLUSTER-kubeconfig of the management cluster, and ma
   TopologyReconciles      the controller of the topology has no error (a warning)
   UpdateExtensions        each hook of updates in place has at most one extension
   AutoscalerInRollout     no cluster autoscaler acts on machines that are replaced (a warning)
+  NewMachinesCanJoin      a machine that a rollout adds finds a Node name and a range of the pod network
   RemovedAPIsRequested    the API server has seen no request for an API that the upgrade removes
   RemovedAPIsManaged      managedFields name no API that the upgrade removes
   RemovedAPIsInManifests  with -f: no object uses an API that the target does not serve
@@ -300,6 +301,7 @@ func (o *options) prepare(
 		Standing:  stuckControlPlane(objects, policies, to),
 		Obstacles: obstaclesOf(objects, around, to, now),
 		Topology:  topologyOf(objects, around, now), Scaled: scaled,
+		Joining:     joiningOf(objects, policies, read),
 		Extensions:  extensionsOf(ctx, m, key.Namespace),
 		EtcdProblem: etcd, Stored: stored, StoredUnread: unread,
 		Settings: preflight.Settings{

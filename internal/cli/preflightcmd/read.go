@@ -229,6 +229,34 @@ func poolsOf(objects snapshot.Objects, policies []v1alpha1.UpdatePolicy) []prefl
 	return sorted
 }
 
+// joiningOf returns the groups whose rollouts may add a machine before they remove one. One whose machines
+// are kept adds none.
+func joiningOf(
+	objects snapshot.Objects, policies []v1alpha1.UpdatePolicy, read management.Settings,
+) preflight.Joining {
+	j := preflight.Joining{PodNetworks: objects.Cluster.Spec.ClusterNetwork.Pods.CIDRBlocks}
+	compiled := policy.CompileAll(policies)
+	if objects.ControlPlane != nil {
+		selected, err := compiled.Select(snapshot.ControlPlaneGroup(objects.Cluster, objects.ControlPlane))
+		j.Groups = append(j.Groups, preflight.JoiningGroup{
+			Subject: objects.ControlPlane.GetKind() + " " + objects.ControlPlane.GetName(),
+			Surge:   err == nil && !selected.InPlace && snapshot.Surges(objects),
+		})
+	}
+	for _, md := range objects.MachineDeployments {
+		selected, err := compiled.Select(snapshot.MachineDeploymentGroup(objects.Cluster, md))
+		if err != nil || selected.InPlace {
+			continue
+		}
+		named := read.NodeNames[md.Name]
+		j.Groups = append(j.Groups, preflight.JoiningGroup{
+			Subject: "MachineDeployment " + md.Name, Config: named.Config, Surge: surges(md),
+			NodeName: named.Name, Replicas: int(*cmp.Or(md.Spec.Replicas, new(int32(1)))),
+		})
+	}
+	return j
+}
+
 // surges reports whether a rollout adds a machine before it removes one. The defaults of maxSurge
 // and maxUnavailable are 1 and 0.
 func surges(md *clusterv1.MachineDeployment) bool {

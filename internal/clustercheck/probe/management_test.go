@@ -53,7 +53,7 @@ func TestSilentPreflight(t *testing.T) {
 		fromNodes := []clustercheck.ID{
 			clustercheck.Nodes, preflight.VersionSkew, preflight.ControlPlaneCanMove,
 			preflight.UpdateExtensions, preflight.MachineRequirements,
-			preflight.TopologyReconciles, preflight.AutoscalerInRollout,
+			preflight.TopologyReconciles, preflight.AutoscalerInRollout, preflight.NewMachinesCanJoin,
 		}
 		if f.Outcome == clustercheck.Passed && !slices.Contains(fromNodes, f.ID) {
 			t.Errorf("%s passed without an answer: %s", f.ID, f.Message)

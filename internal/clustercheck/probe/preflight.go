@@ -43,6 +43,8 @@ type PreflightOptions struct {
 	Extensions preflight.Extensions
 	// Scaled are the groups that a cluster autoscaler may scale down in their rollout.
 	Scaled []doctor.Scaled
+	// Joining is what the machines need that a rollout adds.
+	Joining preflight.Joining
 	// EtcdProblem is what the control plane object reports of etcd; empty if that is nothing.
 	EtcdProblem string
 	// Stored are certificates of the management cluster, and StoredUnread why some could not be read.
@@ -111,6 +113,9 @@ func Preflight(ctx context.Context, o PreflightOptions) ([]clustercheck.Finding,
 	for _, f := range s.management() {
 		s.add(f)
 	}
+	s.judge(preflight.NewMachinesCanJoin, unread, func() []clustercheck.Finding {
+		return preflight.CheckJoining(o.Joining, nodes)
+	})
 	s.removedAPIs(ctx)
 	s.settings(ctx, nodes)
 	s.judge(preflight.MachineRequirements, unread, func() []clustercheck.Finding {

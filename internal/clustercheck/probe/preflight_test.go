@@ -138,7 +138,8 @@ func TestPreflightUnread(t *testing.T) {
 	for path, want := range map[string][]clustercheck.ID{
 		"/readyz": {preflight.APIServerReady, preflight.EtcdHealthy},
 		"/api/v1/nodes": {
-			clustercheck.Nodes, preflight.VersionSkew, preflight.MachineRequirements, preflight.RoomForDrains,
+			clustercheck.Nodes, preflight.VersionSkew, preflight.NewMachinesCanJoin, preflight.MachineRequirements,
+			preflight.RoomForDrains,
 		},
 		"/api/v1/namespaces/kube-system/configmaps/kubelet-config": {preflight.RemovedSettings},
 		"/api/v1/pods":                         {preflight.EtcdHealthy, preflight.KnownRisks, preflight.BudgetsOverlap, preflight.RoomForDrains},
