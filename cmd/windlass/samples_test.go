@@ -121,7 +121,8 @@ var consoleBlock = regexp.MustCompile("(?ms)^ *```console\n *[$] (windlass .*?)\
 // elsewhere counts the console blocks of a page that other tests run: lab/test/updater has a test host.
 var elsewhere = map[string]int{"docs/how-to/upgrade-linux-hosts.md": 1}
 
-func readSamples(t *testing.T) []sample {
+// readPages returns the paths of the README and of all pages of docs.
+func readPages(t *testing.T) []string {
 	t.Helper()
 	pages := []string{"README.md"}
 	err := filepath.WalkDir("docs", func(path string, _ fs.DirEntry, err error) error {
@@ -133,8 +134,13 @@ func readSamples(t *testing.T) []sample {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return pages
+}
+
+func readSamples(t *testing.T) []sample {
+	t.Helper()
 	var samples []sample
-	for _, page := range pages {
+	for _, page := range readPages(t) {
 		text, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)
