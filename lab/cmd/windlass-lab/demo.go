@@ -27,14 +27,16 @@ import (
 
 // demoOptions are the flags of demo and of rehearse.
 type demoOptions struct {
-	lab     *labOptions
-	files   []string
-	target  string
-	inPlace bool
-	real    bool
-	engine  engineFlag
-	keep    bool
-	timeout time.Duration
+	lab    *labOptions
+	files  []string
+	target string
+	// versions replace where the ClusterClass takes its upgrade plans from.
+	versions []string
+	inPlace  bool
+	real     bool
+	engine   engineFlag
+	keep     bool
+	timeout  time.Duration
 }
 
 func newDemoCommand(lab *labOptions) *cobra.Command {
@@ -83,6 +85,7 @@ their infrastructure. The command lists what it changes or omits for that.
 With --real, Linux hosts on this machine replace the infrastructure, and kubeadm makes real control planes and workers of them, as
 "windlass-lab demo --real" does. All machines are replaced. The Cluster must begin at a version that the lab builds.`,
 		Example: `  windlass-lab rehearse -f clusterclass.yaml -f cluster.yaml --to v1.33.6
+  windlass-lab rehearse -f clusterclass.yaml -f cluster.yaml --to v1.33.6 --versions v1.31.14,v1.32.10,v1.33.6
   windlass-lab rehearse --real -f clusterclass.yaml -f cluster.yaml --to v1.36.3`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
@@ -91,6 +94,8 @@ With --real, Linux hosts on this machine replace the infrastructure, and kubeadm
 		`and an UpgradeGraph if the class needs one; "-" for stdin`)
 	cmd.Flags().BoolVar(&o.real, "real", false, "use Linux hosts of this machine in place of in-memory machines")
 	o.addFlags(cmd.Flags(), "version to upgrade to")
+	cmd.Flags().StringSliceVar(&o.versions, "versions", nil, "versions that exist, separated by commas; they replace the version list "+
+		"or the extension that the ClusterClass names")
 	for _, name := range []string{"filename", "to"} {
 		if err := cmd.MarkFlagRequired(name); err != nil {
 			panic(err) // The flag is defined above.
@@ -151,6 +156,16 @@ func (o *demoOptions) scenario(stdin io.Reader) (demo.Scenario, error) {
 	if len(o.files) > 0 {
 		objects, err := manifest.ReadObjects(o.files, stdin)
 		if err != nil {
+			return demo.Scenario{}, err
+		}
+		if err := demo.CheckVariables(objects); err != nil {
+			return demo.Scenario{}, err
+		}
+		versions, err := version.ParseList(o.versions)
+		if err != nil {
+			return demo.Scenario{}, fmt.Errorf("reading --versions: %w", err)
+		}
+		if objects, err = demo.WithVersions(objects, versions); err != nil {
 			return demo.Scenario{}, err
 		}
 		if o.real {

@@ -49,7 +49,8 @@ func newEngineCommand(opts *labOptions) *cobra.Command {
 One is stopped, then the other is started. The cluster and what happens on it do not change, so this can be done in the middle of an
 upgrade. The extension is another process and keeps running.
 
-A core manager that has ended or was killed is not restarted. Name its engine to start it; it continues from what the objects record.`,
+A core manager that has ended five times before it was ready is not restarted. Name its engine to start it; it continues from what
+the objects record.`,
 		Example: `  windlass-lab engine
   windlass-lab engine windlass
   windlass-lab engine stock`,

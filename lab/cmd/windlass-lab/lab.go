@@ -169,7 +169,7 @@ func runUp(cmd *cobra.Command, opts *labOptions, config devplane.Config, extensi
 	if err := buildPlane(ctx, opts, progress); err != nil {
 		return err
 	}
-	config.Progress = progress.report
+	config.Progress, config.Restart = progress.report, devplane.RestartAlways
 	started := time.Now()
 	plane, err := devplane.Start(ctx, config)
 	if err != nil {

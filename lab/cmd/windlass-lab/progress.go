@@ -12,12 +12,14 @@ import (
 
 const (
 	progressTick      = 100 * time.Millisecond
+	reminderPeriod    = 30 * time.Second
 	defaultTermWidth  = 80
 	defaultTermHeight = 24
 	eraseLine         = "\r\x1b[K"
 )
 
-// progress shows the steps of a build and a start: one line that changes on a terminal, a line for each step elsewhere.
+// progress shows the steps of a build and a start: one line that changes on a terminal; elsewhere a line
+// for each step, and one for every 30 seconds that a step takes.
 type progress struct {
 	out io.Writer
 	// width returns the terminal's width; nil when out is no terminal.
@@ -26,6 +28,7 @@ type progress struct {
 	mu    sync.Mutex
 	last  devplane.Event
 	since time.Time // when last arrived
+	shown time.Time // when the last line was printed; not used on a terminal
 	stop  chan struct{}
 	done  chan struct{}
 }
@@ -37,14 +40,12 @@ func newProgress(out io.Writer) *progress {
 			width, _ := cli.TerminalSize(file)
 			return width
 		}
-		go p.tick()
-	} else {
-		close(p.done)
 	}
+	go p.tick()
 	return p
 }
 
-// tick redraws the line, so that its clock runs.
+// tick redraws the line, so that its clock runs; without a terminal it reminds.
 func (p *progress) tick() {
 	defer close(p.done)
 	ticker := time.NewTicker(progressTick)
@@ -53,12 +54,25 @@ func (p *progress) tick() {
 		select {
 		case <-p.stop:
 			return
-		case <-ticker.C:
+		case now := <-ticker.C:
 			p.mu.Lock()
-			p.draw()
+			if p.width != nil {
+				p.draw()
+			} else {
+				p.remind(now)
+			}
 			p.mu.Unlock()
 		}
 	}
+}
+
+// remind prints the step that still runs if nothing was printed for a while. p.mu is held.
+func (p *progress) remind(now time.Time) {
+	if p.last.Message == "" || now.Sub(p.shown) < reminderPeriod {
+		return
+	}
+	p.shown = now
+	fmt.Fprintln(p.out, formatEvent(p.last, p.last.Elapsed+now.Sub(p.since))+" (still running)")
 }
 
 func (p *progress) report(event devplane.Event) {
@@ -76,6 +90,7 @@ func (p *progress) report(event devplane.Event) {
 		fmt.Fprintf(p.out, "Warning: %s\n", event.Message)
 	case event.Step != previous.Step:
 		// Not every package that is compiled for a binary: that is for a line that changes.
+		p.shown = p.since
 		fmt.Fprintln(p.out, formatEvent(event, event.Elapsed))
 	}
 }
@@ -101,9 +116,6 @@ func formatEvent(event devplane.Event, elapsed time.Duration) string {
 
 // close ends the live line; what is printed next begins on a clean one. It may be called twice.
 func (p *progress) close() {
-	if p.width == nil {
-		return
-	}
 	p.mu.Lock()
 	select {
 	case <-p.stop:
@@ -114,5 +126,7 @@ func (p *progress) close() {
 	}
 	p.mu.Unlock()
 	<-p.done
-	fmt.Fprint(p.out, eraseLine)
+	if p.width != nil {
+		fmt.Fprint(p.out, eraseLine)
+	}
 }

@@ -55,6 +55,9 @@ type Config struct {
 	Children []Child `json:",omitempty"`
 	// LogLevel is the -v of the stock managers. Default: 2.
 	LogLevel int
+	// Restart is what happens when the API server, a stock manager, or a child that replaces one ends
+	// without being asked to. The zero value suits tests: there a part that crashes is a finding.
+	Restart RestartPolicy `json:",omitempty"`
 
 	// Detached planes outlive the process that starts them.
 	Detached bool
@@ -166,7 +169,7 @@ type Readiness struct {
 type RestartPolicy string
 
 const (
-	// RestartNever leaves it down and reports it. The stock parts have this policy: a manager that crashes is a finding.
+	// RestartNever leaves it down and reports it.
 	RestartNever RestartPolicy = ""
 	// RestartAlways starts it again, after a delay that grows from 100 ms to 10 s while it keeps ending within 10 s. One that is not
 	// ready in time is ended for that. A child that five times in a row could not be started, or ended or was ended before it was

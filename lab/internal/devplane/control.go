@@ -251,6 +251,7 @@ func (s *supervisor) addChild(ctx context.Context, child Child) (ChildStatus, er
 		if taken, err = s.place(child.Replaces); err != nil {
 			return ChildStatus{}, err
 		}
+		child.Restart = cmp.Or(child.Restart, s.config.Restart)
 		values["WEBHOOK_PORT"] = strconv.Itoa(int(taken.ports[portWebhook]))
 		values["WEBHOOK_CERT_DIR"] = taken.certDir
 		values["HEALTH_PORT"] = strconv.Itoa(int(taken.ports[portHealth]))

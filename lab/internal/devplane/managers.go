@@ -110,7 +110,8 @@ func computeManager(m managerAssets, config Config, l layout, ports map[string]u
 			"--insecure-diagnostics",
 			"--v=" + strconv.Itoa(config.LogLevel),
 		},
-		Ready: Readiness{URL: "http://" + loopback(ports[portHealth]) + "/readyz"},
+		Ready:   Readiness{URL: "http://" + loopback(ports[portHealth]) + "/readyz"},
+		Restart: config.Restart,
 	}
 	if gates := computeGates(m.FeatureGates, config.FeatureGates); gates != "" {
 		c.Args = append(c.Args, "--feature-gates="+gates)
@@ -154,8 +155,9 @@ func computeAPIServer(config Config, l layout, port uint16, gogc string) Child {
 			"--controllers-kubeconfig=" + l.clientKubeconfig(APIServer),
 		},
 		// The default is half of Go's: a fifth more CPU, half the memory with many objects.
-		Env:   []string{"GOGC=" + cmp.Or(gogc, "50")},
-		Ready: Readiness{URL: "https://" + endpoint(config.BindAddress, port) + "/readyz"},
+		Env:     []string{"GOGC=" + cmp.Or(gogc, "50")},
+		Ready:   Readiness{URL: "https://" + endpoint(config.BindAddress, port) + "/readyz"},
+		Restart: config.Restart,
 	}
 	if config.AdmissionConfig != "" {
 		server.Args = append(server.Args, "--admission-control-config-file="+config.AdmissionConfig)

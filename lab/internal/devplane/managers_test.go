@@ -99,7 +99,7 @@ func TestEndpoint(t *testing.T) {
 
 func TestComputeManager(t *testing.T) {
 	t.Parallel()
-	config := Config{AssetsDir: "/assets", LogLevel: 4, FeatureGates: map[string]bool{"A": true}}
+	config := Config{AssetsDir: "/assets", LogLevel: 4, FeatureGates: map[string]bool{"A": true}, Restart: RestartAlways}
 	ports := map[string]uint16{portWebhook: 1, portHealth: 2, portDiagnostics: 3}
 	child := computeManager(managerAssets{Name: InMemoryManager, FeatureGates: []string{"A"}}, config, layout{dir: "/state"}, ports)
 	want := []string{
@@ -109,6 +109,10 @@ func TestComputeManager(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, child.Args); diff != "" {
 		t.Errorf("arguments (-want +got):\n%s", diff)
+	}
+	server := computeAPIServer(config, layout{dir: "/state"}, 1, "")
+	if child.Restart != RestartAlways || server.Restart != RestartAlways {
+		t.Errorf("the manager is restarted %q, the API server %q, want %q", child.Restart, server.Restart, RestartAlways)
 	}
 	if !slices.Contains(child.Env, "POD_IP=127.0.0.1") {
 		t.Errorf("environment is %v, want the address for workload clusters", child.Env)
