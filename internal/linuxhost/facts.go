@@ -50,6 +50,9 @@ type Facts struct {
 	External []HostFile
 	// Scheduler is the manifest of the host's scheduler; empty if it names no proxy.
 	Scheduler string
+	// StaticPods are the files that the kubelet reads as static Pods before kubeadm has begun, in
+	// their order.
+	StaticPods []StaticPod
 	// KubeletFlags is the content of kubeadm's file with the kubelet's arguments.
 	KubeletFlags string
 	// Config is what the host gives to the components of Kubernetes.
@@ -189,6 +192,7 @@ func ParseFacts(output string) (Facts, error) {
 		Kept:     r.version("kept"), NotStarted: r.yes("not-started"),
 		Cleaned: r.yes("cleaned"), Drained: r.yes("drained"), Cordoned: r.yes("cordoned"),
 	}
+	f.StaticPods = parseStaticPods(values["static-pods"])
 	for key, value := range values {
 		if target, is := strings.CutPrefix(key, "patched-"); is {
 			if f.Patched == nil {

@@ -22,7 +22,8 @@ func kubeadmSteps(g Goal, f Facts) ([]Step, *Failure) {
 	if missing != nil {
 		return nil, missing
 	}
-	refused := cmp.Or(refusePatches(g, f), refuseSettings(g, f), refuseAuthorities(g, f))
+	refused := cmp.Or(refusePatches(g, f), refuseSettings(g, f), refuseAuthorities(g, f),
+		refuseStaticPods(g, f))
 	if refused != nil {
 		return nil, refused
 	}

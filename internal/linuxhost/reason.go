@@ -45,8 +45,8 @@ const (
 	// ConfigUnreadable: kubeadm's configuration in the cluster is unreadable from the host, so nothing
 	// was changed.
 	ConfigUnreadable Reason = "ConfigUnreadable"
-	// ConfigUnsupported: kubeadm's configuration has something that no step can handle, so nothing
-	// was changed.
+	// ConfigUnsupported: kubeadm's configuration has something that no step can handle, or two files
+	// of the host define one static Pod, so nothing was changed.
 	ConfigUnsupported Reason = "ConfigUnsupported"
 	// RemovedSetting: the host gives a component a setting that its new version lacks, or lacks
 	// something that the version needs, so nothing was changed.

@@ -2,6 +2,7 @@
 # may be the one that is away because it is upgraded.
 source lib-facts.sh
 source lib-kubectl.sh
+source lib-pods.sh
 source lib-etcd.sh
 source lib-tag.sh
 kubernetes=/etc/kubernetes
@@ -47,6 +48,10 @@ $found"
   fact kubelet-config-path "$kubelet_config"
   kubelet_settings "$kubelet_config" 24577
   fact kubelet-config "$found"
+  value_of staticPodPath: "$kubelet_config"
+  found=${found%%[[:space:]]#*} found=${found//[\"\'[:space:]]/}
+  static_pods "${found:-$kubernetes/manifests}"
+  fact static-pods "$found"
   # kubeadm upgrade writes that file from a ConfigMap, which kubelets may read. It is judged only if
   # the minor changes.
   settings=/api/v1/namespaces/kube-system/configmaps/kubelet-config
