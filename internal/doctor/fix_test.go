@@ -37,7 +37,7 @@ func TestFixes(t *testing.T) {
 			blocked(v1alpha1.UpdateFailedReason, why)(f)
 		}, CheckMachines,
 			[]string{`Machine w-1: its update failed: updater "kubeadm" (1 of 1), attempt 3 failed, and no attempt is left: the disk is full`},
-			[]string{"kubectl -n team-a annotate machine w-1 windlass.dev/update-retry=", "windlass.dev/update-abandon=", "windlass.dev/allow-replacement=", "onFailure Remediate"}},
+			[]string{"windlass retry machine w-1 -n team-a", "windlass abandon machine NAME -n team-a", "windlass.dev/allow-replacement=", "onFailure Remediate"}},
 		{"failed machine that is not known", blocked(v1alpha1.UpdateFailedReason, "it failed"), CheckMachines,
 			[]string{"MachineDeployment prod-md-0: its update is blocked (UpdateFailed): it failed"}, []string{"do what the message says"}},
 		{"not covered", blocked(v1alpha1.NotCoveredReason, "x. Fix: this or that"), CheckMachines,

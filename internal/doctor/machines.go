@@ -3,7 +3,6 @@ package doctor
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -127,7 +126,7 @@ func checkControlPlaneRollout(f Facts, into *findings) {
 func checkStandingStill(report status.Report, namespace string, into *findings) {
 	// The groups with machines whose update failed.
 	failed := map[string]bool{}
-	fix := failedFix(namespace, failedMachines(report))
+	fix := failedFix(namespace, report.Cluster, failedMachines(report))
 	for _, u := range report.Updates {
 		if u.State == status.Failed {
 			failed[u.Group] = true
@@ -160,17 +159,16 @@ func failedMachines(report status.Report) (names []string) {
 	return names
 }
 
-// failedFix names all machines whose update failed, so that what is said of many is shown once. Of
-// more than shownMachines it names none.
-func failedFix(namespace string, machines []string) string {
-	names := strings.Join(machines, " ")
-	if len(machines) > shownMachines {
-		names = "NAME, for each Machine NAME"
+// failedFix is the same for all machines whose update failed, so that what is said of many is shown once.
+func failedFix(namespace, cluster string, machines []string) string {
+	retry := fmt.Sprintf("windlass retry cluster %s -n %s", cluster, namespace)
+	if len(machines) == 1 {
+		retry = fmt.Sprintf("windlass retry machine %s -n %s", machines[0], namespace)
 	}
-	return fmt.Sprintf("fix the cause, then retry: kubectl -n %s annotate machine %s %s=. "+
-		"Or abandon it: change its owner's spec, then annotate it with %s=. "+
+	return fmt.Sprintf("fix the cause, then %s. "+
+		"Or abandon it: change its owner's spec, then windlass abandon machine NAME -n %s. "+
 		"Or have it replaced: annotate it with %s= and delete it; or remediated: onFailure Remediate in the UpdatePolicy, and a MachineHealthCheck",
-		namespace, names, v1alpha1.UpdateRetryAnnotation, v1alpha1.UpdateAbandonAnnotation, v1alpha1.AllowReplacementAnnotation)
+		retry, namespace, v1alpha1.AllowReplacementAnnotation)
 }
 
 // followMessage is the fix of a reason whose message contains one.
