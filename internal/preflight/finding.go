@@ -52,6 +52,8 @@ const (
 	AutoscalerInRollout clustercheck.ID = "AutoscalerInRollout"
 	// NewMachinesCanJoin: a machine that a rollout adds finds a Node name and a range of the pod network.
 	NewMachinesCanJoin clustercheck.ID = "NewMachinesCanJoin"
+	// NodeLabelsStay: no Pod needs a label that only the present Nodes have.
+	NodeLabelsStay clustercheck.ID = "NodeLabelsStay"
 	// RoomForDrains: the Pods of a Node fit on the other Nodes.
 	RoomForDrains clustercheck.ID = "RoomForDrains"
 )
@@ -65,7 +67,7 @@ func IDs() []clustercheck.ID {
 		RemovedAPIsRequested, RemovedAPIsManaged, RemovedAPIsInManifests,
 		RemovedSettings, MachineRequirements, StoredVersions,
 		WebhookBackends, WebhookScope, BudgetsCanBeSatisfied, BudgetsOverlap,
-		clustercheck.Certificates, RoomForDrains,
+		clustercheck.Certificates, NodeLabelsStay, RoomForDrains,
 	}
 }
 

@@ -110,8 +110,10 @@ var workloadKinds = []string{"ReplicaSet", "StatefulSet", "DaemonSet", "Replicat
 type Pool struct {
 	Name  string
 	Nodes []string
-	// Surge reports that a new machine joins before an old one is drained.
-	Surge bool
+	// Surge reports that a new machine joins before an old one is drained, and Kept that none is replaced.
+	Surge, Kept bool
+	// Config is the bootstrap config of new machines, as JSON; empty if it is not known.
+	Config string
 }
 
 // maxDrained bounds how many Nodes of a pool are judged: those that request the most.

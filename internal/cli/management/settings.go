@@ -2,6 +2,7 @@ package management
 
 import (
 	"context"
+	"encoding/json"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -14,6 +15,8 @@ type Settings struct {
 	Uses []settings.Use
 	// NodeNames are the names that all machines of a MachineDeployment register, by its name.
 	NodeNames map[string]NodeName
+	// Configs are the bootstrap configs of MachineDeployments as JSON, by their names.
+	Configs map[string]string
 	// Unverified is that of [snapshot.Objects].
 	Unverified []string
 	// Unread says which objects could not be read, and why.
@@ -33,7 +36,8 @@ func (m Cluster) Settings(
 	read := map[clusterv1.ContractVersionedObjectReference]bool{}
 	unverified := map[clusterv1.ContractVersionedObjectReference]bool{}
 	names := map[clusterv1.ContractVersionedObjectReference]string{}
-	s.NodeNames = map[string]NodeName{}
+	configs := map[clusterv1.ContractVersionedObjectReference]string{}
+	s.NodeNames, s.Configs = map[string]NodeName{}, map[string]string{}
 	add := func(ref clusterv1.ContractVersionedObjectReference, passing bool) {
 		if !ref.IsDefined() || read[ref] {
 			return
@@ -45,6 +49,9 @@ func (m Cluster) Settings(
 			return
 		}
 		s.Uses = append(s.Uses, settingsOf(ref.Kind, ref.Name, object.Object, passing)...)
+		if encoded, err := json.Marshal(object.Object["spec"]); err == nil {
+			configs[ref] = string(encoded)
+		}
 		given := settings.Object{Kind: ref.Kind, Content: object.Object}
 		unverified[ref], names[ref] = settings.IgnoresVerification(given), settings.NodeName(given)
 	}
@@ -60,6 +67,7 @@ func (m Cluster) Settings(
 			if unverified[ref] {
 				s.Unverified = append(s.Unverified, g.MachineDeployment.Name)
 			}
+			s.Configs[g.MachineDeployment.Name] = configs[ref]
 			if names[ref] != "" {
 				s.NodeNames[g.MachineDeployment.Name] = NodeName{names[ref], ref.Kind + " " + ref.Name}
 			}

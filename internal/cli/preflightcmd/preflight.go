@@ -54,6 +54,7 @@ It connects with the Secret CLUSTER-kubeconfig of the management cluster, and ma
   BudgetsCanBeSatisfied   no PodDisruptionBudget forbids every eviction
   BudgetsOverlap          no Pod that a drain evicts has two PodDisruptionBudgets
   Certificates            certificates of the cluster and of its webhooks do not expire soon
+  NodeLabelsStay          no Pod needs a label that a person has set on Nodes of machines that are replaced
   RoomForDrains           the Pods of a worker Node fit on the others (an estimate)
 
 A check that could not read something is reported as not checked, with the reason. --skip omits a
@@ -297,7 +298,7 @@ func (o *options) prepare(
 	return probe.PreflightOptions{
 		KubeadmProvider: kubeadmProvider(ctx, m, known),
 		Remote:          remote, Requested: requested(facts, key), Upgrade: upgrade, Risks: known,
-		Version: asked, Machines: objects.Machines, Pools: poolsOf(objects, policies),
+		Version: asked, Machines: objects.Machines, Pools: poolsOf(objects, policies, read),
 		Standing:  stuckControlPlane(objects, policies, to),
 		Obstacles: obstaclesOf(objects, around, to, now),
 		Topology:  topologyOf(objects, around, now), Scaled: scaled,

@@ -196,12 +196,13 @@ func storedCertificates(
 // poolsOf returns the worker Nodes of each MachineDeployment, sorted. Machines of no
 // MachineDeployment are a pool of their own without surge. One that is updated in place has no
 // surge either: no machine is added to it.
-func poolsOf(objects snapshot.Objects, policies []v1alpha1.UpdatePolicy) []preflight.Pool {
-	surge, compiled := map[string]bool{}, policy.CompileAll(policies)
+func poolsOf(objects snapshot.Objects, policies []v1alpha1.UpdatePolicy, read management.Settings) []preflight.Pool {
+	surge, kept, compiled := map[string]bool{}, map[string]bool{}, policy.CompileAll(policies)
 	for _, md := range objects.MachineDeployments {
 		group := snapshot.MachineDeploymentGroup(objects.Cluster, md)
 		selected, err := compiled.Select(group)
-		surge[md.Name] = err == nil && !selected.InPlace && surges(md)
+		kept[md.Name] = err != nil || selected.InPlace
+		surge[md.Name] = !kept[md.Name] && surges(md)
 	}
 	pools := map[string]*preflight.Pool{}
 	for _, m := range objects.Machines {
@@ -214,7 +215,9 @@ func poolsOf(objects snapshot.Objects, policies []v1alpha1.UpdatePolicy) []prefl
 			if group == "" {
 				name = "Machines without a MachineDeployment"
 			}
-			pools[group] = &preflight.Pool{Name: name, Surge: surge[group]}
+			pools[group] = &preflight.Pool{
+				Name: name, Surge: surge[group], Kept: kept[group], Config: read.Configs[group],
+			}
 		}
 		pools[group].Nodes = append(pools[group].Nodes, m.Status.NodeRef.Name)
 	}

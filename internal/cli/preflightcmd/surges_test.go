@@ -10,6 +10,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/cli/management"
 	"github.com/windlass-dev/windlass/internal/clustercheck"
 	"github.com/windlass-dev/windlass/internal/preflight"
 	"github.com/windlass-dev/windlass/internal/snapshot"
@@ -61,10 +62,10 @@ func TestPoolsInPlace(t *testing.T) {
 	}}
 	policy.Spec.Strategy, policy.Spec.MaxInFlight = v1alpha1.ExternalUpdate, 1
 	want := []preflight.Pool{
-		{Name: "MachineDeployment kept", Nodes: []string{"kept"}},
+		{Name: "MachineDeployment kept", Nodes: []string{"kept"}, Kept: true},
 		{Name: "MachineDeployment replaced", Nodes: []string{"replaced"}, Surge: true},
 	}
-	got := poolsOf(objects, []v1alpha1.UpdatePolicy{policy})
+	got := poolsOf(objects, []v1alpha1.UpdatePolicy{policy}, management.Settings{})
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("pools (-want +got):\n%s", diff)
 	}

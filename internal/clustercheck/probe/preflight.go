@@ -125,6 +125,9 @@ func Preflight(ctx context.Context, o PreflightOptions) ([]clustercheck.Finding,
 	bundles, unbundled := s.webhooks(ctx)
 	s.budgets(ctx, pods.all, unlisted)
 	s.certificates(ctx, bundles, unbundled)
+	s.judge(preflight.NodeLabelsStay, firstOf(unread, unlisted), func() []clustercheck.Finding {
+		return preflight.CheckHandLabels(o.Pools, nodes, pods.all, s.handLabels)
+	})
 	s.judge(preflight.RoomForDrains, firstOf(unread, unlisted), func() []clustercheck.Finding {
 		return preflight.CheckRoom(o.Pools, nodes, pods.all)
 	})

@@ -139,10 +139,10 @@ func TestPreflightUnread(t *testing.T) {
 		"/readyz": {preflight.APIServerReady, preflight.EtcdHealthy},
 		"/api/v1/nodes": {
 			clustercheck.Nodes, preflight.VersionSkew, preflight.NewMachinesCanJoin, preflight.MachineRequirements,
-			preflight.RoomForDrains,
+			preflight.NodeLabelsStay, preflight.RoomForDrains,
 		},
 		"/api/v1/namespaces/kube-system/configmaps/kubelet-config": {preflight.RemovedSettings},
-		"/api/v1/pods":                         {preflight.EtcdHealthy, preflight.KnownRisks, preflight.BudgetsOverlap, preflight.RoomForDrains},
+		"/api/v1/pods":                         {preflight.EtcdHealthy, preflight.KnownRisks, preflight.BudgetsOverlap, preflight.NodeLabelsStay, preflight.RoomForDrains},
 		"/apis/policy/v1/poddisruptionbudgets": {preflight.BudgetsCanBeSatisfied, preflight.BudgetsOverlap},
 		"/apis/apiextensions.k8s.io/v1/customresourcedefinitions": {
 			preflight.StoredVersions, clustercheck.Certificates,

@@ -13,6 +13,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/internal/clustercheck"
+	"github.com/windlass-dev/windlass/internal/preflight"
 	"github.com/windlass-dev/windlass/internal/text"
 	"github.com/windlass-dev/windlass/internal/workload"
 	"github.com/windlass-dev/windlass/pkg/version"
@@ -53,6 +54,8 @@ type prober struct {
 	Options
 	namespace string
 	findings  []clustercheck.Finding
+	// handLabels are the keys of the labels that people have set on Nodes, by Node.
+	handLabels map[string][]string
 }
 
 // Run makes all checks, one after another. It deletes the objects that it created, also if ctx ends;
@@ -158,12 +161,16 @@ const (
 
 func (p *prober) listNodes(ctx context.Context) ([]corev1.Node, error) {
 	var nodes []corev1.Node
+	p.handLabels = map[string][]string{}
 	err := eachPage(ctx, nodesPerPage, maxNodes, func(ctx context.Context, o metav1.ListOptions) (metav1.ListInterface, int, error) {
 		page, err := p.Remote.CoreV1().Nodes().List(ctx, o)
 		if err != nil {
 			return nil, 0, err
 		}
 		for i := range page.Items {
+			if keys := preflight.HandLabels(&page.Items[i]); len(keys) > 0 {
+				p.handLabels[page.Items[i].Name] = keys
+			}
 			page.Items[i].Status.Images, page.Items[i].ManagedFields = nil, nil
 		}
 		nodes = append(nodes, page.Items...)

@@ -204,7 +204,7 @@ func TestPreflightFindsFaults(t *testing.T) {
 		"KnownRisks": "Passed", "ControlPlaneCanMove": "Failed", "TopologyReconciles": "Passed", "UpdateExtensions": "Failed", "AutoscalerInRollout": "Passed", "NewMachinesCanJoin": "Passed",
 		"RemovedAPIsManaged": "Passed", "RemovedAPIsInManifests": "Failed",
 		"RemovedSettings": "NotChecked", "MachineRequirements": "Passed", "StoredVersions": "Warned", "WebhookBackends": "Failed",
-		"WebhookScope": "Warned", "BudgetsCanBeSatisfied": "Failed", "BudgetsOverlap": "Failed", "Certificates": "Failed", "RoomForDrains": "Warned",
+		"WebhookScope": "Warned", "BudgetsCanBeSatisfied": "Failed", "BudgetsOverlap": "Failed", "Certificates": "Failed", "NodeLabelsStay": "Passed", "RoomForDrains": "Warned",
 	}
 	if diff := cmp.Diff(want, got.outcomes()); diff != "" || code != 1 {
 		t.Errorf("exit code %d, outcomes (-want +got):\n%s\n%+v", code, diff, got)

@@ -1,0 +1,87 @@
+package preflight
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/windlass-dev/windlass/internal/clustercheck"
+	"github.com/windlass-dev/windlass/internal/text"
+)
+
+// HandLabels returns the keys of labels that a person has set on a Node, by its managedFields, sorted. Those
+// of Kubernetes' own domains are none: controllers and kubelets set them again, and Cluster API may.
+func HandLabels(node *corev1.Node) []string {
+	var keys []string
+	for key := range node.Labels {
+		domain, _, _ := strings.Cut(key, "/")
+		if domain == "kubernetes.io" || strings.HasSuffix(domain, "k8s.io") ||
+			strings.HasSuffix(domain, ".kubernetes.io") {
+			continue
+		}
+		byHand := func(e metav1.ManagedFieldsEntry) bool {
+			return strings.HasPrefix(e.Manager, "kubectl") && e.FieldsV1 != nil &&
+				strings.Contains(string(e.FieldsV1.Raw), `"f:`+key+`"`)
+		}
+		if slices.ContainsFunc(node.ManagedFields, byHand) {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// CheckHandLabels finds labels that a person has set on the Nodes of a pool whose machines are replaced, and
+// that a Pod there needs: a new Node does not have them, and the Pod finds no Node. hand are the keys of
+// HandLabels by Node.
+func CheckHandLabels(
+	pools []Pool, nodes []corev1.Node, pods []Workload, hand map[string][]string,
+) []clustercheck.Finding {
+	r := report{id: NodeLabelsStay}
+	byName := make(map[string]*corev1.Node, len(nodes))
+	for i := range nodes {
+		byName[nodes[i].Name] = &nodes[i]
+	}
+	for _, pool := range pools {
+		needed := map[string]map[string]bool{}
+		for _, p := range pods {
+			node := byName[p.Node]
+			if node == nil || p.Stays || pool.Kept || !slices.Contains(pool.Nodes, p.Node) {
+				continue
+			}
+			for _, key := range hand[p.Node] {
+				if pool.isGiven(key) || !p.needs(node, key) {
+					continue
+				}
+				if needed[key] == nil {
+					needed[key] = map[string]bool{}
+				}
+				needed[key][p.Namespace+"/"+p.Name] = true
+			}
+		}
+		for _, key := range slices.Sorted(maps.Keys(needed)) {
+			names := slices.Sorted(maps.Keys(needed[key]))
+			r.warn(pool.Name, "give it with node-labels in the bootstrap config, or as a label of the domain "+
+				"node.cluster.x-k8s.io in the machines' template, and select that",
+				"its Nodes have the label %s by hand, so the machines that replace them do not, and these need it: %s",
+				key, text.JoinSome(names, shown, ", "))
+		}
+	}
+	return r.finish("no Pod needs a label that only the present Nodes have")
+}
+
+// isGiven reports whether the bootstrap config of a pool names a label, in whatever field or command. One
+// that is not known may.
+func (p Pool) isGiven(key string) bool { return p.Config == "" || strings.Contains(p.Config, key) }
+
+// needs reports whether a Pod may run on a Node, and not without one of its labels.
+func (w Workload) needs(node *corev1.Node, key string) bool {
+	without := node.DeepCopy()
+	delete(without.Labels, key)
+	with, err := w.Affinity.Match(node)
+	left, errLeft := w.Affinity.Match(without)
+	return err == nil && errLeft == nil && with && !left
+}
