@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -55,8 +56,9 @@ func (i intent) outcome(t target, v reading) (ended bool, err error) {
 }
 
 // isAdopted reports whether Cluster API has taken over the version of a MachineDeployment that the
-// end of an upgrade raises: it has seen the spec, and all Machines are up to date with it. Until
-// then it moves Machines, and another request would meet that.
+// end of an upgrade raises: it has seen the spec, has moved all Machines to it, and counts them as up
+// to date. The count alone may still be that of the old spec. Until then another request would meet
+// Machines that are moved.
 func (i intent) isAdopted(v reading) bool {
 	md, ok := v.object.(*clusterv1.MachineDeployment)
 	if !ok {
@@ -65,9 +67,29 @@ func (i intent) isAdopted(v reading) bool {
 	if md.Status.ObservedGeneration < md.Generation {
 		return false
 	}
-	raised := i.option == string(request.Version)+"="+md.Spec.Template.Spec.Version
+	if !i.isRaised(md, v.machines) {
+		return true
+	}
+	if slices.ContainsFunc(v.machines, func(m *clusterv1.Machine) bool {
+		_, moves := m.Annotations[clusterv1.UpdateInProgressAnnotation]
+		return moves || m.Spec.Version != md.Spec.Template.Spec.Version
+	}) {
+		return false
+	}
 	counted, wanted := md.Status.UpToDateReplicas, md.Spec.Replicas
-	return !raised || counted == nil || wanted == nil || *counted >= *wanted
+	return counted == nil || wanted == nil || *counted >= *wanted
+}
+
+// isRaised reports whether the spec of a MachineDeployment has the version that the upgrade leads to:
+// the one that was asked for, or with a channel or revision the one that all nodes run.
+func (i intent) isRaised(md *clusterv1.MachineDeployment, machines []*clusterv1.Machine) bool {
+	version := md.Spec.Template.Spec.Version
+	if asked, ok := strings.CutPrefix(i.option, string(request.Version)+"="); ok {
+		return asked == version
+	}
+	return !slices.ContainsFunc(machines, func(m *clusterv1.Machine) bool {
+		return m.Status.NodeInfo == nil || m.Status.NodeInfo.KubeletVersion != version
+	})
 }
 
 // maxReason is how many bytes of the reason of a failure the verdict has.

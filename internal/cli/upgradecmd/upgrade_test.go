@@ -58,6 +58,7 @@ const (
 	upgradePrefix  = "v1beta2.k8sd.io/in-place-upgrade-"
 	upgradeRecord  = "windlass.dev/in-place-upgrade"
 	upgradePatch   = "version=v1.32.4"
+	upgradeChannel = "channel=1.32-classic/stable"
 	upgradeRunning = `{"option":"version=v1.32.4","progress":{"id":"u","decision":"","to":"v1.32.4","steps":[{"updater":"kubeadm"}],"phase":"%s","attempt":1,` +
 		`"operations":1,"operation":"u-1","began":"2026-01-01T00:00:00Z","stepBegan":"2026-01-01T00:00:00Z","started":"2026-01-01T00:00:00Z","lastError":"the disk is full"}}`
 )
@@ -339,23 +340,26 @@ func TestUpgradeGroup(t *testing.T) {
 }
 
 // TestUpgradeAdopted: a MachineDeployment is upgraded once Cluster API has seen the version that was
-// raised, and counts all machines as up to date.
+// raised, has moved all machines to it, and counts them as up to date.
 func TestUpgradeAdopted(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		version        string
-		seen, upToDate int64
-		want           bool
+		option, version, machines string
+		seen, upToDate            int64
+		want                      bool
 	}{
-		"not seen":             {"v1.32.4", 1, 2, false},
-		"seen, still moves":    {"v1.32.4", 2, 1, false},
-		"adopted":              {"v1.32.4", 2, 2, true},
-		"version stays":        {"v1.32.1", 2, 0, true},
-		"version stays unseen": {"v1.32.1", 1, 0, false},
+		"not seen":                {upgradePatch, "v1.32.4", "v1.32.1", 1, 2, false},
+		"seen, still moves":       {upgradePatch, "v1.32.4", "v1.32.4", 2, 1, false},
+		"counted by the old spec": {upgradePatch, "v1.32.4", "v1.32.1", 2, 2, false},
+		"adopted":                 {upgradePatch, "v1.32.4", "v1.32.4", 2, 2, true},
+		"channel, not moved":      {upgradeChannel, "v1.32.4", "v1.32.1", 2, 2, false},
+		"channel, adopted":        {upgradeChannel, "v1.32.4", "v1.32.4", 2, 2, true},
+		"version stays":           {upgradePatch, "v1.32.1", "v1.32.1", 2, 0, true},
+		"version stays unseen":    {upgradePatch, "v1.32.1", "v1.32.1", 1, 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			done := `{"option":"version=v1.32.4","began":"2026-01-01T00:00:00Z","ended":"2026-01-01T00:00:00Z"}`
+			done := `{"option":"` + test.option + `","began":"2026-01-01T00:00:00Z","ended":"2026-01-01T00:00:00Z"}`
 			md := func(o *unstructured.Unstructured, seen, upToDate int64) {
 				o.SetGeneration(2)
 				for path, value := range map[string]any{
@@ -368,21 +372,36 @@ func TestUpgradeAdopted(t *testing.T) {
 					}
 				}
 			}
-			r := startUpgrade(t, "machinedeployment", "md-0", "--to", upgradePatch)
-			r.next("Asked MachineDeployment team-a/md-0 to upgrade to version=v1.32.4")
+			r := startUpgrade(t, "machinedeployment", "md-0", "--to", test.option)
+			r.next("Asked MachineDeployment team-a/md-0 to upgrade to " + test.option)
+			move := func(spec string) {
+				for _, name := range []string{"m-1", "m-2"} {
+					r.change("Machine", name, func(o *unstructured.Unstructured) {
+						err := errors.Join(
+							unstructured.SetNestedField(o.Object, spec, "spec", "version"),
+							unstructured.SetNestedField(o.Object, "v1.32.4", "status", "nodeInfo", "kubeletVersion"),
+						)
+						if err != nil {
+							t.Error(err)
+						}
+					})
+				}
+			}
+			move(test.machines)
 			r.change("MachineDeployment", "md-0", func(o *unstructured.Unstructured) {
 				md(o, test.seen, test.upToDate)
 				annotations := o.GetAnnotations()
 				delete(annotations, to)
-				annotations[state], annotations[release] = "done", upgradePatch
+				annotations[state], annotations[release] = "done", test.option
 				annotations[upgradeRecord] = done
 				o.SetAnnotations(annotations)
 			})
 			if !test.want {
 				<-r.notes.first
+				move(test.version)
 				r.change("MachineDeployment", "md-0", func(o *unstructured.Unstructured) { md(o, 2, 2) })
 			}
-			r.until("Upgraded MachineDeployment team-a/md-0 to version=v1.32.4: 0 of 2 machines")
+			r.until("Upgraded MachineDeployment team-a/md-0 to " + test.option + ": 0 of 2 machines")
 			r.ends(cli.ExitOK, "")
 			if got := strings.Contains(r.notes.String(), notAdopted); got == test.want {
 				t.Errorf("the notes are %q", r.notes.String())
