@@ -120,7 +120,7 @@ type Unread struct {
 func (f Facts) around() snapshot.Around {
 	a := snapshot.Around{
 		Extensions: f.Extensions, NamespaceLabels: f.namespace(), Provider: f.Provider,
-		OwnEngine: f.Engine == v1alpha1.EngineManager,
+		OwnEngine: f.Engine == v1alpha1.EngineManager, HealthChecks: f.HealthChecks, Policies: f.Policies,
 	}
 	for i := range f.Managers {
 		if f.Managers[i].Labels[clusterv1.ProviderNameLabel] == coreProvider {

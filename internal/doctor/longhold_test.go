@@ -54,6 +54,22 @@ func TestLongHolds(t *testing.T) {
 			f.Objects.ControlPlane.Object["status"] = map[string]any{"version": v}
 		}
 	}
+	workers := func(age time.Duration) func(*Facts) {
+		return func(f *Facts) {
+			md, w := f.Objects.MachineDeployments[0], f.Objects.Machines[1]
+			md.Status.Conditions = []metav1.Condition{{
+				Type: clusterv1.MachineDeploymentRollingOutCondition, Status: metav1.ConditionTrue,
+				LastTransitionTime: metav1.NewTime(now.Add(-age)),
+			}}
+			w.Spec.Version = md.Spec.Template.Spec.Version
+			w.Status.Conditions = []metav1.Condition{{
+				Type: clusterv1.MachineHealthCheckSucceededCondition, Status: metav1.ConditionFalse,
+				LastTransitionTime: metav1.NewTime(now),
+			}}
+			f.HealthChecks = []*clusterv1.MachineHealthCheck{healthCheck(map[string]string{"pool": "md-0"}, 600)}
+			f.HealthChecks[0].Spec.ClusterName = "prod"
+		}
+	}
 	for name, tt := range map[string]struct {
 		spoil func(*Facts)
 		// want is in a warning, and fix in what a person can do; no such warning if they are empty.
@@ -64,6 +80,8 @@ func TestLongHolds(t *testing.T) {
 		"a hook for five minutes":  {blocked(5 * time.Minute), "", ""},
 		"a rollout for hours":      {rested(3 * time.Hour), "Warning Machines RKE2ControlPlane prod-cp: its rollout makes no progress: it has 2 machines for 1 replica", "rke2-control-plane-controller-manager"},
 		"a rollout for 10 minutes": {rested(10 * time.Minute), "", ""},
+		"workers for hours":        {workers(3 * time.Hour), "Warning Machines MachineDeployment prod-md-0: its rollout makes no progress: no new Machine has become Ready", "raise nodeStartupTimeoutSeconds of MachineHealthCheck mhc"},
+		"workers for 10 minutes":   {workers(10 * time.Minute), "", ""},
 		"a suffix":                 {reports("v1.31.2-k0s.0"), "Warning Machines KubeadmControlPlane prod-cp: it asks for v1.31.2 and reports v1.31.2-k0s.0", "v1.31.2-k0s.0"},
 		"no suffix":                {reports("v1.31.2"), "", ""},
 		"a suffix, and the check is off": {func(f *Facts) {

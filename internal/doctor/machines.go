@@ -102,6 +102,9 @@ func checkMachines(f Facts, groups []group, into *findings) {
 		}
 	}
 	checkControlPlaneRollout(f, into)
+	for _, s := range snapshot.WorkerStandstills(f.Objects, f.around(), f.Now) {
+		into.add(Warning, s.Subject, s.Fix, "%s", s.Message)
+	}
 	if len(into.list) == before && f.Live {
 		into.ok("Machines", "none is under update, failed, or without fields that it should have")
 	}

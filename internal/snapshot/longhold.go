@@ -12,13 +12,14 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 
+	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/text"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
-// LongHold is how long an extension may block an upgrade, or a rollout may make no progress although all
-// its machines are Ready, before that counts as a fault.
+// LongHold is how long an extension may block an upgrade, or a rollout may make no progress, before that
+// counts as a fault.
 const LongHold = 30 * time.Minute
 
 // Around is what tells, beside the objects of a Cluster, why its upgrade does not continue. What is not
@@ -34,6 +35,9 @@ type Around struct {
 	Core []appsv1.Deployment
 	// OwnEngine reports whether windlass manager drives the Cluster.
 	OwnEngine bool
+	// HealthChecks are those of the Cluster, and Policies those of its namespace.
+	HealthChecks []*clusterv1.MachineHealthCheck
+	Policies     []v1alpha1.UpdatePolicy
 }
 
 // Standstill is why an upgrade does not continue although no controller reports an error.
@@ -45,17 +49,20 @@ type Standstill struct {
 	Since time.Time
 	// By names the extensions that serve the hooks; empty if it is not about hooks.
 	By string
+	// limit is how long it may last if that is more than LongHold.
+	limit time.Duration
 }
 
 // IsLong reports whether a standstill has lasted so long that it is a fault.
 func (s Standstill) IsLong(now time.Time) bool {
-	return !s.Since.IsZero() && now.Sub(s.Since) >= LongHold
+	return !s.Since.IsZero() && now.Sub(s.Since) >= max(LongHold, s.limit)
 }
 
 // Sentence returns what is wrong and what to do.
 func (s Standstill) Sentence() string { return s.Message + ". Fix: " + s.Fix }
 
-// Standstills returns the long ones of a Cluster: of hooks, and of its control plane.
+// Standstills returns the long ones of a Cluster: of hooks, of its control plane, and of its
+// MachineDeployments.
 func Standstills(o Objects, a Around, now time.Time) []Standstill {
 	var found []Standstill
 	for _, rule := range []func(Objects, Around) (Standstill, bool){HookStandstill, RolloutStandstill} {
@@ -63,7 +70,7 @@ func Standstills(o Objects, a Around, now time.Time) []Standstill {
 			found = append(found, s)
 		}
 	}
-	return found
+	return append(found, WorkerStandstills(o, a, now)...)
 }
 
 // itemPrefix is what goes before the items of the condition's message, after its first line.

@@ -49,7 +49,7 @@ func (c *chainComputation) countMachines(
 			continue
 		}
 		machines++
-		if runs(m, at) && (!isAsked(m, at) || !c.isInMotion(m)) {
+		if runs(m, at) && !isLost(m) && (!isAsked(m, at) || !c.isInMotion(m)) {
 			updated++
 		}
 	}

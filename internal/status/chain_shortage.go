@@ -1,6 +1,7 @@
 package status
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -74,7 +75,7 @@ func (c *chainComputation) groupHold(g chain.Group) (hold Hold, lacks bool) {
 	message, since := blockedMessage(c.groupConditions(g))
 	hold = Hold{Kind: HeldByMachines, By: g.Name, Message: message, Since: since.UTC(), AtEarliest: message != ""}
 	if g.Upgrading {
-		return hold, false
+		return cmp.Or(c.standingWorkers(g), hold), false
 	}
 	has, wants := c.countGroup(g, g.Version)
 	if g.Kind != plan.MachineDeployment || has >= wants || c.beingCreated() && message == "" {
@@ -82,6 +83,19 @@ func (c *chainComputation) groupHold(g chain.Group) (hold Hold, lacks bool) {
 	}
 	hold.Message = strings.TrimSuffix(fmt.Sprintf("%d of %d machines at %s are there: %s", has, wants, g.Version, message), ": ")
 	return hold, true
+}
+
+// standingWorkers is the hold of a group whose rollout makes no progress; zero without one.
+func (c *chainComputation) standingWorkers(g chain.Group) Hold {
+	for _, md := range c.facts.MachineDeployments {
+		if g.Kind != plan.MachineDeployment || md.Labels[deploymentLabel] != g.Name {
+			continue
+		}
+		if s, ok := snapshot.WorkerStandstill(md, c.facts.Objects, c.facts.Around, c.now); ok {
+			return Hold{Kind: HeldByMachines, By: g.Name, Message: s.Sentence(), Since: s.Since}
+		}
+	}
+	return Hold{}
 }
 
 // groupConditions are those of a MachineDeployment, then those of its MachineSets, which tell of single Machines.

@@ -86,7 +86,8 @@ const (
 	Finished State = "Finished"
 	// Failed: the update failed finally, or is refused; somebody has to do something.
 	Failed State = "Failed"
-	// Waiting: the machine is not what its owner desires, and nothing has begun.
+	// Waiting: the machine is not what its owner desires, and nothing has begun; or a MachineHealthCheck has
+	// marked it, or its provider has not created it.
 	Waiting State = "Waiting"
 	// Deleting: the machine goes away.
 	Deleting State = "Deleting"
@@ -117,8 +118,8 @@ type Group struct {
 	Count    Counts `json:"states"`
 	// Rollout is how far a rollout is that windlass manager limits; nil if none is under way.
 	Rollout *Rollout `json:"rollout,omitempty"`
-	// Waits says why machines in the state Waiting wait for a person, or why workers will not follow a control
-	// plane, and what to do; empty if none do.
+	// Waits says why machines in the state Waiting wait for a person, why a rollout makes no progress, or why
+	// workers will not follow a control plane, and what to do; empty if none do.
 	Waits string `json:"waits,omitempty"`
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/inplace"
+	"github.com/windlass-dev/windlass/internal/pool"
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
@@ -34,7 +35,7 @@ func computeState(m *clusterv1.Machine, rec machineRecord, g *groupFacts, offSpe
 		return computeMarked(m, rec)
 	case isFinishing(m):
 		return computeFinishing(rec, offSpec)
-	case isUpToDate(m, g):
+	case isUpToDate(m, g) && !isLost(m):
 		return UpToDate
 	default:
 		return Waiting
@@ -129,6 +130,13 @@ func isUpToDate(m *clusterv1.Machine, g *groupFacts) bool {
 	}
 	have, err := version.Parse(m.Spec.Version)
 	return err != nil || have == want
+}
+
+// isLost reports whether a Machine is as desired and serves nobody: a MachineHealthCheck has marked it, or it has
+// no Node and its provider reports that it has no infrastructure.
+func isLost(m *clusterv1.Machine) bool {
+	return pool.IsUnhealthy(m) || !m.Status.NodeRef.IsDefined() &&
+		meta.IsStatusConditionFalse(m.Status.Conditions, clusterv1.MachineInfrastructureReadyCondition)
 }
 
 func computeUpdate(m *clusterv1.Machine, rec machineRecord, state State, g *groupFacts, durations map[string]Duration, now time.Time) Update {

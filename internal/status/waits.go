@@ -45,16 +45,27 @@ func suffixHold(f Facts) string {
 	return ""
 }
 
-// describeWaits says why the waiting machines of a group wait for a person, and what to do: those of
-// a control plane that is stuck, and those of a MachineDeployment with the strategy OnDelete. It
-// is empty if none wait, and if the UpdatePolicy asks for updates in place on delete.
+// describeWaits says why the machines of a group wait for a person, and what to do: those of a control
+// plane that is stuck, those of a MachineDeployment whose rollout makes no progress, and those of one with
+// the strategy OnDelete. It is empty if none wait, and if the UpdatePolicy asks for updates in place on
+// delete.
 func describeWaits(f Facts, of *groupFacts, now time.Time) string {
 	if of.Name == ControlPlaneGroup && of.owner == f.ControlPlane {
 		return cmp.Or(stuckControlPlane(f, of.selected), restingRollout(f, now), suffixHold(f))
 	}
 	md, isDeployment := of.owner.(*clusterv1.MachineDeployment)
+	if isDeployment {
+		if s, ok := snapshot.WorkerStandstill(md, f.Objects, f.Around, now); ok {
+			return s.Sentence()
+		}
+	}
 	n := of.Count[Waiting]
-	if !isDeployment || n == 0 || !pool.IsOnDelete(md) || of.selected.UpdateOnDelete {
+	for _, m := range of.members {
+		if isLost(m) && isUpToDate(m, of) && m.DeletionTimestamp.IsZero() {
+			n-- // It waits for no deletion by a person.
+		}
+	}
+	if !isDeployment || n <= 0 || !pool.IsOnDelete(md) || of.selected.UpdateOnDelete {
 		return ""
 	}
 	fix := "delete the machines that may be replaced"

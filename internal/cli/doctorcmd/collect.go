@@ -57,16 +57,9 @@ func (c *collector) readNamespace(ctx context.Context) (err error) {
 	return err
 }
 
-func (c *collector) readHealthChecks(ctx context.Context) error {
-	in := management.InNamespace(c.key().Namespace)
-	found, err := management.List[*clusterv1.MachineHealthCheck, clusterv1.MachineHealthCheckList](
-		ctx, c.Cluster, "MachineHealthChecks", in)
-	for _, h := range found {
-		if h.Spec.ClusterName == c.key().Name {
-			c.facts.HealthChecks = append(c.facts.HealthChecks, h)
-		}
-	}
-	return management.IgnoreMissing(err)
+func (c *collector) readHealthChecks(ctx context.Context) (err error) {
+	c.facts.HealthChecks, err = c.HealthChecks(ctx, c.key())
+	return err
 }
 
 func (c *collector) readManagers(ctx context.Context) (err error) {

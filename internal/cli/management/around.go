@@ -4,6 +4,7 @@ import (
 	"context"
 
 	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -29,6 +30,16 @@ func (m Cluster) Around(ctx context.Context, o snapshot.Objects) (a snapshot.Aro
 	if snapshot.NeedsProvider(o) {
 		a.Provider = m.ProviderVersion(ctx, RKE2Provider)
 	}
+	if snapshot.NeedsHealthChecks(o) {
+		if a.Policies, err = m.UpdatePolicies(ctx, o.Cluster.Namespace); err != nil {
+			return a, err
+		}
+		// Without them, the message only names no MachineHealthCheck.
+		a.HealthChecks, err = m.HealthChecks(ctx, client.ObjectKeyFromObject(o.Cluster))
+		if err = IgnoreForbidden(err); err != nil {
+			return a, err
+		}
+	}
 	if _, _, lacks := snapshot.LacksSuffix(o); !lacks {
 		return a, nil
 	}
@@ -41,4 +52,18 @@ func (m Cluster) Around(ctx context.Context, o snapshot.Objects) (a snapshot.Aro
 	a.Core, err = ListKnown[appsv1.Deployment, appsv1.DeploymentList](
 		ctx, m, "Deployments", Scope{Options: []client.ListOption{core}})
 	return a, err
+}
+
+// HealthChecks reads the MachineHealthChecks of a Cluster.
+func (m Cluster) HealthChecks(
+	ctx context.Context, of types.NamespacedName,
+) (checks []*clusterv1.MachineHealthCheck, err error) {
+	found, err := List[*clusterv1.MachineHealthCheck, clusterv1.MachineHealthCheckList](
+		ctx, m, "MachineHealthChecks", InNamespace(of.Namespace))
+	for _, h := range found {
+		if h.Spec.ClusterName == of.Name {
+			checks = append(checks, h)
+		}
+	}
+	return checks, IgnoreMissing(err)
 }

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/snapshot"
 )
 
@@ -28,7 +29,7 @@ func TestAround(t *testing.T) {
 	t.Parallel()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
-		corev1.AddToScheme, appsv1.AddToScheme, coordinationv1.AddToScheme, clusterv1.AddToScheme, runtimev1.AddToScheme,
+		corev1.AddToScheme, appsv1.AddToScheme, coordinationv1.AddToScheme, clusterv1.AddToScheme, runtimev1.AddToScheme, v1alpha1.AddToScheme,
 	} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
@@ -40,24 +41,28 @@ func TestAround(t *testing.T) {
 	other := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{
 		Name: "other", Labels: map[string]string{clusterv1.ProviderNameLabel: "control-plane-rke2"},
 	}}
+	ours, others := &clusterv1.MachineHealthCheck{}, &clusterv1.MachineHealthCheck{}
+	ours.Namespace, ours.Name, ours.Spec.ClusterName = "ns", "ours", "c"
+	others.Namespace, others.Name, others.Spec.ClusterName = "ns", "others", "d"
 	for name, tt := range map[string]struct {
 		message, asked, reported string
 		reads                    []string
-		extensions, core         int
+		extensions, core, checks int
 	}{
-		"healthy": {"", "v1.33.1", "v1.33.1", nil, 0, 0},
+		"healthy": {"", "v1.33.1", "v1.33.1", nil, 0, 0, 0},
 		"a hook": {
 			"upgrading\n  * Following hooks are blocking upgrade: BeforeClusterUpgrade", "v1.33.1", "v1.33.1",
-			[]string{"ExtensionConfigList", "Namespace"}, 1, 0,
+			[]string{"ExtensionConfigList", "Namespace"}, 1, 0, 0,
 		},
-		"a suffix": {"", "v1.33.1", "v1.33.1-k0s.0", []string{"DeploymentList", "LeaseList"}, 0, 1},
+		"a suffix":     {"", "v1.33.1", "v1.33.1-k0s.0", []string{"DeploymentList", "LeaseList"}, 0, 1, 0},
+		"workers roll": {"roll", "v1.33.1", "v1.33.1", []string{"MachineHealthCheckList", "UpdatePolicyList"}, 0, 0, 1},
 	} {
 		var reads []string
 		kind := func(o any) string {
 			_, name, _ := strings.Cut(fmt.Sprintf("%T", o), ".")
 			return name
 		}
-		reader := fake.NewClientBuilder().WithScheme(scheme).WithObjects(core, other,
+		reader := fake.NewClientBuilder().WithScheme(scheme).WithObjects(core, other, ours, others,
 			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns", Labels: map[string]string{"a": "b"}}},
 			&runtimev1.ExtensionConfig{ObjectMeta: metav1.ObjectMeta{Name: "cso"}}).
 			WithIndex(&coordinationv1.Lease{}, "metadata.name", func(o client.Object) []string { return []string{o.GetName()} }).
@@ -80,8 +85,15 @@ func TestAround(t *testing.T) {
 		o := snapshot.Objects{Cluster: cluster, ControlPlane: &unstructured.Unstructured{Object: map[string]any{
 			"spec": map[string]any{"version": tt.asked}, "status": map[string]any{"version": tt.reported},
 		}}}
+		if tt.message == "roll" {
+			md := &clusterv1.MachineDeployment{}
+			md.Status.Conditions = []metav1.Condition{{
+				Type: clusterv1.MachineDeploymentRollingOutCondition, Status: metav1.ConditionTrue,
+			}}
+			o.MachineDeployments = []*clusterv1.MachineDeployment{md}
+		}
 		a, err := Cluster{Reader: reader, Scheme: scheme}.Around(t.Context(), o)
-		if err != nil || len(a.Extensions) != tt.extensions || len(a.Core) != tt.core ||
+		if err != nil || len(a.Extensions) != tt.extensions || len(a.Core) != tt.core || len(a.HealthChecks) != tt.checks ||
 			(a.NamespaceLabels["a"] == "b") != (tt.extensions > 0) {
 			t.Errorf("%s: %+v, %v", name, a, err)
 		}

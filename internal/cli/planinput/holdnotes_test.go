@@ -28,6 +28,8 @@ func TestHoldNotes(t *testing.T) {
 		"with it":        {"v1.33.1-k0s.0", "v1.34.1-k0s.0", []string{"v1.33.1"}, time.Hour, ""},
 		"a surge begins": {"v1.32.9", "v1.34.1", []string{"v1.33.1", "v1.32.9"}, time.Minute, ""},
 		"a surge stays":  {"v1.32.9", "v1.34.1", []string{"v1.33.1", "v1.32.9"}, time.Hour, "AnyControlPlane cp: its rollout makes no progress"},
+		"workers begin":  {"v1.33.1", "v1.34.1", []string{"v1.33.1", "md"}, time.Minute, ""},
+		"workers stay":   {"v1.33.1", "v1.34.1", []string{"v1.33.1", "md"}, time.Hour, "MachineDeployment md: its rollout makes no progress"},
 	} {
 		o := snapshot.Objects{
 			Cluster: &clusterv1.Cluster{}, MachineDeployments: []*clusterv1.MachineDeployment{{}},
@@ -40,6 +42,14 @@ func TestHoldNotes(t *testing.T) {
 		for _, v := range tt.members {
 			m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{clusterv1.MachineControlPlaneLabel: ""}}}
 			m.Spec.Version = v
+			if v == "md" {
+				md := o.MachineDeployments[0]
+				md.Name, md.Spec.Template.Spec.Version = v, "v1.33.1"
+				m.Labels = map[string]string{clusterv1.MachineDeploymentNameLabel: v}
+				md.Status.Conditions = []metav1.Condition{{
+					Type: clusterv1.MachineDeploymentRollingOutCondition, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(began),
+				}}
+			}
 			m.Status.Conditions = []metav1.Condition{{
 				Type: clusterv1.MachineReadyCondition, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(began),
 			}}

@@ -16,23 +16,26 @@ import (
 )
 
 // TestLongHolds: a preflight fails while an extension blocks the upgrade under way, or the control plane's
-// rollout makes no progress, and warns of a suffix.
+// rollout or that of workers makes no progress, and warns of a suffix.
 func TestLongHolds(t *testing.T) {
 	t.Parallel()
 	began := time.Date(2026, 11, 26, 9, 0, 0, 0, time.UTC)
 	type found struct{ topology, controlPlane string }
 	for name, tt := range map[string]struct {
 		hook, surge bool
+		workers     bool
 		reported    string
 		age         time.Duration
 		want        found
 	}{
-		"healthy":           {false, false, "v1.33.1", 72 * time.Hour, found{"Passed", "Passed"}},
-		"a hook for days":   {true, false, "v1.33.1", 72 * time.Hour, found{"Failed", "Passed"}},
-		"a hook begins":     {true, false, "v1.33.1", 5 * time.Minute, found{"Passed", "Passed"}},
-		"a surge for days":  {false, true, "v1.32.9", 72 * time.Hour, found{"Passed", "Failed"}},
-		"a surge begins":    {false, true, "v1.32.9", 10 * time.Minute, found{"Passed", "Passed"}},
-		"a suffix, at once": {false, false, "v1.33.1-k0s.0", 0, found{"Passed", "Warned"}},
+		"healthy":           {reported: "v1.33.1", age: 72 * time.Hour, want: found{"Passed", "Passed"}},
+		"a hook for days":   {hook: true, reported: "v1.33.1", age: 72 * time.Hour, want: found{"Failed", "Passed"}},
+		"a hook begins":     {hook: true, reported: "v1.33.1", age: 5 * time.Minute, want: found{"Passed", "Passed"}},
+		"a surge for days":  {surge: true, reported: "v1.32.9", age: 72 * time.Hour, want: found{"Passed", "Failed"}},
+		"a surge begins":    {surge: true, reported: "v1.32.9", age: 10 * time.Minute, want: found{"Passed", "Passed"}},
+		"a suffix, at once": {reported: "v1.33.1-k0s.0", want: found{"Passed", "Warned"}},
+		"workers for days":  {workers: true, reported: "v1.33.1", age: 72 * time.Hour, want: found{"Passed", "Failed"}},
+		"workers begin":     {workers: true, reported: "v1.33.1", age: 10 * time.Minute, want: found{"Passed", "Passed"}},
 	} {
 		o := snapshot.Objects{Cluster: &clusterv1.Cluster{}, ControlPlane: &unstructured.Unstructured{Object: map[string]any{
 			"kind": "AnyControlPlane", "spec": map[string]any{"version": "v1.33.1", "replicas": int64(1)},
@@ -44,6 +47,17 @@ func TestLongHolds(t *testing.T) {
 				Message:            "upgrading\n  * Following hooks are blocking upgrade: BeforeClusterUpgrade",
 				LastTransitionTime: metav1.NewTime(began),
 			}}
+		}
+		if tt.workers {
+			md := o.MachineDeployments[0]
+			md.Name = "md-0"
+			md.Status.Conditions = []metav1.Condition{{
+				Type: clusterv1.MachineDeploymentRollingOutCondition, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(began),
+			}}
+			m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{clusterv1.MachineDeploymentNameLabel: "md-0"}}}
+			m.Spec.Version = "v1.32.9"
+			md.Spec.Template.Spec.Version = "v1.33.1"
+			o.Machines = append(o.Machines, m)
 		}
 		members := []string{"v1.33.1", "v1.32.9"}
 		if !tt.surge {

@@ -99,12 +99,15 @@ func topologyOf(o snapshot.Objects, a snapshot.Around, now time.Time) preflight.
 	return preflight.Topology{Cluster: o.Cluster.Name, Failure: failure.Message, Fix: failure.Fix}
 }
 
-// obstaclesOf returns what keeps the control plane from moving, and what keeps workers from following it to
-// a version.
+// obstaclesOf returns what keeps the control plane from moving, which includes workers whose last rollout stands
+// still, and what keeps workers from following it to a version.
 func obstaclesOf(
 	o snapshot.Objects, a snapshot.Around, to version.Version, now time.Time,
 ) (found []preflight.Obstacle) {
 	if s, ok := snapshot.RolloutStandstill(o, a); ok && s.IsLong(now) {
+		found = append(found, preflight.Obstacle{Subject: s.Subject, Message: s.Message, Fix: s.Fix})
+	}
+	for _, s := range snapshot.WorkerStandstills(o, a, now) {
 		found = append(found, preflight.Obstacle{Subject: s.Subject, Message: s.Message, Fix: s.Fix})
 	}
 	if s, ok := snapshot.SuffixHold(o, a, to); ok {
