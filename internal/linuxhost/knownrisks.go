@@ -3,10 +3,12 @@ package linuxhost
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/windlass-dev/windlass/internal/risks"
 	"github.com/windlass-dev/windlass/internal/settings"
 	"github.com/windlass-dev/windlass/internal/untrusted"
+	"github.com/windlass-dev/windlass/pkg/version"
 )
 
 // concerns are known risks whose condition the host answers, by their names: whether an upgrade of it
@@ -17,6 +19,9 @@ var concerns = map[string]func(g Goal, f Facts, drains bool) bool{
 	"kubelet-135-cgroup-v1":         func(Goal, Facts, bool) bool { return false },
 	"kubeadm-135-empty-flags":       func(g Goal, f Facts, _ bool) bool { return !keepsFlags(g, f) },
 	"kubelet-131-container-restart": func(_ Goal, _ Facts, drains bool) bool { return !drains },
+	"k3s-132-old-agents": func(_ Goal, f Facts, _ bool) bool {
+		return !slices.Contains(f.Rancher.lists(f.Service).Values(settings.FlannelKey), "none")
+	},
 }
 
 // keepsFlags reports whether kubeadm's file with the kubelet's arguments has one that kubeadm upgrade
@@ -29,15 +34,18 @@ func keepsFlags(g Goal, f Facts) bool {
 
 // KnownRisks returns the known risks of the upgrade that the host can answer for: those of its
 // versions, its member of etcd, its kernel and its container runtime, but not those of the size of
-// a control plane. There is none once kubeadm has begun. drains says that the node is drained.
-func KnownRisks(g Goal, f Facts, drains bool) []string {
+// a control plane. There is none once kubeadm has begun. drains says that the node is drained, oldest is
+// the oldest version of the cluster's Nodes; zero if unknown.
+func KnownRisks(g Goal, f Facts, drains bool, oldest version.Version) []string {
 	if f.Begun {
 		return nil
 	}
 	facts := risks.Facts{
 		Distribution: risks.Distribution(g.Distribution), PinnedEtcd: risks.EtcdOfTag(f.etcdTag()),
-		Hosts: []risks.Host{{Kernel: f.Config.Kernel, Runtime: machineOf(g, f).Runtime}},
+		Hosts:   []risks.Host{{Kernel: f.Config.Kernel, Runtime: machineOf(g, f).Runtime}},
+		Cluster: make(map[risks.ClusterFact]risks.Answer),
 	}
+	facts.Cluster[risks.NginxImagesMissing] = nginxImages(g, f)
 	switch {
 	case f.Member:
 		facts.Etcd = risks.Stacked
@@ -45,14 +53,19 @@ func KnownRisks(g Goal, f Facts, drains bool) []string {
 		facts.Etcd = risks.External
 	}
 	var notes []string
-	step := risks.Step{From: f.Installed, To: g.Version, Workers: !f.ControlPlane}
+	step := risks.Step{
+		From: f.Installed, To: g.Version, Workers: !f.ControlPlane, Oldest: oldest,
+	}
 	for _, risk := range risks.BuiltIn().Of(facts, step) {
 		if concern, decides := concerns[risk.ID]; decides && !concern(g, f, drains) ||
 			!isAnswered(risk.Risk, facts) {
 			continue
 		}
 		condition := ""
-		if risk.Condition != "" {
+		switch {
+		case risk.Seen != "":
+			condition = " It concerns this host: " + risk.Seen + "."
+		case risk.Condition != "":
 			condition = " Concerns " + risk.Condition + "."
 		}
 		notes = append(notes, fmt.Sprintf("known risk %s.%s Fix: %s (%s)", risk, condition,
@@ -61,11 +74,36 @@ func KnownRisks(g Goal, f Facts, drains bool) []string {
 	return notes
 }
 
+// nginxImages tells whether a server of RKE2 runs the packaged ingress-nginx, and has archives of images
+// without its images as their only source.
+func nginxImages(g Goal, f Facts) risks.Answer {
+	if g.Distribution != RKE2 || !f.ControlPlane || f.Rancher.Unread != "" {
+		return risks.Answer{}
+	}
+	const archive = "rke2-images-ingress-nginx"
+	lists := f.Rancher.lists(f.Service)
+	controllers := lists.Values(settings.IngressControllerKey)
+	isArchive := func(b binary) bool { return strings.HasPrefix(b.name, archive) }
+	supplied := f.Archives == "" || strings.Contains(f.Archives, archive) ||
+		slices.ContainsFunc(g.Digests.archives(g, f.Arch), isArchive) || f.Rancher.Registries ||
+		len(lists.Values(settings.DefaultRegistryKey)) > 0 ||
+		len(lists.Values(settings.PrivateRegistryKey)) > 0
+	unused := len(controllers) > 0 && !slices.Contains(controllers, "ingress-nginx") ||
+		slices.Contains(lists.Values(settings.DisableKey), "rke2-ingress-nginx")
+	if supplied || unused {
+		return risks.Answer{Known: true}
+	}
+	return risks.Answer{
+		Known: true, Holds: true, Seen: "it has archives of images (" + f.Archives + "), its " +
+			"configuration has no registry, and " + archive + " is not among them",
+	}
+}
+
 // isAnswered reports whether the host tells all that a risk depends on.
 func isAnswered(r *risks.Risk, f risks.Facts) bool {
 	host := f.Hosts[0]
 	return !slices.ContainsFunc(r.Match, func(m risks.Matcher) bool {
-		return m.Cluster != "" || m.Etcd != (risks.EtcdMatcher{}) && f.Etcd != risks.Stacked ||
+		return m.Cluster != "" && !f.Cluster[m.Cluster].Known || m.Etcd != (risks.EtcdMatcher{}) && f.Etcd != risks.Stacked ||
 			m.ControlPlane.MinMachines+m.ControlPlane.MaxMachines > 0 ||
 			!m.Machines.Kernel.IsZero() && host.Kernel == "" ||
 			!m.Machines.Runtime.IsZero() && host.Runtime == "" || !m.Machines.OS.IsZero()

@@ -12,12 +12,17 @@ import (
 // TestKnownRisks: a host tells the known risks that it has, and no other.
 func TestKnownRisks(t *testing.T) {
 	t.Parallel()
-	const emptyFlags = "kubeadm-135-empty-flags"
+	const (
+		emptyFlags, oldAgents = "kubeadm-135-empty-flags", "k3s-132-old-agents"
+		nginx                 = "rke2-136-ingress-nginx-images"
+	)
 	for name, test := range map[string]struct {
 		d        Distribution
 		from, to string
 		edit     func(*Facts)
 		drains   bool
+		brings   string
+		oldest   string
 		risk     string
 		want     bool
 	}{
@@ -71,6 +76,58 @@ func TestKnownRisks(t *testing.T) {
 			d: K3s, from: "v1.33.7+k3s1", to: "v1.34.3+k3s1", risk: "etcd-36-zombie-members",
 			edit: func(f *Facts) { f.ControlPlane = true },
 		},
+		"flannel of an old K3s": {
+			d: K3s, from: "v1.31.3+k3s1", to: "v1.32.10+k3s1", edit: controlPlane, risk: oldAgents, want: true,
+		},
+		"an agent of it": {d: K3s, from: "v1.31.3+k3s1", to: "v1.32.10+k3s1", risk: oldAgents},
+		"no flannel": {
+			d: K3s, from: "v1.31.3+k3s1", to: "v1.32.10+k3s1", risk: oldAgents, edit: func(f *Facts) {
+				controlPlane(f)
+				f.Rancher.Arguments = []string{"flannel-backend=none"}
+			},
+		},
+		"a K3s with the fix": {d: K3s, from: "v1.31.14+k3s1", to: "v1.32.10+k3s1", edit: controlPlane, risk: oldAgents},
+		"a K3s with the fix, agents without": {
+			d: K3s, from: "v1.31.14+k3s1", to: "v1.32.10+k3s1", edit: controlPlane, oldest: "v1.31.3+k3s1",
+			risk: oldAgents, want: true,
+		},
+		"ingress-nginx without its images": {
+			d: RKE2, from: "v1.35.2+rke2r1", to: "v1.36.5+rke2r1", edit: offline(""), risk: nginx, want: true,
+		},
+		"within v1.35": {d: RKE2, from: "v1.35.2+rke2r1", to: "v1.35.8+rke2r1", edit: offline(""), risk: nginx},
+		"both controllers": {
+			d: RKE2, from: "v1.35.2+rke2r1", to: "v1.36.5+rke2r1", risk: nginx, want: true,
+			edit: offline("ingress-controller: [traefik, ingress-nginx]"),
+		},
+		"Traefik": {
+			d: RKE2, from: "v1.35.2+rke2r1", to: "v1.36.5+rke2r1", edit: offline("ingress-controller: traefik"), risk: nginx,
+		},
+		"ingress-nginx is disabled": {
+			d: RKE2, from: "v1.35.2+rke2r1", to: "v1.36.5+rke2r1", edit: offline("disable: [rke2-ingress-nginx]"), risk: nginx,
+		},
+		"another default registry": {
+			d: RKE2, from: "v1.35.2+rke2r1", to: "v1.36.5+rke2r1", edit: offline("system-default-registry: r.example"), risk: nginx,
+		},
+		"registries.yaml": {
+			d: RKE2, from: "v1.35.2+rke2r1", to: "v1.36.5+rke2r1", risk: nginx,
+			edit: func(f *Facts) { offline("")(f); f.Rancher.Registries = true },
+		},
+		"the archive of ingress-nginx": {
+			d: RKE2, from: "v1.35.2+rke2r1", to: "v1.36.5+rke2r1", risk: nginx,
+			edit: func(f *Facts) { offline("")(f); f.Archives += " rke2-images-ingress-nginx.linux-amd64.tar.zst" },
+		},
+		"the archive is brought along": {
+			d: RKE2, from: "v1.35.2+rke2r1", to: "v1.36.5+rke2r1", edit: offline(""), risk: nginx,
+			brings: "v1.36.5+rke2r1/linux/amd64/rke2-images-ingress-nginx.linux-amd64.tar.zst",
+		},
+		"no archives": {
+			d: RKE2, from: "v1.35.2+rke2r1", to: "v1.36.5+rke2r1", risk: nginx,
+			edit: func(f *Facts) { offline("")(f); f.Archives = "" },
+		},
+		"a configuration that is not read": {
+			d: RKE2, from: "v1.35.2+rke2r1", to: "v1.36.5+rke2r1", risk: nginx,
+			edit: func(f *Facts) { offline("")(f); f.Rancher.Unread = "/x" },
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -78,6 +135,13 @@ func TestKnownRisks(t *testing.T) {
 				test.d = Kubeadm
 			}
 			g := Goal{Distribution: test.d, Version: version.MustParse(test.to)}
+			if test.brings != "" {
+				manifest, err := ParseManifest(strings.Repeat("0", 64) + "  " + test.brings + "\n")
+				if err != nil {
+					t.Fatal(err)
+				}
+				g.Digests = manifest
+			}
 			f := Facts{Installed: version.MustParse(test.from)}
 			f.Config.Kernel = "6.8.0-79-generic"
 			f.Config.Containerd = "containerd github.com/containerd/containerd/v2 v2.1.5 fcd"
@@ -85,7 +149,7 @@ func TestKnownRisks(t *testing.T) {
 				test.edit(&f)
 			}
 			got := false
-			for _, note := range KnownRisks(g, f, test.drains) {
+			for _, note := range KnownRisks(g, f, test.drains, parsed(test.oldest)) {
 				got = got || strings.HasPrefix(note, "known risk "+test.risk+": ")
 				if !strings.Contains(note, ". Fix: ") || !strings.Contains(note, "(https://") {
 					t.Errorf("the note is %q", note)
@@ -95,6 +159,23 @@ func TestKnownRisks(t *testing.T) {
 				t.Errorf("%s is told: %t, want %t", test.risk, got, test.want)
 			}
 		})
+	}
+}
+
+func parsed(text string) version.Version {
+	if text == "" {
+		return version.Version{}
+	}
+	return version.MustParse(text)
+}
+
+// offline makes a host a server of RKE2 with archives of images and a configuration.
+func offline(config string) func(*Facts) {
+	return func(f *Facts) {
+		controlPlane(f)
+		f.Arch = "amd64"
+		f.Archives = "rke2-images-canal.linux-amd64.tar.zst rke2-images-core.linux-amd64.tar.zst"
+		f.Rancher = parseRancherConfig(map[string]string{"config-file-1": "/config.yaml\n" + config})
 	}
 }
 

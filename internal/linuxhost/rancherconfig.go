@@ -14,11 +14,13 @@ import (
 type RancherConfig struct {
 	// Path is that of the main configuration file, which need not exist.
 	Path string
-	// Files are the configuration files in the order in which they are read, with the arguments for
-	// components and the profile only.
+	// Files are the configuration files in the order in which they are read, with the keys of
+	// settings.RancherLists only.
 	Files []settings.RancherFile
 	// Unread is the first file whose content nobody knows; empty if there is none.
 	Unread string
+	// Registries says that there is a file with registries of images, or mirrors of them.
+	Registries bool
 	// Arguments are those of the service's command line and its variables, as KEY=WORD.
 	Arguments []string
 	// Kubelet has the files that are merged into the kubelet's configuration, in their order.
@@ -30,7 +32,7 @@ type HostFile struct{ Path, Content string }
 
 // parseRancherConfig reads the facts of component_facts.
 func parseRancherConfig(values map[string]string) RancherConfig {
-	c := RancherConfig{Path: values["config-path"]}
+	c := RancherConfig{Path: values["config-path"], Registries: values["registries"] == "yes"}
 	for _, file := range filesIn(values, "config-file-") {
 		parsed := settings.RancherFile{Path: file.Path}
 		if untrusted.Object.UnmarshalYAML([]byte(file.Content), &parsed.Content) != nil {

@@ -248,3 +248,40 @@ func TestHeadersStayOnTheHost(t *testing.T) {
 		t.Errorf("it reads %q", got)
 	}
 }
+
+// TestImagesOfIngressNginx: what a host's configuration and files say about its ingress controller and
+// its registries reaches the known risk.
+func TestImagesOfIngressNginx(t *testing.T) {
+	t.Parallel()
+	const config = "/etc/rancher/rke2/config.yaml"
+	const images = "/var/lib/rancher/rke2/agent/images/rke2-images-"
+	for name, test := range map[string]struct {
+		line  string
+		files map[string]string
+		want  bool
+	}{
+		"archives only":                 {want: true},
+		"an empty registries.yaml":      {files: map[string]string{"/etc/rancher/rke2/registries.yaml": ""}, want: true},
+		"registries.yaml":               {files: map[string]string{"/etc/rancher/rke2/registries.yaml": "mirrors: {}\n"}},
+		"Traefik":                       {files: map[string]string{config: "ingress-controller: traefik\n"}},
+		"it is disabled in a list":      {files: map[string]string{config + ".d/a.yaml": "disable:\n- rke2-metrics-server\n- rke2-ingress-nginx\n"}},
+		"something else is disabled":    {files: map[string]string{config: "disable: rke2-metrics-server\n"}, want: true},
+		"it is disabled by an argument": {line: " --disable rke2-metrics-server,rke2-ingress-nginx"},
+		"another default registry":      {files: map[string]string{config: "system-default-registry: r.example\n"}},
+		"its archive":                   {files: map[string]string{images + "ingress-nginx.linux-amd64.tar.zst": "x"}},
+	} {
+		h := rancherHost(t, RKE2, "rke2-server", "/x server"+test.line, test.files)
+		h.goal.Version = version.MustParse("v1.36.3+rke2r1")
+		h.write(t, images+"core.linux-amd64.tar.zst", "x", 0o600)
+		got := ""
+		for _, note := range KnownRisks(h.goal, h.facts(t), true, version.Version{}) {
+			if strings.HasPrefix(note, "known risk rke2-136-ingress-nginx-images: ") {
+				got = note
+			}
+		}
+		const seen = " It concerns this host: it has archives of images (rke2-images-core.linux-amd64.tar.zst), "
+		if (got != "") != test.want || test.want && !strings.Contains(got, seen) {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}

@@ -23,10 +23,14 @@ const (
 	DqliteDatastore ClusterFact = "DqliteDatastore"
 	// K0sPinnedImages: a configuration of k0s names versions of images.
 	K0sPinnedImages ClusterFact = "K0sPinnedImages"
+	// NginxImagesMissing: RKE2's ingress-nginx is in use, and its images come from archives without
+	// them.
+	NginxImagesMissing ClusterFact = "NginxImagesMissing"
 )
 
 var clusterFacts = []ClusterFact{
 	"", HasDevices, KubeletClientUnbound, Traefik2Values, DqliteDatastore, K0sPinnedImages,
+	NginxImagesMissing,
 }
 
 // Answer says whether a fact holds. The zero Answer is not known.

@@ -92,6 +92,9 @@ type Matcher struct {
 	Distributions []Distribution `json:"distributions,omitempty"`
 	// From holds the versions that the step starts from; none means all.
 	From []Range `json:"from,omitempty"`
+	// Oldest holds the versions of the oldest node while the control plane makes the step; none means
+	// all. Nodes of unknown versions count as if they had that of the control plane.
+	Oldest []Range `json:"oldest,omitempty"`
 	// To holds the versions that the step ends at. A step that starts in one of them is no match:
 	// it brings nothing new.
 	To []Range `json:"to"`

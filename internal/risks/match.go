@@ -56,6 +56,9 @@ type Step struct {
 	From, To version.Version
 	// Workers says that workers make it, not the control plane.
 	Workers bool
+	// Oldest is the oldest version that a node runs while the control plane makes the step; zero if it
+	// is not known, and then From counts. OfAll finds it for steps of the control plane.
+	Oldest version.Version
 }
 
 // Facts are what is known of a cluster. Zero values are not known.
@@ -152,7 +155,17 @@ func (s *Set) match(r *Risk, f Facts, step Step) (found Applied, ok bool) {
 
 func (m Matcher) matchesVersions(s Step) bool {
 	return anyContains(m.To, s.To) && !anyContains(m.To, s.From) &&
-		(len(m.From) == 0 || anyContains(m.From, s.From))
+		(len(m.From) == 0 || anyContains(m.From, s.From)) &&
+		(len(m.Oldest) == 0 || anyContains(m.Oldest, older(s.Oldest, s.From)))
+}
+
+// older returns the older one of two versions, the second one if they have no order or the first one
+// is zero.
+func older(a, b version.Version) version.Version {
+	if !a.IsZero() && (b.IsZero() || version.Compare(a, b) == version.Less) {
+		return a
+	}
+	return b
 }
 
 func (m Matcher) matchesCluster(f Facts, to version.Version) bool {
@@ -219,10 +232,14 @@ type Found struct {
 	At []Applied
 }
 
-// OfAll returns the risks of steps, each once, in the order of the list.
+// OfAll returns the risks of steps, each once, in the order of the list. The steps are in the order in
+// which they are made.
 func (s *Set) OfAll(f Facts, steps []Step) []Found {
 	at, seen := map[string][]Applied{}, map[Step]bool{}
-	for _, step := range steps {
+	for i, step := range steps {
+		if !step.Workers {
+			step.Oldest = oldestOf(steps[i:])
+		}
 		if seen[step] {
 			continue // Another group makes the same step.
 		}
@@ -238,6 +255,14 @@ func (s *Set) OfAll(f Facts, steps []Step) []Found {
 		}
 	}
 	return found
+}
+
+// oldestOf returns the oldest version from which steps start: workers run it until their step.
+func oldestOf(steps []Step) (oldest version.Version) {
+	for _, step := range steps {
+		oldest = older(step.From, oldest)
+	}
+	return oldest
 }
 
 // Confirmed reports whether facts show that the cluster is concerned, and by what, which may be empty.

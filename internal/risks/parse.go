@@ -160,8 +160,9 @@ func (r Risk) checkTexts() error {
 }
 
 func (m Matcher) check() error {
-	if len(m.To) == 0 || max(len(m.To), len(m.From), len(m.Distributions)) > maxItems {
-		return fmt.Errorf("to must have 1 to %d items, from and distributions at most %d",
+	if len(m.To) == 0 ||
+		max(len(m.To), len(m.From), len(m.Oldest), len(m.Distributions)) > maxItems {
+		return fmt.Errorf("to must have 1 to %d items, from, oldest and distributions at most %d",
 			maxItems, maxItems)
 	}
 	for _, d := range m.Distributions {
@@ -169,10 +170,11 @@ func (m Matcher) check() error {
 			return err
 		}
 	}
-	if slices.Contains(slices.Concat(m.To, m.From), Range{}) {
+	versions := slices.Concat(m.To, m.From, m.Oldest)
+	if slices.Contains(versions, Range{}) {
 		return errors.New("each range needs atLeast, before, or both")
 	}
-	for _, r := range slices.Concat(m.To, m.From, []Range{m.Etcd.From, m.Etcd.To}) {
+	for _, r := range append(versions, m.Etcd.From, m.Etcd.To) {
 		if err := r.check(); err != nil {
 			return err
 		}

@@ -38,6 +38,9 @@ func matcherText(m risks.Matcher) string {
 	if len(m.From) > 0 {
 		text = "from " + rangeText(m.From...) + " " + text
 	}
+	if len(m.Oldest) > 0 {
+		text += "; the oldest node " + rangeText(m.Oldest...)
+	}
 	if len(m.Distributions) > 0 {
 		text = fmt.Sprint(m.Distributions) + " " + text
 	}

@@ -22,10 +22,11 @@ func parse(s string) version.Version {
 // TestBuiltIn matches real steps with what is built in.
 func TestBuiltIn(t *testing.T) {
 	t.Parallel()
-	const zombies = "etcd-36-zombie-members"
+	const zombies, oldAgents = "etcd-36-zombie-members", "k3s-132-old-agents"
 	for name, tt := range map[string]struct {
 		facts    risks.Facts
 		from, to string
+		oldest   string
 		workers  bool
 		id, etcd string
 		not      bool
@@ -110,14 +111,63 @@ func TestBuiltIn(t *testing.T) {
 		"the certificate for kubelets":           {from: "v1.34.6", to: "v1.35.5", id: "kubeadm-kubelet-client-binding"},
 		"the certificate for kubelets, before":   {from: "v1.34.6", to: "v1.35.4", id: "kubeadm-kubelet-client-binding", not: true},
 		"no pinned etcd":                         {from: "v1.30.9", to: "v1.31.2", id: "kubeadm-131-pinned-etcd", not: true},
+		"K3s with flannel that reads all Nodes":  {from: "v1.31.3+k3s1", to: "v1.32.10+k3s1", id: oldAgents},
+		"K3s v1.31.4":                            {from: "v1.31.4+k3s1", to: "v1.32.0+k3s1", id: oldAgents},
+		"K3s v1.31.5":                            {from: "v1.31.5+k3s1", to: "v1.32.10+k3s1", id: oldAgents, not: true},
+		"K3s v1.31.14":                           {from: "v1.31.14+k3s1", to: "v1.32.10+k3s1", id: oldAgents, not: true},
+		"K3s within v1.31":                       {from: "v1.31.3+k3s1", to: "v1.31.14+k3s1", id: oldAgents, not: true},
+		"K3s agents move":                        {from: "v1.31.3+k3s1", to: "v1.32.10+k3s1", workers: true, id: oldAgents, not: true},
+		"K3s agents of v1.30.8 beside v1.31.14":  {oldest: "v1.30.8+k3s1", from: "v1.31.14+k3s1", to: "v1.32.10+k3s1", id: oldAgents},
+		"K3s agents of v1.30.9 beside v1.31.14":  {oldest: "v1.30.9+k3s1", from: "v1.31.14+k3s1", to: "v1.32.10+k3s1", id: oldAgents, not: true},
+		"flannel of RKE2":                        {from: "v1.31.3+rke2r1", to: "v1.32.10+rke2r1", id: oldAgents, not: true},
 	} {
-		step := risks.Step{From: parse(tt.from), To: parse(tt.to), Workers: tt.workers}
+		step := risks.Step{
+			From: parse(tt.from), To: parse(tt.to), Workers: tt.workers, Oldest: parse(tt.oldest),
+		}
 		found := risks.BuiltIn().Of(tt.facts, step)
 		at := slices.IndexFunc(found, func(a risks.Applied) bool { return a.ID == tt.id })
 		if at < 0 != tt.not {
 			t.Errorf("%s: %s -> %s: %s applies: %v, want %v", name, tt.from, tt.to, tt.id, at >= 0, !tt.not)
 		} else if at >= 0 && found[at].Etcd != tt.etcd {
 			t.Errorf("%s: %q, want %q", name, found[at].Etcd, tt.etcd)
+		}
+	}
+}
+
+// TestOldestNodes: workers count at the version that they have while the control plane makes a step.
+func TestOldestNodes(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		steps []string
+		want  string
+	}{
+		"agents follow their servers": {
+			steps: []string{"CP v1.31.3 v1.31.14", "workers v1.31.3 v1.31.14", "CP v1.31.14 v1.32.10", "workers v1.31.14 v1.32.10"},
+		},
+		"agents stay behind": {
+			steps: []string{"CP v1.31.3 v1.31.14", "CP v1.31.14 v1.32.10", "workers v1.31.3 v1.32.10"},
+			want:  "CP v1.31.14+k3s1 -> v1.32.10+k3s1",
+		},
+		"one group stays behind": {
+			steps: []string{"workers v1.30.8 v1.31.14", "CP v1.31.14 v1.32.10", "workers v1.31.14 v1.32.10", "workers v1.30.8 v1.32.10"},
+			want:  "CP v1.31.14+k3s1 -> v1.32.10+k3s1",
+		},
+	} {
+		var steps []risks.Step
+		for _, text := range tt.steps {
+			words := strings.Fields(text)
+			steps = append(steps, risks.Step{
+				Workers: words[0] != "CP", From: parse(words[1] + "+k3s1"), To: parse(words[2] + "+k3s1"),
+			})
+		}
+		got := ""
+		for _, f := range risks.BuiltIn().OfAll(risks.Facts{}, steps) {
+			if f.ID == "k3s-132-old-agents" {
+				got = f.Where()
+			}
+		}
+		if got != tt.want {
+			t.Errorf("%s: %q, want %q", name, got, tt.want)
 		}
 	}
 }

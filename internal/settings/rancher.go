@@ -32,11 +32,25 @@ const (
 // ProfileKey is the key of RKE2's profile, which is no argument for a component.
 const ProfileKey = "profile"
 
+// The keys of RKE2 and K3s that are no arguments for components, and that known risks depend on.
+const (
+	DisableKey           = "disable"
+	FlannelKey           = "flannel-backend"
+	IngressControllerKey = "ingress-controller"
+	DefaultRegistryKey   = "system-default-registry"
+	PrivateRegistryKey   = "private-registry"
+)
+
+// otherKeys are the keys in RancherLists that are no arguments for components.
+var otherKeys = []string{
+	ProfileKey, DisableKey, FlannelKey, IngressControllerKey, DefaultRegistryKey, PrivateRegistryKey,
+}
+
 // Word is an argument for a component, as people write it, and what gives it.
 type Word struct{ Text, From string }
 
-// RancherLists are the arguments that RKE2 or K3s gets for components, by key, and RKE2's profile. Make
-// one with [MergeRancher].
+// RancherLists are the arguments that RKE2 or K3s gets for components, by key, and the other keys that
+// count here, such as RKE2's profile. Make one with [MergeRancher].
 type RancherLists map[string][]Word
 
 // RancherFile is a configuration file of RKE2 or K3s.
@@ -51,7 +65,7 @@ type RancherFile struct {
 func MergeRancher(files []RancherFile) RancherLists {
 	lists := RancherLists{}
 	for _, file := range files {
-		for _, key := range append(RancherKeys(), ProfileKey) {
+		for _, key := range slices.Concat(RancherKeys(), otherKeys) {
 			if value, found := file.Content[key]; found {
 				lists[key] = wordsFrom(file.Path, value)
 			}
@@ -77,7 +91,7 @@ func (l RancherLists) WithArguments(from string, arguments []string) RancherList
 	all := maps.Clone(l)
 	for _, argument := range arguments {
 		key, word, _ := strings.Cut(strings.TrimLeft(argument, "-"), "=")
-		if _, known := rancherKeys[key]; known || key == ProfileKey {
+		if _, known := rancherKeys[key]; known || slices.Contains(otherKeys, key) {
 			all[key] = append(slices.Clip(all[key]), Word{Text: word, From: from})
 		}
 	}
@@ -90,7 +104,7 @@ func (l RancherLists) Uses(server bool) []Use {
 	var uses []Use
 	for _, key := range slices.Sorted(maps.Keys(l)) {
 		isAgents := key == KubeletArgKey || key == ProxyArgKey
-		if key == ProfileKey || !server && !isAgents {
+		if slices.Contains(otherKeys, key) || !server && !isAgents {
 			continue
 		}
 		for _, word := range l[key] {
@@ -99,6 +113,17 @@ func (l RancherLists) Uses(server bool) []Use {
 		}
 	}
 	return uses
+}
+
+// Values returns the words of a key, without commas: a word can be a list.
+func (l RancherLists) Values(key string) []string {
+	var values []string
+	for _, word := range l[key] {
+		for value := range strings.SplitSeq(word.Text, ",") {
+			values = append(values, strings.TrimSpace(value))
+		}
+	}
+	return values
 }
 
 // Profile returns the profile of a node of RKE2 if some version rejects it. The last one counts.

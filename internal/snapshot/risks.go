@@ -69,6 +69,9 @@ func controlPlaneFacts(o *unstructured.Unstructured) map[risks.ClusterFact]risks
 			Seen: "CK8sControlPlane " + o.GetName() + " has datastoreType " + datastore,
 		}
 	}
+	if o.GetKind() == "RKE2ControlPlane" && suppliesNginx(o.Object) {
+		facts[risks.NginxImagesMissing] = risks.Answer{Known: true}
+	}
 	path, isK0s := k0sPaths[o.GetKind()]
 	config, _, err := unstructured.NestedFieldNoCopy(o.Object, path...)
 	fields, isMap := config.(map[string]any)
@@ -82,6 +85,22 @@ func controlPlaneFacts(o *unstructured.Unstructured) map[risks.ClusterFact]risks
 		}
 	}
 	return facts
+}
+
+// suppliesNginx reports whether a control plane of RKE2 disables the packaged ingress-nginx, or names a
+// registry. Otherwise only its hosts show where images are from.
+func suppliesNginx(fields map[string]any) bool {
+	disabled, _, err := unstructured.NestedStringSlice(fields,
+		"spec", "serverConfig", "disableComponents", "pluginComponents")
+	if err == nil && slices.Contains(disabled, "rke2-ingress-nginx") {
+		return true
+	}
+	registry, _, err := unstructured.NestedString(fields, "spec", "agentConfig", "systemDefaultRegistry")
+	if err == nil && registry != "" {
+		return true
+	}
+	registries, _, err := unstructured.NestedMap(fields, "spec", "privateRegistriesConfig")
+	return err == nil && len(registries) > 0
 }
 
 // hostsOf returns the kinds of machines of a Cluster; none if it has no Machines here. Of a Machine

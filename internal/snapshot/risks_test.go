@@ -43,6 +43,12 @@ func TestRiskFacts(t *testing.T) {
 	k0s := func(images any) any {
 		return map[string]any{"spec": map[string]any{"images": images}}
 	}
+	rke2 := func(spec map[string]any) map[string]any {
+		return map[string]any{"kind": "RKE2ControlPlane", "spec": spec}
+	}
+	nginxSupplied := risks.Facts{
+		Distribution: risks.RKE2, Cluster: fact(risks.NginxImagesMissing, risks.Answer{Known: true}),
+	}
 	stacked := risks.Facts{Distribution: risks.Kubeadm, Etcd: risks.Stacked, Machines: 3}
 	pinned, external := stacked, stacked
 	pinned.PinnedEtcd = version.MustParse("v3.5.26")
@@ -77,7 +83,13 @@ func TestRiskFacts(t *testing.T) {
 			}},
 			risks.Facts{Distribution: risks.K0s, EtcdStays: true},
 		},
-		"its own words": {map[string]any{"kind": "K0sControlPlane"}, risks.Facts{Distribution: risks.K0s}},
+		"RKE2":              {rke2(nil), risks.Facts{Distribution: risks.RKE2}},
+		"RKE2 offline":      {rke2(map[string]any{"agentConfig": map[string]any{"airGapped": true}}), risks.Facts{Distribution: risks.RKE2}},
+		"without nginx":     {rke2(map[string]any{"serverConfig": map[string]any{"disableComponents": map[string]any{"pluginComponents": []any{"rke2-ingress-nginx"}}}}), nginxSupplied},
+		"another component": {rke2(map[string]any{"serverConfig": map[string]any{"disableComponents": map[string]any{"pluginComponents": []any{"rke2-coredns"}}}}), risks.Facts{Distribution: risks.RKE2}},
+		"default registry":  {rke2(map[string]any{"agentConfig": map[string]any{"systemDefaultRegistry": "r.example"}}), nginxSupplied},
+		"registries":        {rke2(map[string]any{"privateRegistriesConfig": map[string]any{"mirrors": map[string]any{"docker.io": map[string]any{}}}}), nginxSupplied},
+		"its own words":     {map[string]any{"kind": "K0sControlPlane"}, risks.Facts{Distribution: risks.K0s}},
 	} {
 		o := snapshot.Objects{Cluster: &clusterv1.Cluster{}}
 		o.Cluster.Spec.ControlPlaneRef.Kind = "RKE2ControlPlane"

@@ -12,6 +12,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/linuxhost"
 	"github.com/windlass-dev/windlass/internal/port"
 	"github.com/windlass-dev/windlass/internal/workload"
+	"github.com/windlass-dev/windlass/pkg/version"
 )
 
 const (
@@ -37,12 +38,13 @@ type runDriver struct {
 	reach func() (port.Host, error)
 	// node is nil where nobody looks at it.
 	node *workload.SingleNode
-	// unknown is that of clusterView.
-	unknown error
-	printer runPrinter
-	clock   cli.Clock
-	tracker runTracker
-	outage  runOutage
+	// oldestNode and unknown are those of clusterView.
+	oldestNode version.Version
+	unknown    error
+	printer    runPrinter
+	clock      cli.Clock
+	tracker    runTracker
+	outage     runOutage
 	// heard is when the host answered last, or when the run began.
 	heard time.Time
 }
@@ -55,7 +57,7 @@ func newRunDriver(
 			Goal: r.goal, Host: host, Bundle: r.bundle, Attempt: tools.attempt(), Oldest: view.oldest,
 			Prepare: r.prefetch,
 		},
-		address: r.login.Address, node: view.node, unknown: view.unknown, printer: printer,
+		address: r.login.Address, node: view.node, unknown: view.unknown, oldestNode: view.oldestNode, printer: printer,
 		clock: tools.clock,
 		reach: func() (port.Host, error) { return tools.reach(r.login) },
 	}
@@ -99,7 +101,8 @@ func (d *runDriver) run(ctx context.Context, dryRun bool) error {
 	d.printer.NoteAll(linuxhost.Warnings(d.upgrade.Goal, report.Facts))
 	d.printer.NoteAll(planNotes(report.Facts, d.upgrade.Goal, d.node != nil || d.upgrade.Prepare))
 	if dryRun {
-		d.printer.NoteAll(linuxhost.KnownRisks(d.upgrade.Goal, report.Facts, d.node != nil))
+		d.printer.NoteAll(linuxhost.KnownRisks(
+			d.upgrade.Goal, report.Facts, d.node != nil, d.oldestNode))
 		d.printer.NoteAll(sourceNotes(d.upgrade.Goal.Source, report.Steps))
 		return d.foresee(report)
 	}

@@ -25,6 +25,8 @@ type clusterView struct {
 	node *workload.SingleNode
 	// oldest is zero if no Node has the role control-plane.
 	oldest linuxhost.ControlPlaneNode
+	// oldestNode is the oldest version of a kubelet of any Node; zero if unknown.
+	oldestNode version.Version
 	// unknown is why oldest is unknown; nil if it is known.
 	unknown error
 }
@@ -60,7 +62,10 @@ func (r runRequest) lookAtCluster(ctx context.Context) (clusterView, error) {
 		}
 	}
 	if view.unknown == nil {
-		view.oldest, view.unknown = findOldest(nodes)
+		view.oldest, view.unknown = findOldest(nodes, isControlPlane)
+		// Only a note depends on it, so an error is no reason to end.
+		oldest, _ := findOldest(nodes, isAny)
+		view.oldestNode = oldest.Kubelet
 	}
 	view.node = cluster.Node(name)
 	return view, nil
@@ -84,12 +89,21 @@ func (c nodeChoice) connect() (*workload.Single, error) {
 // controlPlaneRole is the label that kubeadm, RKE2 and K3s give Nodes with an API server.
 const controlPlaneRole = "node-role.kubernetes.io/control-plane"
 
-// findOldest finds the control plane Node with the oldest kubelet. It returns the zero value if the
-// cluster has no such Nodes, as with hosted control planes.
-func findOldest(nodes []corev1.Node) (linuxhost.ControlPlaneNode, error) {
+func isControlPlane(node *corev1.Node) bool {
+	_, is := node.Labels[controlPlaneRole]
+	return is
+}
+
+func isAny(*corev1.Node) bool { return true }
+
+// findOldest finds the Node with the oldest kubelet among those that count. It returns the zero value if
+// there are none, such as Nodes of a hosted control plane.
+func findOldest(
+	nodes []corev1.Node, counts func(*corev1.Node) bool,
+) (linuxhost.ControlPlaneNode, error) {
 	var oldest linuxhost.ControlPlaneNode
 	for i := range nodes {
-		if _, is := nodes[i].Labels[controlPlaneRole]; !is {
+		if !counts(&nodes[i]) {
 			continue
 		}
 		kubelet, err := version.Parse(nodes[i].Status.NodeInfo.KubeletVersion)

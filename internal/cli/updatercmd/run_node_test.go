@@ -40,6 +40,7 @@ func TestFindOldest(t *testing.T) {
 		nodes   []corev1.Node
 		want    linuxhost.ControlPlaneNode
 		problem string
+		workers bool
 	}{
 		{name: "no Nodes"},
 		{name: "a hosted control plane", nodes: []corev1.Node{worker}},
@@ -57,13 +58,22 @@ func TestFindOldest(t *testing.T) {
 			want:  linuxhost.ControlPlaneNode{Name: "a", Kubelet: version.MustParse("v1.36.3+rke2r1")},
 		},
 		{
+			name: "workers count, too", workers: true,
+			nodes: []corev1.Node{newTestNode("a", "v1.36.3", true), newTestNode("b", "v1.35.3", false)},
+			want:  linuxhost.ControlPlaneNode{Name: "b", Kubelet: version.MustParse("v1.35.3")},
+		},
+		{
 			name:    "one that reports no version may be older than all others",
 			nodes:   []corev1.Node{newTestNode("a", "v1.36.3", true), newTestNode("b", "", true)},
 			problem: "reading the version of Node b: ",
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			got, err := findOldest(test.nodes)
+			counts := isControlPlane
+			if test.workers {
+				counts = isAny
+			}
+			got, err := findOldest(test.nodes, counts)
 			same := cmp.Comparer(func(a, b version.Version) bool { return a == b })
 			if diff := cmp.Diff(test.want, got, same); diff != "" {
 				t.Errorf("oldest (-want +got):\n%s", diff)

@@ -98,7 +98,7 @@ func (s scout) askFact(ctx context.Context, fact risks.ClusterFact) (risks.Answe
 		return s.traefikValues(ctx)
 	case risks.K0sPinnedImages:
 		return s.k0sImages(ctx)
-	case risks.DqliteDatastore: // The control plane object shows it.
+	case risks.DqliteDatastore, risks.NginxImagesMissing: // The control plane object shows it.
 	}
 	return risks.Answer{}, nil
 }

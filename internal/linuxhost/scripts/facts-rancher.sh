@@ -14,6 +14,7 @@ fact service "$unit"
 room_facts "$data"
 fact archives "$(cd "$data/agent/images" 2>/dev/null &&
   ls -d {k3s-airgap,rke2}-images*.tar* 2>/dev/null | paste -sd ' ')"
+[ ! -s "/etc/rancher/$DISTRIBUTION/registries.yaml" ] || fact registries yes
 value_of server: "$data/agent/kubelet.kubeconfig"
 server=$found
 if [ -n "$unit" ] && [ "$unit" != "$DISTRIBUTION-agent" ]; then

@@ -1,10 +1,11 @@
 # What RKE2 or K3s is told to give to components of Kubernetes.
 source lib-rancher.sh
 source lib-kubelet.sh
-keys='((kubelet|kube-(apiserver|controller|controller-manager|scheduler|proxy))-arg|profile)'
+keys='((kubelet|kube-(apiserver|controller|controller-manager|scheduler|proxy))-arg|profile|disable'
+keys+='|flannel-backend|ingress-controller|system-default-registry|private-registry)'
 
-# of_components prints the keys of a configuration file whose values are arguments for components,
-# and RKE2's profile, with these values: tokens and passwords stay on the host. It prints a line with ? if the file is
+# of_components prints the keys of a configuration file whose values are arguments for components, or
+# decide about known risks, with these values: tokens and passwords stay on the host. It prints a line with ? if the file is
 # in a form in which it does not find keys, such as flow style.
 of_components() {
   awk -v keys="^$keys\$" '
