@@ -12,7 +12,7 @@ import (
 
 var (
 	link    = regexp.MustCompile(`\]\(([^)#\s]*)(?:#([^)\s]*))?\)`)
-	fenced  = regexp.MustCompile("(?ms)^ *```.*?^ *```")
+	fenced  = regexp.MustCompile("(?ms)^ *```.*?\n *```")
 	heading = regexp.MustCompile(`(?m)^#+ (.*)$`)
 	// dropped is what the anchor of a heading does not have.
 	dropped = regexp.MustCompile(`[^\p{L}\p{N}_ -]`)

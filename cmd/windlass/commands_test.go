@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-var shellBlock = regexp.MustCompile("(?ms)^ *```sh\n(.*?)^ *```$")
+var shellBlock = regexp.MustCompile("(?ms)^ *```sh\n(.*?)\n *```$")
 
 // TestPageCommands runs the commands "windlass ..." of the shell blocks of all pages. Those that need
 // no cluster run as they are, in order, and succeed. Of all others the command and its flags exist.

@@ -9,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
@@ -46,7 +45,7 @@ func TestIdleGate(t *testing.T) {
 					t.Fatal(err)
 				}
 				g := &v1alpha1.UpgradeGate{}
-				if err := c.Get(t.Context(), client.ObjectKey(request.NamespacedName), g); err != nil {
+				if err := c.Get(t.Context(), request.NamespacedName, g); err != nil {
 					t.Fatal(err)
 				}
 				found[request.String()] = meta.FindStatusCondition(g.Status.Conditions, v1alpha1.ReadyCondition).Reason

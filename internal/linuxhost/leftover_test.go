@@ -210,3 +210,15 @@ func TestLeftOverCordon(t *testing.T) {
 		}
 	}
 }
+
+// mustComeTo takes an attempt to where a step is next.
+func (s *sandbox) mustComeTo(t *testing.T, g Goal, attempt string, step Name) {
+	t.Helper()
+	p := s.next(t, g, attempt)
+	for ; p.Step != step && p.Begin != nil; p = s.next(t, g, attempt) {
+		s.do(t, g, p, attempt)
+	}
+	if p.Step != step || p.Failure != nil {
+		t.Fatalf("%+v, after %+v, want %s", p, s.job, step)
+	}
+}

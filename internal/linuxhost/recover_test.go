@@ -263,18 +263,6 @@ func (s *sandbox) attempt(t *testing.T, g Goal, attempt string) Progress {
 	return Progress{}
 }
 
-// mustComeTo takes an attempt to where a step is next.
-func (s *sandbox) mustComeTo(t *testing.T, g Goal, attempt string, step Name) {
-	t.Helper()
-	p := s.next(t, g, attempt)
-	for ; p.Step != step && p.Begin != nil; p = s.next(t, g, attempt) {
-		s.do(t, g, p, attempt)
-	}
-	if p.Step != step || p.Failure != nil {
-		t.Fatalf("%+v, after %+v, want %s", p, s.job, step)
-	}
-}
-
 // mustCut has an attempt end in kubeadm, whose files are torn then.
 func (s *sandbox) mustCut(t *testing.T, g Goal, attempt string) {
 	t.Helper()

@@ -24,7 +24,7 @@ func HandLabels(node *corev1.Node) []string {
 		}
 		byHand := func(e metav1.ManagedFieldsEntry) bool {
 			return strings.HasPrefix(e.Manager, "kubectl") && e.FieldsV1 != nil &&
-				strings.Contains(string(e.FieldsV1.Raw), `"f:`+key+`"`)
+				strings.Contains(e.FieldsV1.GetRawString(), `"f:`+key+`"`)
 		}
 		if slices.ContainsFunc(node.ManagedFields, byHand) {
 			keys = append(keys, key)
@@ -46,22 +46,7 @@ func CheckHandLabels(
 		byName[nodes[i].Name] = &nodes[i]
 	}
 	for _, pool := range pools {
-		needed := map[string]map[string]bool{}
-		for _, p := range pods {
-			node := byName[p.Node]
-			if node == nil || p.Stays || pool.Kept || !slices.Contains(pool.Nodes, p.Node) {
-				continue
-			}
-			for _, key := range hand[p.Node] {
-				if pool.isGiven(key) || !p.needs(node, key) {
-					continue
-				}
-				if needed[key] == nil {
-					needed[key] = map[string]bool{}
-				}
-				needed[key][p.Namespace+"/"+p.Name] = true
-			}
-		}
+		needed := pool.neededLabels(byName, pods, hand)
 		for _, key := range slices.Sorted(maps.Keys(needed)) {
 			names := slices.Sorted(maps.Keys(needed[key]))
 			r.warn(pool.Name, "give it with node-labels in the bootstrap config, or as a label of the domain "+
@@ -71,6 +56,30 @@ func CheckHandLabels(
 		}
 	}
 	return r.finish("no Pod needs a label that only the present Nodes have")
+}
+
+// neededLabels returns, by the key of a label that a person has set, the Pods on Nodes of a pool that need it
+// and would not have it on new ones.
+func (p Pool) neededLabels(
+	nodes map[string]*corev1.Node, pods []Workload, hand map[string][]string,
+) map[string]map[string]bool {
+	needed := map[string]map[string]bool{}
+	for _, w := range pods {
+		node := nodes[w.Node]
+		if node == nil || w.Stays || p.Kept || !slices.Contains(p.Nodes, w.Node) {
+			continue
+		}
+		for _, key := range hand[w.Node] {
+			if p.isGiven(key) || !w.needs(node, key) {
+				continue
+			}
+			if needed[key] == nil {
+				needed[key] = map[string]bool{}
+			}
+			needed[key][w.Namespace+"/"+w.Name] = true
+		}
+	}
+	return needed
 }
 
 // isGiven reports whether the bootstrap config of a pool names a label, in whatever field or command. One

@@ -20,7 +20,7 @@ func labelled(name, manager string, keys ...string) corev1.Node {
 		fields += fmt.Sprintf(`,"f:%s":{}`, key)
 	}
 	raw := fmt.Sprintf(`{"f:metadata":{"f:labels":{".":{}%s}}}`, fields)
-	node.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: manager, FieldsV1: &metav1.FieldsV1{Raw: []byte(raw)}}}
+	node.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: manager, FieldsV1: metav1.NewFieldsV1(raw)}}
 	return node
 }
 

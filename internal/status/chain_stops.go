@@ -79,8 +79,7 @@ func (c *chainComputation) nextGroup(g chain.Group, o plan.Operation) Step {
 
 // withArrived adds the groups that are at the version of a step, before those that are not.
 func (c *chainComputation) withArrived(s Step) Step {
-	for i := len(c.state.Groups) - 1; i >= 0; i-- {
-		g := c.state.Groups[i]
+	for _, g := range slices.Backward(c.state.Groups) {
 		if !g.Exists || g.Deleting || !g.Version.Equal(s.To) || slices.Contains(s.Groups, g.Name) {
 			continue
 		}

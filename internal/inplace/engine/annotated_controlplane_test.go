@@ -3,7 +3,6 @@ package engine
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -18,7 +17,6 @@ import (
 	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/inplace"
 	"github.com/windlass-dev/windlass/internal/inplace/request"
-	"github.com/windlass-dev/windlass/internal/port/porttest"
 )
 
 // heldBy is a lock as it is written.
@@ -438,42 +436,6 @@ func TestUpdaterThatCannotBeAsked(t *testing.T) {
 	}
 	kubelet.mute = nil
 	w.untilDone("a", toVersion)
-}
-
-// TestOldestWorkerHoldsTheControlPlane: a control plane Machine gets no minor that the oldest of all
-// workers is too old for, whichever place that has in the list, and whatever Machines of control planes run.
-func TestOldestWorkerHoldsTheControlPlane(t *testing.T) {
-	t.Parallel()
-	for oldest, want := range map[string]request.Status{"v1.27.16": request.Failed, "v1.28.15": request.Done} {
-		w := newUpgradeWorld(t)
-		w.register()
-		w.add(newMachine("cp", "kcp"), newMachine("a", ""), newMachine("b", ""), newMachine("c", ""))
-		for name, kubelet := range map[string]string{"a": "v1.29.3", "b": oldest, "c": from} {
-			w.nodes.Set(inCluster, name, porttest.ReadyNode(kubelet, w.now.Add(-time.Hour)))
-		}
-		w.sync()
-		w.ask("cp", toVersion)
-		w.until("it has ended", func() bool { return w.marks("cp").Status != "" && w.marks("cp").Status != request.InProgress })
-		if got := w.marks("cp").Status; got != want {
-			t.Errorf("beside a worker of %s the control plane Machine's upgrade to %s is %s, want %s", oldest, wanted, got, want)
-		}
-	}
-}
-
-// TestForeignControlPlaneMachines: of the Machines with a control plane's label, those that the asked
-// object controls are its members.
-func TestForeignControlPlaneMachines(t *testing.T) {
-	t.Parallel()
-	w := newUpgradeWorld(t)
-	w.register()
-	w.addGroup(kubeadmControlPlaneKind, "kcp", "cp-0")
-	w.add(newMachine("foreign", "other"))
-	w.useControlPlane(kubeadmControlPlaneKind, "kcp")
-	w.askGroup(kubeadmControlPlaneKind, "kcp", toVersion)
-	w.until("it has ended", func() bool { return w.groupMarks(kubeadmControlPlaneKind, "kcp").Status == request.Done })
-	if got := w.marks("foreign"); got != (request.Marks{}) {
-		t.Errorf("a Machine of another control plane was asked: %+v", got)
-	}
 }
 
 // TestRefusedRequestHoldsNobodyUp lets a worker begin though a request of the control plane, or of one of its machines, was refused.
