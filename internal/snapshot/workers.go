@@ -251,7 +251,7 @@ func (r workerRollout) hasNone(a Around) (Standstill, bool) {
 		stay.Add(fmt.Sprintf("%s (%s)", m.Name, text.Bound(m.Spec.Version, most)))
 	}
 	s := Standstill{Since: r.since}
-	s.Message = fmt.Sprintf("no new Machine is being created since %s, and no old one deleted: %s",
+	s.Message = fmt.Sprintf("no new Machine has become Ready since %s, none is on its way, and no old one goes: %s",
 		clock(r.since), stay.Join(", "))
 	s.Fix = fmt.Sprintf("see in the conditions of its MachineSets (kubectl -n %s describe machineset -l %s=%s), and in the "+
 		"log of capi-controller-manager, why", r.md.Namespace, clusterv1.MachineDeploymentNameLabel, r.md.Name)

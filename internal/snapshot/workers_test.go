@@ -83,7 +83,7 @@ func (w *workersWorld) noInfrastructure(age time.Duration) {
 func TestWorkerStandstill(t *testing.T) {
 	t.Parallel()
 	const (
-		none  = "no new Machine is being created since 2026-11-26T09:00:00Z, and no old one deleted: a (v1.34.11), b (v1.34.11), c (v1.34.11)"
+		none  = "no new Machine has become Ready since 2026-11-26T09:00:00Z, none is on its way, and no old one goes: a (v1.34.11), b (v1.34.11), c (v1.34.11)"
 		since = "no new Machine has become Ready since 2026-11-26T09:00:00Z: "
 		cut   = "MachineHealthCheck mhc has Machines deleted that have no Node after 10m0s (nodeStartupTimeoutSeconds 600)"
 		raise = "raise nodeStartupTimeoutSeconds of MachineHealthCheck mhc above the time that a machine needs until its Node is there (for example to 2400)"
