@@ -1,6 +1,7 @@
 package preflightcmd
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	"github.com/windlass-dev/windlass/internal/clustercheck"
 	"github.com/windlass-dev/windlass/internal/preflight"
 	"github.com/windlass-dev/windlass/internal/risks"
 	"github.com/windlass-dev/windlass/internal/snapshot"
@@ -88,5 +90,30 @@ func TestDirectSteps(t *testing.T) {
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+// TestManifestsOfARelease: what `helm get manifest` prints is read from the standard input, and judged.
+func TestManifestsOfARelease(t *testing.T) {
+	t.Parallel()
+	for api, want := range map[string]clustercheck.Outcome{
+		"v1beta3": clustercheck.Failed, "v1": clustercheck.Passed,
+	} {
+		const of = "---\n# Source: apf/templates/%s.yaml\napiVersion: flowcontrol.apiserver.k8s.io/%s\n" +
+			"kind: %s\nmetadata:\n  name: a\n  labels:\n    app.kubernetes.io/managed-by: Helm\n"
+		printed := fmt.Sprintf(of, "level", "v1", "PriorityLevelConfiguration") +
+			fmt.Sprintf(of, "schema", api, "FlowSchema") + "---\n# Source: apf/templates/empty.yaml\n\n"
+		manifests, err := readManifests([]string{"-"}, strings.NewReader(printed))
+		if err != nil || len(manifests) != 2 {
+			t.Fatalf("%v, %v", manifests, err)
+		}
+		upgrade := preflight.Upgrade{
+			From: version.MustParse("v1.31.14"), To: version.MustParse("v1.32.10"),
+		}
+		found := preflight.CheckManifests(upgrade, manifests)
+		if len(found) != 1 || found[0].Outcome != want ||
+			want == clustercheck.Failed && found[0].Subject != "FlowSchema a" {
+			t.Errorf("%s: %+v, want %s", api, found, want)
+		}
 	}
 }
