@@ -82,21 +82,25 @@ func nginxImages(g Goal, f Facts) risks.Answer {
 	}
 	const archive = "rke2-images-ingress-nginx"
 	lists := f.Rancher.lists(f.Service)
-	controllers := lists.Values(settings.IngressControllerKey)
 	isArchive := func(b binary) bool { return strings.HasPrefix(b.name, archive) }
 	supplied := f.Archives == "" || strings.Contains(f.Archives, archive) ||
 		slices.ContainsFunc(g.Digests.archives(g, f.Arch), isArchive) || f.Rancher.Registries ||
 		len(lists.Values(settings.DefaultRegistryKey)) > 0 ||
 		len(lists.Values(settings.PrivateRegistryKey)) > 0
-	unused := len(controllers) > 0 && !slices.Contains(controllers, "ingress-nginx") ||
-		slices.Contains(lists.Values(settings.DisableKey), "rke2-ingress-nginx")
-	if supplied || unused {
+	if supplied || !runsNginx(lists) {
 		return risks.Answer{Known: true}
 	}
 	return risks.Answer{
 		Known: true, Holds: true, Seen: "it has archives of images (" + f.Archives + "), its " +
 			"configuration has no registry, and " + archive + " is not among them",
 	}
+}
+
+// runsNginx reports whether a server of RKE2 before v1.36 runs the packaged ingress-nginx: by default.
+func runsNginx(lists settings.RancherLists) bool {
+	controllers := lists.Values(settings.IngressControllerKey)
+	return (len(controllers) == 0 || slices.Contains(controllers, "ingress-nginx")) &&
+		!slices.Contains(lists.Values(settings.DisableKey), "rke2-ingress-nginx")
 }
 
 // isAnswered reports whether the host tells all that a risk depends on.
