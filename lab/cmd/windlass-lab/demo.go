@@ -143,6 +143,28 @@ func (o *demoOptions) run(cmd *cobra.Command) error {
 	return o.finish(cmd, plane, lab, o.upgrade(cmd.Context(), out, plane, lab))
 }
 
+// fromFiles reads the scenario from manifests.
+func (o *demoOptions) fromFiles(stdin io.Reader, target version.Version) (demo.Scenario, error) {
+	objects, err := manifest.ReadObjects(o.files, stdin)
+	if err != nil {
+		return demo.Scenario{}, err
+	}
+	if err := demo.CheckVariables(objects); err != nil {
+		return demo.Scenario{}, err
+	}
+	versions, err := version.ParseList(o.versions)
+	if err != nil {
+		return demo.Scenario{}, fmt.Errorf("reading --versions: %w", err)
+	}
+	if objects, err = demo.WithVersions(objects, versions); err != nil {
+		return demo.Scenario{}, err
+	}
+	if o.real {
+		return demo.FromObjectsOnHosts(objects, target)
+	}
+	return demo.FromObjects(objects, target)
+}
+
 // scenario reads everything that can be wrong with the input before anything is started.
 func (o *demoOptions) scenario(stdin io.Reader) (demo.Scenario, error) {
 	var target version.Version
@@ -154,24 +176,7 @@ func (o *demoOptions) scenario(stdin io.Reader) (demo.Scenario, error) {
 		target = v
 	}
 	if len(o.files) > 0 {
-		objects, err := manifest.ReadObjects(o.files, stdin)
-		if err != nil {
-			return demo.Scenario{}, err
-		}
-		if err := demo.CheckVariables(objects); err != nil {
-			return demo.Scenario{}, err
-		}
-		versions, err := version.ParseList(o.versions)
-		if err != nil {
-			return demo.Scenario{}, fmt.Errorf("reading --versions: %w", err)
-		}
-		if objects, err = demo.WithVersions(objects, versions); err != nil {
-			return demo.Scenario{}, err
-		}
-		if o.real {
-			return demo.FromObjectsOnHosts(objects, target)
-		}
-		return demo.FromObjects(objects, target)
+		return o.fromFiles(stdin, target)
 	}
 	read := demo.Default
 	switch {

@@ -17,8 +17,8 @@ func TestReminder(t *testing.T) {
 	p := &progress{out: &out}
 	p.remind(time.Unix(1_000, 0)) // There is no step yet.
 	p.report(devplane.Event{Step: "a", Message: "building Kubernetes", Elapsed: 5 * time.Second})
-	for _, after := range []time.Duration{29, 31, 60, 62} {
-		p.remind(p.since.Add(after * time.Second))
+	for _, after := range []int{29, 31, 60, 62} {
+		p.remind(p.since.Add(time.Duration(after) * time.Second))
 	}
 	want := "   5.0s  building Kubernetes\n" +
 		"  36.0s  building Kubernetes (still running)\n" +
