@@ -89,9 +89,7 @@ func findWorkerRollout(
 	md *clusterv1.MachineDeployment, o Objects, checks []*clusterv1.MachineHealthCheck,
 ) (r workerRollout, ok bool) {
 	since, rolls := rollsOutSince(md)
-	paused := annotations.IsPaused(o.Cluster, md) || md.Spec.Paused != nil && *md.Spec.Paused
-	onDelete := md.Spec.Rollout.Strategy.Type == clusterv1.OnDeleteMachineDeploymentStrategyType
-	if !rolls || paused || onDelete || !o.Cluster.DeletionTimestamp.IsZero() || !md.DeletionTimestamp.IsZero() {
+	if !rolls || rests(md, o.Cluster) {
 		return workerRollout{}, false
 	}
 	r = workerRollout{o: o, md: md, since: since}
@@ -113,6 +111,13 @@ func findWorkerRollout(
 	slices.SortFunc(r.pending, func(a, b *clusterv1.Machine) int { return strings.Compare(a.Name, b.Name) })
 	r.check, r.timeout = startupCheck(md, o.Cluster, checks)
 	return r, true
+}
+
+// rests reports whether nobody rolls a MachineDeployment out: it is paused, waits for deletions, or goes.
+func rests(md *clusterv1.MachineDeployment, cluster *clusterv1.Cluster) bool {
+	paused := annotations.IsPaused(cluster, md) || md.Spec.Paused != nil && *md.Spec.Paused
+	onDelete := md.Spec.Rollout.Strategy.Type == clusterv1.OnDeleteMachineDeploymentStrategyType
+	return paused || onDelete || !cluster.DeletionTimestamp.IsZero() || !md.DeletionTimestamp.IsZero()
 }
 
 // rollsOutSince returns since when a MachineDeployment replaces its Machines, by its own conditions.

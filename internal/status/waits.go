@@ -54,18 +54,25 @@ func describeWaits(f Facts, of *groupFacts, now time.Time) string {
 		return cmp.Or(stuckControlPlane(f, of.selected), restingRollout(f, now), suffixHold(f))
 	}
 	md, isDeployment := of.owner.(*clusterv1.MachineDeployment)
-	if isDeployment {
-		if s, ok := snapshot.WorkerStandstill(md, f.Objects, f.Around, now); ok {
-			return s.Sentence()
-		}
+	if !isDeployment {
+		return ""
 	}
+	if s, ok := snapshot.WorkerStandstill(md, f.Objects, f.Around, now); ok {
+		return s.Sentence()
+	}
+	return describeOnDelete(f, md, of)
+}
+
+// describeOnDelete says that machines of a MachineDeployment wait for their deletion, and what to do; empty
+// if none do.
+func describeOnDelete(f Facts, md *clusterv1.MachineDeployment, of *groupFacts) string {
 	n := of.Count[Waiting]
 	for _, m := range of.members {
 		if isLost(m) && isUpToDate(m, of) && m.DeletionTimestamp.IsZero() {
 			n-- // It waits for no deletion by a person.
 		}
 	}
-	if !isDeployment || n <= 0 || !pool.IsOnDelete(md) || of.selected.UpdateOnDelete {
+	if n <= 0 || !pool.IsOnDelete(md) || of.selected.UpdateOnDelete {
 		return ""
 	}
 	fix := "delete the machines that may be replaced"

@@ -36,7 +36,7 @@ func (m Cluster) Around(ctx context.Context, o snapshot.Objects) (a snapshot.Aro
 		}
 		// Without them, the message only names no MachineHealthCheck.
 		a.HealthChecks, err = m.HealthChecks(ctx, client.ObjectKeyFromObject(o.Cluster))
-		if err = IgnoreForbidden(err); err != nil {
+		if err := IgnoreForbidden(err); err != nil {
 			return a, err
 		}
 	}
