@@ -6,32 +6,48 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/windlass-dev/windlass/internal/clustercheck"
 	"github.com/windlass-dev/windlass/internal/text"
 )
+
+// maxHandLabels is how many labels of other domains than Kubernetes' own a Node may have to be judged: each
+// is searched in all that kubectl has written, and a Node is a tenant's.
+const maxHandLabels = 100
 
 // HandLabels returns the keys of labels that a person has set on a Node, by its managedFields, sorted. Those
 // of Kubernetes' own domains are none: controllers and kubelets set them again, and Cluster API may.
 func HandLabels(node *corev1.Node) []string {
 	var keys []string
 	for key := range node.Labels {
-		domain, _, _ := strings.Cut(key, "/")
-		if domain == "kubernetes.io" || strings.HasSuffix(domain, "k8s.io") ||
-			strings.HasSuffix(domain, ".kubernetes.io") {
-			continue
-		}
-		byHand := func(e metav1.ManagedFieldsEntry) bool {
-			return strings.HasPrefix(e.Manager, "kubectl") && e.FieldsV1 != nil &&
-				strings.Contains(e.FieldsV1.GetRawString(), `"f:`+key+`"`)
-		}
-		if slices.ContainsFunc(node.ManagedFields, byHand) {
+		if domain, _, _ := strings.Cut(key, "/"); !isKubernetes("." + domain) {
 			keys = append(keys, key)
 		}
 	}
-	slices.Sort(keys)
-	return keys
+	if len(keys) > maxHandLabels {
+		return nil
+	}
+	var byHand []string
+	for _, e := range node.ManagedFields {
+		if strings.HasPrefix(e.Manager, "kubectl") && e.FieldsV1 != nil {
+			byHand = append(byHand, e.FieldsV1.GetRawString())
+		}
+	}
+	var set []string
+	for _, key := range keys {
+		names := func(fields string) bool { return strings.Contains(fields, `"f:`+key+`"`) }
+		if slices.ContainsFunc(byHand, names) {
+			set = append(set, key)
+		}
+	}
+	slices.Sort(set)
+	return set
+}
+
+// isKubernetes reports whether a domain, with a dot before it, is one of Kubernetes' own or below one.
+func isKubernetes(domain string) bool {
+	return strings.HasSuffix(domain, ".kubernetes.io") || strings.HasSuffix(domain, ".k8s.io") ||
+		strings.HasSuffix(domain, ".x-k8s.io")
 }
 
 // CheckHandLabels finds labels that a person has set on the Nodes of a pool whose machines are replaced, and
@@ -88,9 +104,10 @@ func (p Pool) isGiven(key string) bool { return p.Config == "" || strings.Contai
 
 // needs reports whether a Pod may run on a Node, and not without one of its labels.
 func (w Workload) needs(node *corev1.Node, key string) bool {
-	without := node.DeepCopy()
+	without := *node
+	without.Labels = maps.Clone(node.Labels)
 	delete(without.Labels, key)
 	with, err := w.Affinity.Match(node)
-	left, errLeft := w.Affinity.Match(without)
+	left, errLeft := w.Affinity.Match(&without)
 	return err == nil && errLeft == nil && with && !left
 }

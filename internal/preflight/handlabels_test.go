@@ -27,6 +27,18 @@ func labelled(name, manager string, keys ...string) corev1.Node {
 func TestHandLabels(t *testing.T) {
 	t.Parallel()
 	keys := []string{"example.com/pool", "pool", "topology.kubernetes.io/zone", "node.cluster.x-k8s.io/pool", "kubernetes.io/os"}
+	many := make([]string, 101)
+	for i := range many {
+		many[i] = fmt.Sprintf("example.com/%d", i)
+	}
+	crowded := labelled("n", "kubectl-label", many...)
+	if got := preflight.HandLabels(&crowded); got != nil {
+		t.Errorf("of a Node with %d labels: %q", len(many), got)
+	}
+	delete(crowded.Labels, many[0])
+	if got := preflight.HandLabels(&crowded); len(got) != 100 {
+		t.Errorf("of a Node with 100 labels: %d", len(got))
+	}
 	for manager, want := range map[string][]string{
 		"kubectl-label": {"example.com/pool", "pool"}, "kubectl-client-side-apply": {"example.com/pool", "pool"},
 		"nfd-master": nil, "kubelet": nil,
