@@ -78,9 +78,9 @@ var rules = []rule{
 	{pkg: "internal/cli/preflightcmd", kind: effects, imports: `
 		api/v1alpha1 internal/capi internal/cli internal/cli/management internal/clustercheck
 		internal/clustercheck/probe internal/doctor internal/gate internal/guard internal/manifest
-		internal/policy internal/pool internal/preflight internal/risks internal/snapshot
-		internal/status internal/untrusted internal/upgradegraph internal/view internal/workload pkg/plan
-		pkg/version
+		internal/policy internal/pool internal/preflight internal/risks internal/settings
+		internal/snapshot internal/status internal/untrusted internal/upgradegraph internal/view
+		internal/workload pkg/plan pkg/version
 	`},
 	{pkg: "internal/cli/reportcmd", kind: effects, imports: `
 		internal/changereport internal/cli internal/cli/management internal/view

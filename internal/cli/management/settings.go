@@ -2,7 +2,6 @@ package management
 
 import (
 	"context"
-	"encoding/json"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -13,18 +12,14 @@ import (
 // Settings are those of a Cluster's objects.
 type Settings struct {
 	Uses []settings.Use
-	// NodeNames are the names that all machines of a MachineDeployment register, by its name.
-	NodeNames map[string]NodeName
-	// Configs are the bootstrap configs of MachineDeployments as JSON, by their names.
-	Configs map[string]string
+	// Bootstrap are the bootstrap configs of MachineDeployments, by their names; without those that could
+	// not be read.
+	Bootstrap map[string]settings.Object
 	// Unverified is that of [snapshot.Objects].
 	Unverified []string
 	// Unread says which objects could not be read, and why.
 	Unread []error
 }
-
-// NodeName is one name for the Nodes of all machines of a group, and the bootstrap config that has it.
-type NodeName struct{ Name, Config string }
 
 // Settings returns the settings that a Cluster's objects give to the components of its machines: the
 // control plane's, and those of the bootstrap configs of its groups. class is the Cluster's, nil if it
@@ -34,10 +29,8 @@ func (m Cluster) Settings(
 	ctx context.Context, o snapshot.Objects, class *clusterv1.ClusterClass,
 ) (s Settings) {
 	read := map[clusterv1.ContractVersionedObjectReference]bool{}
-	unverified := map[clusterv1.ContractVersionedObjectReference]bool{}
-	names := map[clusterv1.ContractVersionedObjectReference]string{}
-	configs := map[clusterv1.ContractVersionedObjectReference]string{}
-	s.NodeNames, s.Configs = map[string]NodeName{}, map[string]string{}
+	configs := map[clusterv1.ContractVersionedObjectReference]settings.Object{}
+	s.Bootstrap = map[string]settings.Object{}
 	add := func(ref clusterv1.ContractVersionedObjectReference, passing bool) {
 		if !ref.IsDefined() || read[ref] {
 			return
@@ -49,11 +42,7 @@ func (m Cluster) Settings(
 			return
 		}
 		s.Uses = append(s.Uses, settingsOf(ref.Kind, ref.Name, object.Object, passing)...)
-		if encoded, err := json.Marshal(object.Object["spec"]); err == nil {
-			configs[ref] = string(encoded)
-		}
-		given := settings.Object{Kind: ref.Kind, Content: object.Object}
-		unverified[ref], names[ref] = settings.IgnoresVerification(given), settings.NodeName(given)
+		configs[ref] = settings.Object{Kind: ref.Kind, Name: ref.Name, Content: object.Object}
 	}
 	for _, g := range snapshot.UpdateGroups(o, class) {
 		passing := snapshot.VersionPatch(class, g) != ""
@@ -64,12 +53,12 @@ func (m Cluster) Settings(
 		case g.MachineDeployment != nil:
 			ref := g.MachineDeployment.Spec.Template.Spec.Bootstrap.ConfigRef
 			add(ref, passing)
-			if unverified[ref] {
-				s.Unverified = append(s.Unverified, g.MachineDeployment.Name)
+			config, known := configs[ref]
+			if known {
+				s.Bootstrap[g.MachineDeployment.Name] = config
 			}
-			s.Configs[g.MachineDeployment.Name] = configs[ref]
-			if names[ref] != "" {
-				s.NodeNames[g.MachineDeployment.Name] = NodeName{names[ref], ref.Kind + " " + ref.Name}
+			if settings.IgnoresVerification(config) {
+				s.Unverified = append(s.Unverified, g.MachineDeployment.Name)
 			}
 		}
 	}

@@ -3,6 +3,7 @@ package preflightcmd
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -28,6 +29,7 @@ import (
 	"github.com/windlass-dev/windlass/internal/policy"
 	"github.com/windlass-dev/windlass/internal/pool"
 	"github.com/windlass-dev/windlass/internal/preflight"
+	"github.com/windlass-dev/windlass/internal/settings"
 	"github.com/windlass-dev/windlass/internal/snapshot"
 	"github.com/windlass-dev/windlass/internal/untrusted"
 	"github.com/windlass-dev/windlass/internal/workload"
@@ -219,7 +221,7 @@ func poolsOf(objects snapshot.Objects, policies []v1alpha1.UpdatePolicy, read ma
 				name = "Machines without a MachineDeployment"
 			}
 			pools[group] = &preflight.Pool{
-				Name: name, Surge: surge[group], Kept: kept[group], Config: read.Configs[group],
+				Name: name, Surge: surge[group], Kept: kept[group], Config: encodeSpec(read.Bootstrap[group]),
 			}
 		}
 		pools[group].Nodes = append(pools[group].Nodes, m.Status.NodeRef.Name)
@@ -233,6 +235,15 @@ func poolsOf(objects snapshot.Objects, policies []v1alpha1.UpdatePolicy, read ma
 		return cmp.Compare(a.Name, b.Name)
 	})
 	return sorted
+}
+
+// encodeSpec returns the spec of a bootstrap config as JSON; empty if it is not known.
+func encodeSpec(config settings.Object) string {
+	encoded, err := json.Marshal(config.Content["spec"])
+	if err != nil || config.Content == nil {
+		return ""
+	}
+	return string(encoded)
 }
 
 // joiningOf returns the groups whose rollouts may add a machine before they remove one. One whose machines
@@ -254,10 +265,10 @@ func joiningOf(
 		if err != nil || selected.InPlace {
 			continue
 		}
-		named := read.NodeNames[md.Name]
+		config := read.Bootstrap[md.Name]
 		j.Groups = append(j.Groups, preflight.JoiningGroup{
-			Subject: "MachineDeployment " + md.Name, Config: named.Config, Surge: surges(md),
-			NodeName: named.Name, Replicas: int(*cmp.Or(md.Spec.Replicas, new(int32(1)))),
+			Subject: "MachineDeployment " + md.Name, Config: config.Kind + " " + config.Name, Surge: surges(md),
+			NodeName: settings.NodeName(config), Replicas: int(*cmp.Or(md.Spec.Replicas, new(int32(1)))),
 		})
 	}
 	return j
