@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
@@ -9,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/windlass-dev/windlass/internal/cli/management"
+	"github.com/windlass-dev/windlass/internal/view"
 )
 
 // FleetFlags choose several Clusters.
@@ -88,4 +90,25 @@ func EachCluster[T any](
 	}
 	_ = running.Wait() // No function returns an error.
 	return found, ctx.Err()
+}
+
+// CheckFleet shows the rows that look returns for the Clusters that the flags choose. The error is bad if one
+// of them needs a person; it is not shown again.
+func CheckFleet(
+	cmd *cobra.Command, format view.Format, f *FleetFlags, kube *management.Flags, bad error,
+	look func(context.Context, management.Cluster, types.NamespacedName) view.CheckedCluster,
+) error {
+	fleet := view.CheckedFleet{AsOf: time.Now().UTC()}
+	var err error
+	if fleet.Clusters, err = EachCluster(cmd.Context(), f, kube, look); err != nil {
+		return err
+	}
+	fleet.Sort()
+	if err := view.WriteCheckedFleet(cmd.OutOrStdout(), format, NewScreen(cmd), fleet); err != nil {
+		return err
+	}
+	if fleet.IsBad() {
+		return &ExitError{Code: ExitFailure, Silent: true, Err: bad}
+	}
+	return nil
 }

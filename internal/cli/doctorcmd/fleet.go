@@ -2,7 +2,6 @@ package doctorcmd
 
 import (
 	"context"
-	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/types"
@@ -25,20 +24,7 @@ func (o *options) checkFleet(args []string) error {
 
 // runFleet shows one row for each Cluster.
 func (o *options) runFleet(cmd *cobra.Command, format view.Format) error {
-	fleet := view.CheckedFleet{AsOf: time.Now().UTC()}
-	var err error
-	fleet.Clusters, err = cli.EachCluster(cmd.Context(), &o.fleet, o.kube, o.examineOne)
-	if err != nil {
-		return err
-	}
-	fleet.Sort()
-	if err := view.WriteCheckedFleet(cmd.OutOrStdout(), format, cli.NewScreen(cmd), fleet); err != nil {
-		return err
-	}
-	if fleet.IsBad() {
-		return &cli.ExitError{Code: cli.ExitFailure, Silent: true, Err: errSick}
-	}
-	return nil
+	return cli.CheckFleet(cmd, format, &o.fleet, o.kube, errSick, o.examineOne)
 }
 
 // examineOne returns the row of a Cluster. What was read of it is not kept.

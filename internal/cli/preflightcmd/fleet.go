@@ -3,7 +3,6 @@ package preflightcmd
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/types"
@@ -31,22 +30,10 @@ func (o *options) runFleet(cmd *cobra.Command, format view.Format, to version.Ve
 	if err != nil {
 		return err
 	}
-	fleet := view.CheckedFleet{AsOf: time.Now().UTC()}
-	fleet.Clusters, err = cli.EachCluster(cmd.Context(), &o.fleet, o.kube,
+	return cli.CheckFleet(cmd, format, &o.fleet, o.kube, errFound,
 		func(ctx context.Context, m management.Cluster, key types.NamespacedName) view.CheckedCluster {
 			return o.checkOne(ctx, m, key, to, manifests)
 		})
-	if err != nil {
-		return err
-	}
-	fleet.Sort()
-	if err := view.WriteCheckedFleet(cmd.OutOrStdout(), format, cli.NewScreen(cmd), fleet); err != nil {
-		return err
-	}
-	if fleet.IsBad() {
-		return &cli.ExitError{Code: cli.ExitFailure, Silent: true, Err: errFound}
-	}
-	return nil
 }
 
 // checkOne returns the row of a Cluster. What was read of it is not kept.
