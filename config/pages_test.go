@@ -12,7 +12,7 @@ import (
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 )
 
-// What to do when the guard is down is read in a hurry: the commands there name what is installed.
+// TestRunbook: the commands for a guard that is down name what is installed.
 func TestRunbook(t *testing.T) {
 	t.Parallel()
 	page := readText(t, filepath.Join("..", "docs", "reference", "guard.md"))

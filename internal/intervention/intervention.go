@@ -2,7 +2,6 @@ package intervention
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -10,6 +9,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/internal/status"
+	"github.com/windlass-dev/windlass/internal/text"
 )
 
 // Verb is what a person wants.
@@ -185,13 +185,7 @@ func (f Facts) machines() map[string]*clusterv1.Machine {
 var machineKind = clusterv1.GroupVersion.WithKind("Machine")
 
 // shortNames names a few.
-func shortNames(names []string) string {
-	const shown = 5
-	if more := len(names) - shown; more > 0 {
-		return fmt.Sprintf("%s and %d more", strings.Join(names[:shown], ", "), more)
-	}
-	return strings.Join(names, ", ")
-}
+func shortNames(names []string) string { return text.JoinSome(names, 5, ", ") }
 
 // skips are Machines that are left as they are, by the reason, in the order in which they were
 // added.

@@ -93,7 +93,8 @@ func TestCopiedManifest(t *testing.T) {
 	}
 }
 
-// TestRefusedStaticPods: who is refused for two files of one static Pod.
+// TestRefusedStaticPods: two files of one static Pod refuse a control plane that is to get another version,
+// and no other host.
 func TestRefusedStaticPods(t *testing.T) {
 	t.Parallel()
 	pods := func(lines ...string) []StaticPod {
