@@ -302,7 +302,7 @@ func checkTopology(f Facts, _ []group, into *findings) {
 	if still {
 		into.add(Warning, subject, stands.Fix, "%s, since %s", stands.Message, since.Format(time.RFC3339))
 	}
-	blocks, blocked := snapshot.HookStandstill(f.Objects, f.around())
+	blocks, blocked := snapshot.HookStandstill(f.Objects, f.Around())
 	if blocked = blocked && blocks.IsLong(f.Now); blocked {
 		into.add(Warning, subject, blocks.Fix, "%s, since %s at the earliest",
 			blocks.Message, blocks.Since.Format(time.RFC3339))

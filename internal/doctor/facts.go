@@ -116,8 +116,8 @@ type Unread struct {
 	Problem, Fix string
 }
 
-// around returns what tells why an upgrade does not continue.
-func (f Facts) around() snapshot.Around {
+// Around returns what tells why an upgrade does not continue.
+func (f Facts) Around() snapshot.Around {
 	a := snapshot.Around{
 		Extensions: f.Extensions, NamespaceLabels: f.namespace(), Provider: f.Provider,
 		OwnEngine: f.Engine == v1alpha1.EngineManager, HealthChecks: f.HealthChecks, Policies: f.Policies,

@@ -102,7 +102,7 @@ func checkMachines(f Facts, groups []group, into *findings) {
 		}
 	}
 	checkControlPlaneRollout(f, into)
-	for _, s := range snapshot.WorkerStandstills(f.Objects, f.around(), f.Now) {
+	for _, s := range snapshot.WorkerStandstills(f.Objects, f.Around(), f.Now) {
 		into.add(Warning, s.Subject, s.Fix, "%s", s.Message)
 	}
 	if len(into.list) == before && f.Live {
@@ -113,14 +113,14 @@ func checkMachines(f Facts, groups []group, into *findings) {
 // checkControlPlaneRollout says that the rollout of the control plane makes no progress, and that workers
 // will not follow it.
 func checkControlPlaneRollout(f Facts, into *findings) {
-	if s, ok := snapshot.RolloutStandstill(f.Objects, f.around()); ok && s.IsLong(f.Now) {
+	if s, ok := snapshot.RolloutStandstill(f.Objects, f.Around()); ok && s.IsLong(f.Now) {
 		into.add(Warning, s.Subject, s.Fix, "%s", s.Message)
 	}
 	if f.Objects.ControlPlane == nil {
 		return
 	}
 	asked := capi.VersionAt(f.Objects.ControlPlane, "spec", "version")
-	if s, ok := snapshot.SuffixHold(f.Objects, f.around(), asked); ok {
+	if s, ok := snapshot.SuffixHold(f.Objects, f.Around(), asked); ok {
 		into.add(Warning, s.Subject, s.Fix, "%s", s.Message)
 	}
 }

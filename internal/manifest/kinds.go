@@ -5,12 +5,15 @@ import (
 	"fmt"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/conversion"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1beta1 "sigs.k8s.io/cluster-api/api/core/v1beta1" //nolint:staticcheck // Manifests in git are still v1beta1 in many places.
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 	"sigs.k8s.io/json"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
@@ -57,11 +60,14 @@ var kinds = map[schema.GroupKind]decoder{
 		s.ControlPlaneTemplates = appendIf(err, s.ControlPlaneTemplates, o)
 		return o, err
 	},
-	bootstrapKind("KubeadmConfigTemplate"): decodeConfigTemplate,
-	bootstrapKind("RKE2ConfigTemplate"):    decodeConfigTemplate,
-	bootstrapKind("KThreesConfigTemplate"): decodeConfigTemplate,
-	bootstrapKind("TalosConfigTemplate"):   decodeConfigTemplate,
-	bootstrapKind("CK8sConfigTemplate"):    decodeConfigTemplate,
+	{Group: runtimev1.GroupVersion.Group, Kind: "ExtensionConfig"}: decodeExtensionConfig,
+	{Group: corev1.GroupName, Kind: "Namespace"}:                   decodeNamespace,
+	{Group: appsv1.GroupName, Kind: "Deployment"}:                  decodeDeployment,
+	bootstrapKind("KubeadmConfigTemplate"):                         decodeConfigTemplate,
+	bootstrapKind("RKE2ConfigTemplate"):                            decodeConfigTemplate,
+	bootstrapKind("KThreesConfigTemplate"):                         decodeConfigTemplate,
+	bootstrapKind("TalosConfigTemplate"):                           decodeConfigTemplate,
+	bootstrapKind("CK8sConfigTemplate"):                            decodeConfigTemplate,
 	ourKind("UpgradeGraph"): func(s *Set, origin Origin, apiVersion string, value []byte) (metav1.Object, error) {
 		o := &v1alpha1.UpgradeGraph{}
 		err := decodeOurs(origin, apiVersion, value, o)

@@ -4,10 +4,13 @@ import (
 	"fmt"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 )
@@ -39,6 +42,11 @@ type Set struct {
 	Updaters            []*v1alpha1.Updater
 	// UpgradeGates are for how long an upgrade takes.
 	UpgradeGates []*v1alpha1.UpgradeGate
+	// ExtensionConfigs, Namespaces, and the Deployments of Cluster API's managers and of cluster autoscalers
+	// tell what acts on machines.
+	ExtensionConfigs []*runtimev1.ExtensionConfig
+	Namespaces       []*corev1.Namespace
+	Deployments      []*appsv1.Deployment
 	// ControlPlanes are objects of other groups that have a spec.version, such as a KubeadmControlPlane.
 	ControlPlanes []*unstructured.Unstructured
 

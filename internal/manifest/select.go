@@ -158,6 +158,7 @@ func (s *Set) Facts(
 ) (f doctor.Facts, classErr, err error) {
 	f = doctor.Facts{Now: now, HealthChecks: s.HealthChecks(cluster)}
 	f.Policies, f.Updaters = s.UpdateObjects(cluster)
+	s.addAround(&f, cluster.Namespace)
 	if f.Class, classErr = s.ClusterClass(cluster); classErr == nil {
 		f.ControlPlaneTemplate = s.ControlPlaneTemplate(f.Class)
 	}

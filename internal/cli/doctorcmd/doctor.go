@@ -35,8 +35,8 @@ result is a Warning, never OK. A finding is an Error if the UpdatePolicy of the 
 Without CLUSTER, with -A, -l or -n, it examines several Clusters, and shows one row for each: first those
 that need a person, with the checks that found something and the first finding. A Cluster that cannot be read is a row.
 
-With -f the Cluster comes from manifests. Checks that need a management cluster (managers, registered extensions, the
-guard, templates) are then Warnings.
+With -f the Cluster comes from manifests. Checks that need a management cluster (the guard, templates) are then Warnings,
+and so are those of managers and registered extensions if no manifest has their Deployments and ExtensionConfigs.
 
 Checks: MachinesKept (the result of all others, for each group), Policy, FeatureGates, Extension, Updaters, Guard,
 Replicas, Surge, RolloutTimes, Limits, Bounds, Templates, RemovedSettings (flags and feature gates that the version or

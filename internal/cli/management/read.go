@@ -5,13 +5,13 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
+	"github.com/windlass-dev/windlass/internal/capi"
 	"github.com/windlass-dev/windlass/internal/snapshot"
 )
 
@@ -136,14 +136,7 @@ func (m Cluster) ExtensionConfigs(ctx context.Context) ([]runtimev1.ExtensionCon
 // Autoscalers returns the Deployments of cluster autoscalers in the management cluster, by the labels of
 // their chart and example; none if they cannot be read.
 func (m Cluster) Autoscalers(ctx context.Context) (found []appsv1.Deployment) {
-	for _, selector := range []string{
-		"app=cluster-autoscaler",
-		"app.kubernetes.io/name in (cluster-autoscaler, clusterapi-cluster-autoscaler)",
-	} {
-		matching, err := labels.Parse(selector)
-		if err != nil {
-			return nil
-		}
+	for _, matching := range capi.AutoscalerSelectors() {
 		deployments, err := ListKnown[appsv1.Deployment, appsv1.DeploymentList](
 			ctx, m, "Deployments", Scope{Options: []client.ListOption{
 				client.MatchingLabelsSelector{Selector: matching},

@@ -158,8 +158,7 @@ func ResolveManifest(set *manifest.Set, cluster *clusterv1.Cluster, in Input) (R
 			state.Target, where.locate(state.Refs[plan.ItemTarget]))
 	}
 	r.Updates = newUpdates(facts)
-	around := snapshot.Around{HealthChecks: facts.HealthChecks, Policies: facts.Policies}
-	r.Notes = append(r.Notes, r.holdNotes(facts.Objects, around, facts.Now)...)
+	r.Notes = append(r.Notes, r.holdNotes(facts.Objects, facts.Around(), facts.Now)...)
 	if in.Versions == nil && classErr != nil && cluster.Spec.Topology.IsDefined() {
 		return Request{}, addFix(classErr, "give it with -f, or the existing versions with --versions")
 	}
