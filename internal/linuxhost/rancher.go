@@ -77,5 +77,7 @@ func NoteArchives(g Goal, f Facts) string {
 		return ""
 	}
 	return "the host has archives of images (" + f.Archives + "), and the manifest of digests has none " +
-		"for " + g.Version.String() + ": other images are pulled from their registries"
+		"for " + g.Version.String() + ": images that no archive on the host has are pulled from their " +
+		"registries; without a way to these, put the archives of " + g.Version.String() +
+		" into agent/images before the upgrade"
 }

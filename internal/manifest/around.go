@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 
@@ -15,41 +16,38 @@ import (
 	"github.com/windlass-dev/windlass/internal/doctor"
 )
 
+// The decoders below skip what they cannot use instead of refusing it: the objects are not those of a Cluster,
+// and people give whole folders.
+
 func decodeExtensionConfig(
-	s *Set, origin Origin, apiVersion string, value []byte,
+	s *Set, _ Origin, apiVersion string, value []byte,
 ) (metav1.Object, error) {
-	if apiVersion != runtimev1.GroupVersion.Version {
-		return nil, nil //nolint:nilnil // Skipped on purpose: that of a Cluster API without hooks for updates.
-	}
 	o := &runtimev1.ExtensionConfig{}
-	err := unmarshal(origin, value, o)
-	s.ExtensionConfigs = appendIf(err, s.ExtensionConfigs, o)
-	return o, err
+	// That of an older API is of a Cluster API without hooks for updates.
+	if apiVersion == runtimev1.GroupVersion.Version && isUsable(value, o) {
+		s.ExtensionConfigs = append(s.ExtensionConfigs, o)
+	}
+	return nil, nil //nolint:nilnil // No message names where it was read.
 }
 
-func decodeNamespace(s *Set, origin Origin, _ string, value []byte) (metav1.Object, error) {
+func decodeNamespace(s *Set, _ Origin, _ string, value []byte) (metav1.Object, error) {
 	o := &corev1.Namespace{}
-	err := unmarshal(origin, value, o)
-	s.Namespaces = appendIf(err, s.Namespaces, o)
-	return o, err
+	if isUsable(value, o) {
+		s.Namespaces = append(s.Namespaces, o)
+	}
+	return nil, nil //nolint:nilnil // As above.
 }
 
-// decodeDeployment skips Deployments that neither belong to a provider of Cluster API nor are autoscalers.
-func decodeDeployment(s *Set, origin Origin, _ string, value []byte) (metav1.Object, error) {
-	var head struct {
-		Metadata struct {
-			Labels map[string]string `json:"labels"`
-		} `json:"metadata"`
-	}
-	err := unmarshal(origin, value, &head)
-	isProvider := head.Metadata.Labels[clusterv1.ProviderNameLabel] != ""
-	if err != nil || !isProvider && !isAutoscaler(head.Metadata.Labels) {
-		return nil, nil //nolint:nilerr,nilnil // Skipped on purpose.
-	}
+func decodeDeployment(s *Set, _ Origin, _ string, value []byte) (metav1.Object, error) {
 	o := &appsv1.Deployment{}
-	err = unmarshal(origin, value, o)
-	s.Deployments = appendIf(err, s.Deployments, o)
-	return o, err
+	if isUsable(value, o) && (o.Labels[clusterv1.ProviderNameLabel] != "" || isAutoscaler(o.Labels)) {
+		s.Deployments = append(s.Deployments, o)
+	}
+	return nil, nil //nolint:nilnil // As above.
+}
+
+func isUsable(value []byte, into metav1.Object) bool {
+	return utiljson.Unmarshal(value, into) == nil && into.GetName() != ""
 }
 
 func isAutoscaler(of labels.Set) bool {

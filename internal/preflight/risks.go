@@ -56,14 +56,15 @@ func CheckRisks(r Risks) []clustercheck.Finding {
 	}
 	where := ""
 	if r.RouteUnknown != "" {
-		where = "; only the direct step was compared, because the versions between are unknown: " + r.RouteUnknown
+		where = "; only the step from the first to the last version was compared, because those between are " +
+			"not known: " + r.RouteUnknown
 	}
 	if unseen.Len() == 0 {
 		return found.finish("none of the known risks of %s applies on the way; %d accepted%s",
 			r.Known.Revision, accepted, where)
 	}
 	findings := []clustercheck.Finding{clustercheck.Pass(KnownRisks,
-		"look at the known risks of %s that depend on what cannot be seen here: %s; %d accepted%s",
+		"whether these known risks of %s apply cannot be seen here: %s; %d accepted%s",
 		r.Known.Revision, unseen.Join("; "), accepted, where)}
 	if len(found.found) > 0 {
 		findings = append(found.finish(""), findings...)

@@ -35,7 +35,7 @@ func TestCheckRisks(t *testing.T) {
 		},
 		"no plan": {
 			checked: preflight.Risks{Steps: []risks.Step{step("v1.27.1", "v1.27.2")}, RouteUnknown: "no class"},
-			outcome: clustercheck.Passed, message: "the versions between are unknown: no class",
+			outcome: clustercheck.Passed, message: "because those between are not known: no class",
 		},
 		"on the second step": {
 			checked: preflight.Risks{Steps: []risks.Step{step("v1.32.5", "v1.33.13"), step("v1.33.13", "v1.34.13")}},
@@ -52,7 +52,7 @@ func TestCheckRisks(t *testing.T) {
 		"a condition that nothing confirms": {
 			checked: preflight.Risks{Steps: []risks.Step{step("v1.34.6", "v1.35.4")}},
 			outcome: clustercheck.Passed,
-			message: "that depend on what cannot be seen here: dra-storage-v1 (clusters with ResourceClaims or DeviceClasses); " +
+			message: "cannot be seen here: dra-storage-v1 (clusters with ResourceClaims or DeviceClasses); " +
 				"kubelet-135-cgroup-v1 (machines with cgroup v1",
 		},
 		"beside one that is confirmed": {

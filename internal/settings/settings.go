@@ -358,6 +358,8 @@ func (f Finding) Fix() string {
 	case f.Kind == Fixed:
 		known, _ := findRejected(f.Component, f.Name)
 		fix = known.fix
+	case f.Problem == Removed && f.Kind == Flag:
+		fix += f.keptElsewhere()
 	case f.Problem == Locked:
 		fix = "remove it, or set it to the other value, before the upgrade"
 	case f.Problem == Needed || f.Problem == Needy:
@@ -368,6 +370,20 @@ func (f Finding) Fix() string {
 		fix = "remove it, or correct its spelling, before the upgrade"
 	}
 	return fix + "; accept it by the name " + f.ID() + " if this build has it"
+}
+
+// keptElsewhere names the components for which the flag is not to be removed, because they still have it.
+func (f Finding) keptElsewhere() string {
+	var others []string
+	for _, c := range Components() {
+		if catalog().entries[key{c, Flag, f.Name}].known.has(f.At.Minor) {
+			others = append(others, string(c))
+		}
+	}
+	if len(others) == 0 {
+		return ""
+	}
+	return ", but keep it where it is set for " + strings.Join(others, " or ")
 }
 
 // fixAPI says which API the file can have.

@@ -190,6 +190,26 @@ extraKubeAPIServerArgs: {--audit-log-maxage: "30", --feature-gates: UserNamespac
 }
 
 // TestProblems: what is wrong with single settings.
+// TestKeptElsewhere: people are told which components keep a flag that another one loses.
+func TestKeptElsewhere(t *testing.T) {
+	t.Parallel()
+	p := settings.Place{Object: "Node a"}
+	for flag, want := range map[string]string{
+		"cloud-provider":            "remove it before the upgrade, but keep it where it is set for kube-controller-manager or kubelet;",
+		"pod-infra-container-image": "remove it before the upgrade;",
+	} {
+		component := settings.APIServer
+		if flag != "cloud-provider" {
+			component = settings.Kubelet
+		}
+		found := settings.Check(upgrade("v1.32.1", "v1.35.1"),
+			settings.FromWords(p, component, []string{"--" + flag + "=external"}))
+		if len(found) != 1 || !strings.HasPrefix(found[0].Fix(), want) {
+			t.Errorf("%s: %q, want %q", flag, found[0].Fix(), want)
+		}
+	}
+}
+
 func TestProblems(t *testing.T) {
 	t.Parallel()
 	p := settings.Place{Object: "Node a"}

@@ -26,7 +26,7 @@ func (o *options) risksOf(
 		return r, context.Cause(ctx)
 	}
 	if err != nil {
-		r.RouteUnknown = err.Error()
+		r.RouteUnknown = unknownRoute(objects, u, err)
 		r.Steps = directSteps(objects, u)
 	} else {
 		r.Steps = risks.Steps(operations)
@@ -37,6 +37,18 @@ func (o *options) risksOf(
 		r.Accepts = func(id string) bool { return upgradegraph.Accepts(k, id) }
 	}
 	return r, nil
+}
+
+// unknownRoute says why the steps are not known; empty if there is but one.
+func unknownRoute(objects snapshot.Objects, u preflight.Upgrade, err error) string {
+	minors, known := u.From.Minor().Lag(u.To.Minor())
+	switch {
+	case known && minors <= 1:
+		return ""
+	case !objects.Cluster.Spec.Topology.IsDefined():
+		return "the Cluster has no topology"
+	}
+	return err.Error()
 }
 
 // directSteps returns the step of the control plane to the target, and one of workers for each version
