@@ -201,7 +201,7 @@ var rules = []rule{
 	`},
 	{pkg: "internal/loglimit", kind: effects, imports: `internal/text`},
 	{pkg: "internal/manifest", kind: effects, imports: `
-		api/v1alpha1 internal/doctor internal/settings internal/snapshot internal/text pkg/plan
+		api/v1alpha1 internal/capi internal/doctor internal/settings internal/snapshot internal/text pkg/plan
 		pkg/version
 	`},
 	{pkg: "internal/metrics", kind: effects, imports: `
