@@ -56,6 +56,30 @@ func TestCheckMachine(t *testing.T) {
 	}
 }
 
+// TestCheckMachineOnTheWay: of each requirement, people are told once, and of a failure instead of a warning.
+func TestCheckMachineOnTheWay(t *testing.T) {
+	t.Parallel()
+	m := settings.Machine{CgroupV1: true, Runtime: "containerd://1.6.28", Kernel: "4.18.0-553.el8.x86_64"}
+	type lack struct {
+		ID      string
+		Warning bool
+	}
+	for to, want := range map[string][]lack{
+		"v1.32.1": {{settings.Kernel, false}},
+		"v1.34.1": {{settings.Kernel, false}},
+		"v1.36.1": {{settings.Kernel, false}, {settings.CgroupV2, false}, {settings.Containerd, true}},
+		"v1.38.1": {{settings.Kernel, false}, {settings.CgroupV2, false}, {settings.Containerd, false}},
+	} {
+		var got []lack
+		for _, r := range upgrade("v1.30.1", to).CheckMachine(m) {
+			got = append(got, lack{r.ID, r.Warning})
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", to, diff)
+		}
+	}
+}
+
 // TestIgnoresVerification: kubeadm compares names without case, and what counts is how machines join.
 func TestIgnoresVerification(t *testing.T) {
 	t.Parallel()

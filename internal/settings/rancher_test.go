@@ -82,3 +82,27 @@ func TestMergeRancher(t *testing.T) {
 		})
 	}
 }
+
+// TestProfile: the last profile counts, and only one that some version rejects is a setting.
+func TestProfile(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		arguments []string
+		want      string
+	}{
+		"none":      {},
+		"accepted":  {[]string{"--profile=cis"}, ""},
+		"rejected":  {[]string{"--profile=cis-1.23"}, "profile=cis-1.23"},
+		"the last":  {[]string{"--profile=cis", "--profile=cis-1.6"}, "profile=cis-1.6"},
+		"corrected": {[]string{"--profile=cis-1.6", "--profile=cis"}, ""},
+	} {
+		lists := settings.MergeRancher(nil).WithArguments("rke2-server", tt.arguments)
+		got := ""
+		for _, use := range lists.Profile() {
+			got += use.Name
+		}
+		if got != tt.want {
+			t.Errorf("%s: %q, want %q", name, got, tt.want)
+		}
+	}
+}

@@ -236,6 +236,17 @@ func TestProblems(t *testing.T) {
 			uses: settings.FromArgs(p, settings.Scheduler, gate("NoSuchGate=true")),
 			want: []brief{{ID: "kube-scheduler/NoSuchGate", Problem: settings.Unrecognized}},
 		},
+		"a gate of later minors": {
+			from: "v1.33.1", to: "v1.34.1",
+			uses: settings.FromArgs(p, settings.Kubelet, gate("ConstrainedImpersonation=true")),
+			want: []brief{{ID: "kubelet/ConstrainedImpersonation", Problem: settings.TooNew, Since: "v1.35"}},
+		},
+		"a KubeletConfiguration with metadata": {
+			from: "v1.34.1", to: "v1.35.1",
+			uses: settings.FromKubelet(p, map[string]any{
+				"kind": "KubeletConfiguration", "apiVersion": "kubelet.config.k8s.io/v1beta1", "metadata": map[string]any{},
+			}),
+		},
 		"what runs today although the catalog lacks it": {
 			from: "v1.34.1", to: "v1.35.1",
 			uses: settings.FromArgs(running, settings.Scheduler, gate("NoSuchGate=true")),
