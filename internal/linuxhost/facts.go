@@ -95,6 +95,8 @@ type Facts struct {
 	SpareStateKB, SpareImagesKB int64
 	ImagesFolder                string
 	ImagesBesideState           bool
+	// HostName is what the system calls itself; empty if unknown. Only hosts of kubeadm tell it.
+	HostName string
 	// Archives are the names of the archives of images that RKE2 or K3s import.
 	Archives string
 	// Cleaned says that the operation was seen to be done, and left no binaries behind.
@@ -188,8 +190,8 @@ func ParseFacts(output string) (Facts, error) {
 		CopyBesideState: r.yes("copy-beside-state"),
 		SpareStateKB:    r.number("spare-state-kb"), SpareImagesKB: r.number("spare-images-kb"),
 		ImagesFolder: values["images-folder"], ImagesBesideState: r.yes("images-beside-state"),
-		Archives: values["archives"],
-		Kept:     r.version("kept"), NotStarted: r.yes("not-started"),
+		Archives: values["archives"], HostName: values["host-name"],
+		Kept: r.version("kept"), NotStarted: r.yes("not-started"),
 		Cleaned: r.yes("cleaned"), Drained: r.yes("drained"), Cordoned: r.yes("cordoned"),
 	}
 	f.StaticPods = parseStaticPods(values["static-pods"])

@@ -19,9 +19,26 @@ var concerns = map[string]func(g Goal, f Facts, drains bool) bool{
 	"kubelet-135-cgroup-v1":         func(Goal, Facts, bool) bool { return false },
 	"kubeadm-135-empty-flags":       func(g Goal, f Facts, _ bool) bool { return !keepsFlags(g, f) },
 	"kubelet-131-container-restart": func(_ Goal, _ Facts, drains bool) bool { return !drains },
+	"kubeadm-134-node-name":         func(_ Goal, f Facts, _ bool) bool { return !f.ControlPlane && hasOtherName(f) },
 	"k3s-132-old-agents": func(_ Goal, f Facts, _ bool) bool {
-		return !slices.Contains(f.Rancher.lists(f.Service).Values(settings.FlannelKey), "none")
+		lists := f.Rancher.lists(f.Service)
+		return !slices.Contains(lists.Values(settings.FlannelKey), "none") &&
+			!slices.ContainsFunc(lists.Uses(f.ControlPlane), func(u settings.Use) bool {
+				return u.Component == settings.APIServer && u.Name == "AuthorizeNodeWithSelectors" && u.Value == "false"
+			})
 	},
+}
+
+// hasOtherName reports whether the kubelet registers its Node by another name than the host's, as kubeadm
+// writes the host's: without space, in lower case.
+func hasOtherName(f Facts) bool {
+	own := false
+	for _, a := range settings.ArgsOf(flagWords(f.KubeletFlags)) {
+		if a.Name == "--hostname-override" {
+			own = a.Value != strings.ToLower(strings.TrimSpace(f.HostName))
+		}
+	}
+	return own
 }
 
 // keepsFlags reports whether kubeadm's file with the kubelet's arguments has one that kubeadm upgrade

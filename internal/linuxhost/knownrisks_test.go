@@ -9,12 +9,19 @@ import (
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
+// nodeNamed returns a host Worker1 whose Node has a name.
+func nodeNamed(node string) func(*Facts) {
+	return func(f *Facts) {
+		f.HostName, f.KubeletFlags = "Worker1", "KUBELET_KUBEADM_ARGS=\"--hostname-override="+node+"\"\n"
+	}
+}
+
 // TestKnownRisks: a host tells the known risks that it has, and no other.
 func TestKnownRisks(t *testing.T) {
 	t.Parallel()
 	const (
 		emptyFlags, oldAgents = "kubeadm-135-empty-flags", "k3s-132-old-agents"
-		nginx                 = "rke2-136-ingress-nginx-images"
+		nodeName, nginx       = "kubeadm-134-node-name", "rke2-136-ingress-nginx-images"
 	)
 	for name, test := range map[string]struct {
 		d        Distribution
@@ -66,6 +73,19 @@ func TestKnownRisks(t *testing.T) {
 			from: "v1.34.6", to: "v1.35.0", risk: emptyFlags,
 			edit: func(f *Facts) { f.KubeletFlags = "KUBELET_KUBEADM_ARGS=\"--node-ip=10.10.0.21\"\n" },
 		},
+		"a Node of another name": {
+			from: "v1.33.5", to: "v1.34.1", edit: nodeNamed("worker1.example.com"), risk: nodeName, want: true,
+		},
+		"with the fix":            {from: "v1.33.5", to: "v1.34.2", edit: nodeNamed("worker1.example.com"), risk: nodeName},
+		"a Node of the same name": {from: "v1.33.5", to: "v1.34.1", edit: nodeNamed("worker1"), risk: nodeName},
+		"a Node of the host's name by default": {
+			from: "v1.33.5", to: "v1.34.1", risk: nodeName,
+			edit: func(f *Facts) { f.KubeletFlags = "KUBELET_KUBEADM_ARGS=\"--node-ip=10.10.0.21\"\n" },
+		},
+		"a control plane of another name": {
+			from: "v1.33.5", to: "v1.34.1", risk: nodeName,
+			edit: func(f *Facts) { nodeNamed("cp1.example.com")(f); controlPlane(f) },
+		},
 		"of more machines than one": {
 			d: K3s, from: "v1.33.7+k3s1", to: "v1.34.3+k3s1", edit: controlPlane, risk: "etcd-36-too-many-learners",
 		},
@@ -84,6 +104,12 @@ func TestKnownRisks(t *testing.T) {
 			d: K3s, from: "v1.31.3+k3s1", to: "v1.32.10+k3s1", risk: oldAgents, edit: func(f *Facts) {
 				controlPlane(f)
 				f.Rancher.Arguments = []string{"flannel-backend=none"}
+			},
+		},
+		"a K3s whose API servers allow it": {
+			d: K3s, from: "v1.31.3+k3s1", to: "v1.32.10+k3s1", risk: oldAgents, edit: func(f *Facts) {
+				controlPlane(f)
+				f.Rancher.Arguments = []string{"kube-apiserver-arg=feature-gates=AuthorizeNodeWithSelectors=false"}
 			},
 		},
 		"a K3s with the fix": {d: K3s, from: "v1.31.14+k3s1", to: "v1.32.10+k3s1", edit: controlPlane, risk: oldAgents},

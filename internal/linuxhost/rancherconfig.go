@@ -19,6 +19,8 @@ type RancherConfig struct {
 	Files []settings.RancherFile
 	// Unread is the first file whose content nobody knows; empty if there is none.
 	Unread string
+	// OtherToken is the file with the cluster's token if the configuration of a server has another one.
+	OtherToken string
 	// Registries says that there is a file with registries of images, or mirrors of them.
 	Registries bool
 	// Arguments are those of the service's command line and its variables, as KEY=WORD.
@@ -32,7 +34,9 @@ type HostFile struct{ Path, Content string }
 
 // parseRancherConfig reads the facts of component_facts.
 func parseRancherConfig(values map[string]string) RancherConfig {
-	c := RancherConfig{Path: values["config-path"], Registries: values["registries"] == "yes"}
+	c := RancherConfig{
+		Path: values["config-path"], OtherToken: values["other-token"], Registries: values["registries"] == "yes",
+	}
 	for _, file := range filesIn(values, "config-file-") {
 		parsed := settings.RancherFile{Path: file.Path}
 		if untrusted.Object.UnmarshalYAML([]byte(file.Content), &parsed.Content) != nil {
@@ -95,4 +99,17 @@ func refuseUnread(f Facts) *Failure {
 	return newFailure(ConfigUnreadable, "", "%s on the host has a form that Windlass does not "+
 		"read, so nobody knows which arguments components get. Nothing was changed. Fix: write it as "+
 		"YAML with one key a line at the left, without anchors", f.Rancher.Unread)
+}
+
+// refuseToken refuses a server of RKE2 or K3s that would not start again: it decrypts what the cluster
+// keeps for its servers with the token of its configuration (rke2#6250).
+func refuseToken(f Facts) *Failure {
+	if f.Rancher.OtherToken == "" {
+		return nil
+	}
+	return newFailure(ConfigUnsupported, "", "the token in the configuration of the host (%s) is not that of "+
+		"the cluster (%s), as after a rotation: the server cannot decrypt the cluster's bootstrap data with it, "+
+		"and would not start again. Nothing was changed. Fix: write the cluster's token into the configuration "+
+		"of each server, and of the agents that joined with the old one; restart them one after the other, "+
+		"servers first; then upgrade", f.Rancher.Path, f.Rancher.OtherToken)
 }

@@ -1,6 +1,7 @@
 package linuxhost
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"testing"
@@ -283,5 +284,49 @@ func TestImagesOfIngressNginx(t *testing.T) {
 		if (got != "") != test.want || test.want && !strings.Contains(got, seen) {
 			t.Errorf("%s: %q", name, got)
 		}
+	}
+}
+
+// TestOtherToken: a server with a token that is not the cluster's is refused, and nothing tells a token.
+func TestOtherToken(t *testing.T) {
+	t.Parallel()
+	const (
+		config = "/etc/rancher/rke2/config.yaml"
+		file   = "/var/lib/rancher/rke2/server/token"
+		kept   = "K10a1a925b1::server:n3w\n"
+	)
+	for name, test := range map[string]struct {
+		line, unit string
+		files      map[string]string
+		want       bool
+	}{
+		"the old token":            {files: map[string]string{config: "token: 0ld\n", file: kept}, want: true},
+		"the new token":            {files: map[string]string{config: "token: \"n3w\" # rotated\n", file: kept}},
+		"the new token, long":      {files: map[string]string{config: "token: K10ffff::server:n3w\n", file: kept}},
+		"the old token, long":      {files: map[string]string{config: "token: K10a1a925b1::server:0ld\n", file: kept}, want: true},
+		"no token":                 {files: map[string]string{config: "cni: canal\n", file: kept}},
+		"a cluster without a file": {files: map[string]string{config: "token: 0ld\n"}},
+		"a drop-in that corrects":  {files: map[string]string{config: "token: 0ld\n", config + ".d/a.yaml": "token: n3w\n", file: kept}},
+		"on the command line":      {line: " --token 0ld", files: map[string]string{config: "token: n3w\n", file: kept}, want: true},
+		"in a file of its own":     {files: map[string]string{config: "token-file: ROOT/secret\n", "/secret": "0ld\n", file: kept}, want: true},
+		"the new one in a file":    {files: map[string]string{config: "token-file: ROOT/secret\n", "/secret": "n3w\n", file: kept}},
+		"in a variable":            {files: map[string]string{"/etc/default/rke2-server": "RKE2_TOKEN=0ld\n", file: kept}, want: true},
+		"an agent, which has none": {unit: "rke2-agent", files: map[string]string{config: "token: 0ld\n", file: kept}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			unit := cmp.Or(test.unit, "rke2-server")
+			h := rancherHost(t, RKE2, unit, "/x server"+test.line, nil)
+			h.addConfig(t, test.files)
+			h.goal.Version = version.MustParse("v1.35.8+rke2r1")
+			printed, _ := h.run(t, FactsScript(h.goal))
+			if strings.Contains(printed, "0ld") || strings.Contains(printed, "n3w") {
+				t.Errorf("it prints %s", printed)
+			}
+			refused := refuseSettings(h.goal, h.facts(t))
+			if (refused != nil) != test.want || test.want && refused.Reason != ConfigUnsupported {
+				t.Errorf("%v", refused)
+			}
+		})
 	}
 }

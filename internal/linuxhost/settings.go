@@ -103,6 +103,9 @@ func refuseSettings(g Goal, f Facts) *Failure {
 	if refused := refuseUnread(f); refused != nil && begins(g, f) {
 		return refused
 	}
+	if refused := refuseToken(f); refused != nil && f.Installed != g.Version {
+		return refused
+	}
 	found, wants := examineSettings(g, f)
 	isWarning := func(r settings.Requirement) bool { return r.Warning }
 	found, wants = settings.Errors(found), slices.DeleteFunc(wants, isWarning)

@@ -7,6 +7,7 @@ source lib-etcd.sh
 source lib-tag.sh
 kubernetes=/etc/kubernetes
 fact service kubelet
+fact host-name "$(uname -n)"
 # What kubeadm began counts for any goal; the verb, for the same version.
 verb=
 if has_begun; then

@@ -20,6 +20,7 @@ server=$found
 if [ -n "$unit" ] && [ "$unit" != "$DISTRIBUTION-agent" ]; then
   fact control-plane yes
   [ -d "$data/server/db/etcd" ] && fact member yes
+  fact other-token "$(other_token "$data")"
 elif [ ! -d "$OP" ] && [ -n "$unit" ] && [ -n "$server" ] && command -v curl >/dev/null; then
   value_of '"gitVersion":' <(curl --silent --max-time 2 --cacert "$data/agent/server-ca.crt" \
     --cert "$data/agent/client-kubelet.crt" --key "$data/agent/client-kubelet.key" \

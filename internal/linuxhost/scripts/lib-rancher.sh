@@ -88,6 +88,31 @@ setting() {
     END { print value }'
 }
 
+# password TOKEN sets found to what a token proves: all of a short one, and the end of a long one, which
+# begins with a hash of the authority and the name of a user.
+password() {
+  found=$1
+  case "$found" in
+    K10*::*) found=${found#*::} found=${found#*:} ;;
+  esac
+}
+
+# other_token DATA prints the file with the cluster's token if the configuration of a server has another
+# one. Neither is printed, nor given to a program.
+other_token() {
+  local told file=$1/server/token
+  [ -s "$file" ] || return 0
+  told=$(setting token t)
+  [ -n "$told" ] || { told=$(setting token-file token-file) && [ -n "$told" ] && told=$(cat "$told" 2>/dev/null); }
+  [ -n "$told" ] || told=$(variable TOKEN)
+  [ -n "$told" ] || return 0
+  password "$told"
+  told=$found
+  read -r found <"$file" || true
+  password "$found"
+  [ "$told" = "$found" ] || echo "$file"
+}
+
 # data_dir prints the data folder.
 data_dir() {
   local folder
