@@ -87,21 +87,17 @@ func (s Set) MayGuard() bool {
 	return slices.ContainsFunc(s, func(c *Compiled) bool { return c.Policy.Guarded })
 }
 
-// Namespace returns the namespace of the policies, which all have the same; empty without policies.
-func (s Set) Namespace() string {
-	if len(s) == 0 {
-		return ""
-	}
-	return s[0].namespace
-}
+// Namespace returns the namespace that all policies have. There must be at least one.
+func (s Set) Namespace() string { return s[0].namespace }
 
-// Named returns the policies of a name.
+// Named returns the first policy of a name, alone; none if no policy has it.
 func (s Set) Named(name string) Set {
-	i := slices.IndexFunc(s, func(c *Compiled) bool { return c.Policy.Name == name })
-	if i < 0 {
-		return nil
+	for i, c := range s {
+		if c.Policy.Name == name {
+			return s[i : i+1]
+		}
 	}
-	return s[i : i+1]
+	return nil
 }
 
 // Store keeps the compiled policies of all namespaces, each once for its version. It is safe for

@@ -64,14 +64,10 @@ func (p Place) Compare(q Place) int {
 	return cmp.Compare(p.values, q.values)
 }
 
+// String names the place for people. It is of an order with labels, as each Strict one is.
 func (p Place) String() string {
-	switch {
-	case p.last && p.values != "":
+	if p.last {
 		return "the last ones with " + p.values
-	case p.last:
-		return "the last ones"
-	case p.values == "":
-		return "any labels"
 	}
 	return p.values
 }

@@ -142,6 +142,33 @@ func TestSelect(t *testing.T) {
 	}
 }
 
+// TestOthers: the owner of a policy reads of three others, also if the error does not name its own.
+func TestOthers(t *testing.T) {
+	t.Parallel()
+	policies := make([]v1alpha1.UpdatePolicy, 0, 6)
+	for _, name := range []string{"a", "b", "c", "d", "e", "f"} {
+		policies = append(policies, newPolicy(name, target{}))
+	}
+	for _, tt := range []struct {
+		count      int
+		name, want string
+	}{
+		{2, "a", `"b"`}, {2, "b", `"a"`}, {4, "c", `"a", "b", "d"`},
+		{6, "b", `"a", "c", "d", and 2 more`}, {6, "f", `"a", "b", "c", and 2 more`},
+	} {
+		_, err := policy.CompileAll(policies[:tt.count]).Select(controlPlane)
+		conflict, ok := errors.AsType[*policy.ConflictError](err)
+		if !ok {
+			t.Fatalf("%d policies: %v", tt.count, err)
+		}
+		want := "the control plane of ns/prod is also selected by " + tt.want +
+			" with the same precision (any group of the namespace)"
+		if diff := cmp.Diff(want, conflict.Others(tt.name)); diff != "" {
+			t.Errorf("%s of %d (-want +got):\n%s", tt.name, tt.count, diff)
+		}
+	}
+}
+
 func TestSelected(t *testing.T) {
 	t.Parallel()
 	bare := v1alpha1.UpdatePolicySpec{Targets: []target{{}}, Strategy: v1alpha1.ExternalUpdate}

@@ -74,16 +74,18 @@ func (h *HandedOver) IsActive() bool { return h != nil && h.State != HandOverEnd
 // for First, and else a new one with this operation. h may be nil. A hand-over for another decision
 // must have ended.
 func (h *HandedOver) Next(operation, decision, updater string, b HandOverBudget) HandedOver {
-	next := HandedOver{Operation: operation, Decision: decision, Updater: updater}
-	if h.IsActive() {
-		next = *h
-		// First is about the Machines with which the operation began. Those that arrive since lower it,
-		// and are no reason to ask again.
-		b.First = h.Budget.First
+	if !h.IsActive() {
+		return HandedOver{
+			Operation: operation, Decision: decision, Updater: updater,
+			State: HandOverAsked, Budget: b,
+		}
 	}
-	if next.State != HandOverAccepted || next.Budget != b {
-		next.State = HandOverAsked
+	next := *h
+	// First is about the Machines with which the operation began. Those that arrive since lower it,
+	// and are no reason to ask again.
+	b.First = h.Budget.First
+	if next.Budget != b {
+		next.State, next.Budget = HandOverAsked, b
 	}
-	next.Budget = b
 	return next
 }

@@ -152,8 +152,8 @@ func check(key, value string) error {
 
 // KeepLast returns names, separated by commas, with at most limit bytes: the last ones.
 func KeepLast(names string, limit int) string {
-	for len(names) > limit {
-		_, names, _ = strings.Cut(names, ",")
+	if len(names) > limit {
+		_, names, _ = strings.Cut(names[len(names)-limit-1:], ",")
 	}
 	return names
 }

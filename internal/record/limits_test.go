@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/record"
 )
@@ -91,6 +93,27 @@ func TestKeepLast(t *testing.T) {
 	for limit, want := range map[int]string{100: "1,2,30", 6: "1,2,30", 5: "2,30", 3: "30", 2: "30", 1: ""} {
 		if got := record.KeepLast("1,2,30", limit); got != want {
 			t.Errorf("%d bytes: %q, want %q", limit, got, want)
+		}
+	}
+}
+
+// TestCheck: the error is about the first annotation that is too long. Others have no limit.
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	const key, later = v1alpha1.ChainIntentAnnotation, v1alpha1.ChainStepAnnotation
+	limit := record.LimitOf(key)
+	fits, long := strings.Repeat("x", limit), strings.Repeat("x", limit+1)
+	tooLong := &record.TooLongError{Key: key, Bytes: limit + 1, Limit: limit}
+	for name, tt := range map[string]struct {
+		annotations map[string]string
+		want        error
+	}{
+		"none":     {nil, nil},
+		"all fit":  {map[string]string{"example.com/other": long, key: fits}, nil},
+		"too long": {map[string]string{key: long, later: long}, tooLong},
+	} {
+		if diff := cmp.Diff(tt.want, record.Check(tt.annotations)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
 }
