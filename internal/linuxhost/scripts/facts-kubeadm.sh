@@ -7,7 +7,7 @@ source lib-etcd.sh
 source lib-tag.sh
 kubernetes=/etc/kubernetes
 fact service kubelet
-fact host-name "$(uname -n)"
+read -r found </proc/sys/kernel/hostname && fact host-name "$found"
 # What kubeadm began counts for any goal; the verb, for the same version.
 verb=
 if has_begun; then
