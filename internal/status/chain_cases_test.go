@@ -234,7 +234,7 @@ func otherTests() []chainTest {
 			u.reason, u.message = chain.ClusterUpgrading, "Cluster is upgrading to v1.32.0\n  * hook AfterWorkersUpgrade for v1.31.0 is blocking: a"
 		}), []string{
 			strings.Replace(calls, "Upgrading", "Held", 1), next,
-			"held by Hook AfterWorkersUpgrade: hook AfterWorkersUpgrade for v1.31.0 is blocking: a +0s true",
+			"held by Hook AfterWorkersUpgrade: hook AfterWorkersUpgrade for v1.31.0 is blocking: a",
 			"eta " + etaNoControlPlane + " 0s..0s..0s",
 			"disagreement: the condition TopologyReconciled reports that AfterWorkersUpgrade is blocking, but by the objects this hook is not due: " + notLooked,
 		}},

@@ -92,10 +92,27 @@ func readChain(f Facts, records map[string]machineRecord) (*chainComputation, er
 	if err != nil {
 		return nil, err //nolint:wrapcheck // It says already which object it is about.
 	}
+	recorded.Chain = withStepBack(state, recorded.Chain)
 	return &chainComputation{
 		facts: f, records: records, state: state, recorded: recorded,
 		condition: snapshot.TopologyCondition(f.Cluster),
 	}, nil
+}
+
+// withStepBack adds to a way the step that the control plane was sent to instead of the last one, and that
+// windlass manager is about to record.
+func withStepBack(s chain.State, p *chain.Progress) *chain.Progress {
+	i, cp := s.Intent, s.ControlPlane
+	if i == nil || p == nil || len(p.Steps) == 0 || !s.Pending.Has(chain.AfterControlPlaneUpgrade) {
+		return p
+	}
+	last := p.Steps[len(p.Steps)-1].To
+	if !last.Equal(i.From) || !cp.Stamp.Equal(i.From) || !cp.Version.Equal(i.To) {
+		return p
+	}
+	way := *p
+	way.Steps = append(slices.Clone(p.Steps), chain.Step{To: i.To, Began: i.Passed, InsteadOf: i.From})
+	return &way
 }
 
 // progress is the recorded way of the upgrade under way; nil where none is recorded, because another engine has gone on, or does all of it,
@@ -108,10 +125,20 @@ func (c *chainComputation) progress() *chain.Progress {
 }
 
 // lastStepIsOurs reports whether the records prove that windlass manager took the control plane's last step, or has yet to take the first one of
-// the recorded upgrade. It stamps the control plane with each step, and another engine removes the stamp.
+// the recorded upgrade. It stamps the control plane with each step, and another engine removes the stamp. A step back has the stamp of the step that
+// was taken back.
 func (c *chainComputation) lastStepIsOurs() bool {
 	cp, p := c.state.ControlPlane, c.recorded.Chain
-	return !cp.Stamp.IsZero() && cp.Stamp.Equal(cp.Version) || p != nil && len(p.Steps) == 0 && cp.Version.Equal(p.From)
+	switch {
+	case !cp.Stamp.IsZero() && cp.Stamp.Equal(cp.Version):
+		return true
+	case p == nil:
+		return false
+	case len(p.Steps) == 0:
+		return cp.Version.Equal(p.From)
+	}
+	last := p.Steps[len(p.Steps)-1]
+	return !cp.Stamp.IsZero() && cp.Stamp.Equal(last.InsteadOf) && cp.Version.Equal(last.To)
 }
 
 // recordsSteps reports whether the upgrade's steps are on record, as far as there are any.
@@ -340,15 +367,20 @@ func speaksOfUpgrade(condition metav1.Condition) bool {
 
 // hooksOutOfTurn are those that the condition says are blocking, although another one is due, or none.
 func (c *chainComputation) hooksOutOfTurn() []chain.Hook {
-	if c.decision.Reason == chain.BlockedByAnnotation {
-		// Cluster API shows such an annotation as an answer of the hook.
-		return nil
-	}
-	due, called := c.decision.Action.(chain.CallHook)
 	for _, line := range snapshot.BlockingLines(c.condition) {
-		if hooks := hooksIn(line); len(hooks) > 0 && (!called || !slices.Contains(hooks, due.Hook)) {
+		if hooks := hooksIn(line); c.outOfTurn(hooks) {
 			return hooks
 		}
 	}
 	return nil
+}
+
+// outOfTurn reports whether another hook than these is due, or none.
+func (c *chainComputation) outOfTurn(hooks []chain.Hook) bool {
+	if c.decision.Reason == chain.BlockedByAnnotation {
+		// Cluster API shows such an annotation as an answer of the hook.
+		return false
+	}
+	due, called := c.decision.Action.(chain.CallHook)
+	return len(hooks) > 0 && (!called || !slices.Contains(hooks, due.Hook))
 }

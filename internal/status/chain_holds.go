@@ -49,6 +49,10 @@ func (c *chainComputation) unannounced() (Hold, bool) {
 // conditionHold reads a line of the condition that says that something is blocking. An annotation that the rules have seen is not told twice.
 func (c *chainComputation) conditionHold(line string, holds []Hold) (hold Hold, isNew bool) {
 	hold = Hold{Kind: HeldByHook, By: cmp.Or(joinHooks(hooksIn(line)), "a hook"), Message: line, Since: c.earliest(), AtEarliest: true}
+	if c.outOfTurn(hooksIn(line)) {
+		// What has gone on since is later than the hook's answer.
+		hold.Since, hold.AtEarliest = time.Time{}, false
+	}
 	if !strings.Contains(line, clusterv1.BeforeClusterUpgradeHookAnnotationPrefix) {
 		hold.Message += c.server()
 		return hold, true

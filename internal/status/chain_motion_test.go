@@ -130,3 +130,35 @@ func TestStepsEndWithTheirMachines(t *testing.T) {
 		})
 	}
 }
+
+// TestMotion: what a machine runs is what its kubelet reports, and its motion does not depend on what it
+// is asked for.
+func TestMotion(t *testing.T) {
+	t.Parallel()
+	withNode := joined(time.Hour, metav1.ConditionTrue)
+	marked := func(m *clusterv1.Machine) { m.Annotations[clusterv1.UpdateInProgressAnnotation] = "" }
+	going := func(m *clusterv1.Machine) { m.DeletionTimestamp = &metav1.Time{Time: start} }
+	for name, tt := range map[string]struct {
+		changes []func(*clusterv1.Machine)
+		want    Motion
+	}{
+		"rests":             {[]func(*clusterv1.Machine){withNode}, ""},
+		"has no Node":       {nil, Creation},
+		"is marked":         {[]func(*clusterv1.Machine){withNode, marked}, InPlaceUpdate},
+		"soaks":             {[]func(*clusterv1.Machine){withNode, soaks(t, "v1.31.0", "v1.32.1")}, InPlaceUpdate},
+		"goes":              {[]func(*clusterv1.Machine){withNode, marked, going}, Removal},
+		"goes without Node": {[]func(*clusterv1.Machine){going}, Removal},
+		"has failed": {[]func(*clusterv1.Machine){withNode, marked, withAnnotation(
+			t, v1alpha1.UpdateProgressAnnotation, inplace.Progress{Phase: inplace.Failed})}, ""},
+	} {
+		f := midChain().facts(t)
+		m := machine("m", tt.changes...)
+		m.Labels[clusterv1.MachineDeploymentNameLabel] = f.MachineDeployments[0].Name
+		m.Status.NodeInfo = &corev1.NodeSystemInfo{KubeletVersion: "v1.31.0"}
+		f.Machines = []*clusterv1.Machine{m}
+		got := Compute(f, start).Machines
+		if len(got) != 1 || got[0].Motion != tt.want || got[0].Runs != "v1.31.0" {
+			t.Errorf("a machine that %s: %+v, want motion %q", name, got, tt.want)
+		}
+	}
+}

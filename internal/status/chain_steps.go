@@ -60,15 +60,15 @@ func (c *chainComputation) moves(s Step) bool {
 	})
 }
 
-// DoneSteps are the steps that a way has, in order. The version that the first one came from is zero
-// where steps before it may have been dropped.
+// DoneSteps are the steps that a way has, in order, without those that were taken back. The version that
+// the first one came from is zero where steps before it may have been dropped.
 func DoneSteps(p chain.Progress) []Step {
 	var done []Step
 	from := p.From
 	if len(p.Steps) == chain.MaxSteps {
 		from = version.Version{}
 	}
-	for _, s := range p.Steps {
+	for _, s := range keptSteps(p) {
 		done = append(done, Step{
 			State: StepDone, Kind: plan.ControlPlaneUpgrade, From: from, To: s.To, Began: s.Began.UTC(), Ended: s.ControlPlane.UTC(),
 		})
@@ -80,6 +80,17 @@ func DoneSteps(p chain.Progress) []Step {
 		from = s.To
 	}
 	return done
+}
+
+// keptSteps are the steps of a way without those that were taken back.
+func keptSteps(p chain.Progress) []chain.Step {
+	var kept []chain.Step
+	for i, s := range p.Steps {
+		if i+1 == len(p.Steps) || !p.Steps[i+1].InsteadOf.Equal(s.To) {
+			kept = append(kept, s)
+		}
+	}
+	return kept
 }
 
 // versionChange is how topology controllers word the Event of a step: `Updated KIND "NAMESPACE/NAME" with version change from A to B`.
@@ -154,10 +165,11 @@ func (c *chainComputation) readEvent(e corev1.Event) (Step, bool) {
 func (c *chainComputation) runningControlPlane() Step {
 	step := Step{State: StepRunning, Kind: plan.ControlPlaneUpgrade, To: c.state.ControlPlane.Version}
 	if p := c.progress(); p != nil && len(p.Steps) > 0 && p.Steps[len(p.Steps)-1].To.Equal(step.To) {
-		last := len(p.Steps) - 1
-		step.Began, step.From = p.Steps[last].Began.UTC(), p.From
+		steps := keptSteps(*p)
+		last := len(steps) - 1
+		step.Began, step.From = steps[last].Began.UTC(), p.From
 		if last > 0 {
-			step.From = p.Steps[last-1].To
+			step.From = steps[last-1].To
 		}
 	}
 	for _, seen := range c.observed {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/chain"
 	"github.com/windlass-dev/windlass/pkg/plan"
 	"github.com/windlass-dev/windlass/pkg/version"
@@ -45,6 +46,45 @@ func TestStepsStay(t *testing.T) {
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("moment %d (-first +now):\n%s", i, diff)
+		}
+	}
+}
+
+// TestTakenBack: a step that was taken back is not done, and the manager that took it back still drives
+// the upgrade, although the control plane has the stamp of that step.
+func TestTakenBack(t *testing.T) {
+	t.Parallel()
+	v := version.MustParse
+	u := midChain()
+	u.controlPlane, u.members, u.stamp = "v1.32.0", repeat(3, "v1.31.0"), "v1.32.9"
+	u.groups = []testGroup{{name: "md-0", template: "v1.31.0", kubelets: repeat(2, "v1.31.0")}}
+	u.pending = "AfterClusterUpgrade,AfterControlPlaneUpgrade"
+	u.progress = way(
+		chain.Step{To: v("v1.32.9"), Began: after(12 * time.Minute)},
+		chain.Step{To: v("v1.32.0"), Began: after(20 * time.Minute), InsteadOf: v("v1.32.9")},
+	)
+	unrecorded := u
+	unrecorded.progress = way(u.progress.Steps[1])
+	unrecorded.annotations = map[string]string{
+		v1alpha1.ChainIntentAnnotation: `{"from": "v1.32.9", "to": "v1.32.0", "passed": "2026-07-01T12:20:00Z"}`,
+	}
+	want := []string{
+		"Done ControlPlaneUpgrade v1.30.0->v1.31.0", "Done WorkersUpgrade ->v1.31.0",
+		"Running ControlPlaneUpgrade v1.31.0->v1.32.0",
+	}
+	for name, u := range map[string]upgrade{"recorded": u, "not recorded yet": unrecorded} {
+		c := Compute(u.facts(t), after(time.Hour)).Chain
+		var got []string
+		for _, s := range c.Steps {
+			if s.State != StepNext {
+				got = append(got, fmt.Sprintf("%s %s %s->%s", s.State, s.Kind, s.From, s.To))
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: steps (-want +got):\n%s", name, diff)
+		}
+		if c.Engine != Windlass || !c.From.Equal(v("v1.30.0")) || len(c.NotKnown) > 0 {
+			t.Errorf("%s: by %s, from %s, not known: %q", name, c.Engine, c.From, c.NotKnown)
 		}
 	}
 }

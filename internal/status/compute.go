@@ -50,7 +50,10 @@ func Compute(f Facts, now time.Time) Report {
 		g.Count[state]++
 		g.members = append(g.members, m)
 		if g.Name != "" {
-			r.Machines = append(r.Machines, Machine{Name: m.Name, Group: g.Name, State: state, Version: m.Spec.Version})
+			r.Machines = append(r.Machines, Machine{
+				Name: m.Name, Group: g.Name, State: state, Version: m.Spec.Version,
+				Runs: capi.Kubelet(m), Motion: motionOf(m, state),
+			})
 		}
 		if slices.Contains([]State{Marked, Queued, Updating, Finished, Failed, Unreadable}, state) {
 			r.Updates = append(r.Updates, computeUpdate(m, rec, state, g, durations, now))

@@ -128,9 +128,26 @@ type Machine struct {
 	Name  string `json:"name"`
 	Group string `json:"group"`
 	State State  `json:"state"`
-	// Version is the Machine's spec.version as it is written there.
+	// Version is the Machine's spec.version as it is written there. Runs is what its kubelet reports; empty
+	// before it does.
 	Version string `json:"version"`
+	Runs    string `json:"runs"`
+	// Motion is what happens to the machine; empty for one at rest.
+	Motion Motion `json:"motion"`
 }
+
+// Motion is what happens to a machine. An upgrade that an annotation asks for is in InPlaceUpgrades.
+type Motion string
+
+// The motions.
+const (
+	// Creation: the machine has no Node yet.
+	Creation Motion = "Creation"
+	// InPlaceUpdate: the machine is marked, queued, updating, or finished.
+	InPlaceUpdate Motion = "InPlaceUpdate"
+	// Removal: the machine goes away.
+	Removal Motion = "Removal"
+)
 
 // Update is one machine's update.
 type Update struct {

@@ -42,6 +42,19 @@ func computeState(m *clusterv1.Machine, rec machineRecord, g *groupFacts, offSpe
 	}
 }
 
+// motionOf says what happens to a Machine in a state.
+func motionOf(m *clusterv1.Machine, state State) Motion {
+	switch {
+	case state == Deleting:
+		return Removal
+	case !m.Status.NodeRef.IsDefined():
+		return Creation
+	case slices.Contains([]State{Marked, Queued, Updating, Finished}, state):
+		return InPlaceUpdate
+	}
+	return ""
+}
+
 // computeFinishing is for a Machine of which Cluster API says that it is being updated, and of which nothing else is known.
 func computeFinishing(rec machineRecord, offSpec bool) State {
 	switch {

@@ -209,8 +209,8 @@ func follow(ctx context.Context, w *management.Watch, reader reader, screen *scr
 		if upgrading && isDone(report) {
 			return nil
 		}
-		rested := time.After(restFactor * time.Since(now))
-		if err := screen.wait(ctx, rested, w.Changed, readAgain(facts, reader.outage)); err != nil {
+		rested := time.After(restFactor * (time.Since(now) - reader.asked))
+		if err := screen.wait(ctx, rested, w.Changed, reader.again(facts, time.Now())); err != nil {
 			return err
 		}
 		if ctx.Err() != nil {
@@ -219,8 +219,9 @@ func follow(ctx context.Context, w *management.Watch, reader reader, screen *scr
 	}
 }
 
-// restFactor is how many times longer than a look at the objects the pause after it is, so that following a Cluster of
-// 30,000 machines in which something always changes takes a fifth of a processor.
+// restFactor is how many times longer than a look at the objects in memory the pause after it is, so that
+// following a Cluster of 30,000 machines in which something always changes takes a fifth of a processor.
+// To wait for a busy API server takes no processor.
 const restFactor = 4
 
 // wait returns when something has changed after the rest, when objects must be read again, or when ctx ends. Meanwhile
@@ -245,14 +246,6 @@ func (s *screen) wait(ctx context.Context, rested <-chan time.Time, changed <-ch
 	}
 }
 
-// readAgain tells when what is not watched must be read again, if it is a part of what is shown.
-func readAgain(f status.Facts, outage error) <-chan time.Time {
-	if !f.HasContext() && f.Lock == nil && outage == nil {
-		return nil
-	}
-	return time.After(contextAge)
-}
-
 func isUpgrading(r status.Report) bool {
 	return r.Chain != nil && (r.Chain.State == status.ChainUpgrading || r.Chain.State == status.ChainHeld)
 }
@@ -263,9 +256,8 @@ func isDone(r status.Report) bool {
 }
 
 // contextAge is how old what says how an upgrade goes on may get while it is followed: where plans come from, gates and Events. These are
-// not watched, because not everybody may, and because much of it is about other Clusters; most of what changes there changes the
-// Cluster's condition as well.
-const contextAge = 10 * time.Second
+// not watched, because not everybody may, and because much of it is about other Clusters. No answer may be older than 5 s.
+const contextAge = 4 * time.Second
 
 // reader reads what a status is computed from while it is followed.
 type reader struct {
@@ -282,6 +274,8 @@ type reader struct {
 	lock    *corev1.ConfigMap
 	// outage is why the last read was answered from what was read before; nil where it was not.
 	outage error
+	// asked is for how long the last read waited for what is not watched.
+	asked time.Duration
 }
 
 // read reads a Cluster. While an outage lasts, what is not watched is what it was before.
@@ -290,8 +284,9 @@ func (r *reader) read(ctx context.Context, now time.Time) (status.Facts, error) 
 	if err != nil {
 		return f, err
 	}
+	began := time.Now()
 	err = r.readLive(ctx, &f, now)
-	r.outage = nil
+	r.asked, r.outage = time.Since(began), nil
 	if !r.hasRead || !management.IsOutage(err) {
 		r.hasRead = r.hasRead || err == nil
 		r.lock = f.Lock
@@ -300,6 +295,24 @@ func (r *reader) read(ctx context.Context, now time.Time) (status.Facts, error) 
 	r.outage, f.Lock = err, r.lock
 	r.recall(&f)
 	return f, nil
+}
+
+// again tells when what is not watched must be read again, if it is a part of what is shown. Changes that
+// come before do not delay that.
+func (r *reader) again(f status.Facts, now time.Time) <-chan time.Time {
+	if !f.HasContext() && f.Lock == nil && r.outage == nil {
+		return nil
+	}
+	return time.After(r.nextRead(now))
+}
+
+// nextRead is how long after now what is not watched is read again. During an outage, the time of the last
+// good read is long ago.
+func (r *reader) nextRead(now time.Time) time.Duration {
+	if r.outage != nil || r.readAt.IsZero() {
+		return contextAge
+	}
+	return max(0, contextAge-now.Sub(r.readAt))
 }
 
 // readLive reads what is not watched into f, unless it is younger than contextAge.

@@ -331,3 +331,62 @@ func TestSeenIsNoChange(t *testing.T) {
 		}
 	}
 }
+
+// TestNextRead: what is not watched gets no older than contextAge, however often something else changes.
+func TestNextRead(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		reader reader
+		want   time.Duration
+	}{
+		"it was never read":        {reader{}, contextAge},
+		"it was read now":          {reader{readAt: midnight}, contextAge},
+		"it was read a second ago": {reader{readAt: midnight.Add(-time.Second)}, contextAge - time.Second},
+		"it was read long ago":     {reader{readAt: midnight.Add(-time.Hour)}, 0},
+		"there has been no answer": {reader{readAt: midnight.Add(-time.Hour), outage: io.EOF}, contextAge},
+		"the clock was put back":   {reader{readAt: midnight.Add(time.Second)}, contextAge + time.Second},
+	} {
+		if got := tt.reader.nextRead(midnight); got != tt.want {
+			t.Errorf("%s: it is read again after %s, want %s", name, got, tt.want)
+		}
+	}
+}
+
+// TestSlowServer: that an API server answers slowly takes no processor, so the pause after it is not longer.
+func TestSlowServer(t *testing.T) {
+	handler, _ := apiserver.Start(t, upgradingObjectsYAML)
+	asked, answer := make(chan struct{}, 1), make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.Contains(r.URL.Path, "clusterclasses") {
+			asked <- struct{}{}
+			<-answer
+		}
+		handler.ServeHTTP(w, r)
+	}))
+	defer server.Close()
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(kubeconfig, []byte(apiserver.Kubeconfig(server)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	flags := cli.NewKubeFlags()
+	flags.KubeConfig = kubeconfig
+	m, namespace, err := management.Connect(flags)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := reader{cached: m, live: m, key: types.NamespacedName{Namespace: namespace, Name: "prod"}}
+	var waited time.Duration
+	go func() {
+		<-asked
+		began := time.Now()
+		time.Sleep(50 * time.Millisecond)
+		waited = time.Since(began)
+		close(answer)
+	}()
+	if _, err := r.read(t.Context(), midnight); err != nil {
+		t.Fatal(err)
+	}
+	if r.asked < waited {
+		t.Errorf("it counts %s of requests, want %s at least", r.asked, waited)
+	}
+}
