@@ -19,6 +19,7 @@ import (
 	"github.com/windlass-dev/windlass/lab/internal/programs"
 	"github.com/windlass-dev/windlass/lab/internal/setup"
 	"github.com/windlass-dev/windlass/lab/test/e2e/internal/agree"
+	"github.com/windlass-dev/windlass/lab/test/e2e/internal/judge"
 	"github.com/windlass-dev/windlass/lab/test/e2e/internal/rig"
 )
 
@@ -73,6 +74,8 @@ func upgrade(ctx context.Context, t *testing.T, key types.NamespacedName, args .
 func (u *upgraded) follow(ctx context.Context, t *testing.T, key types.NamespacedName) {
 	t.Helper()
 	history := rig.Follow(ctx, t, u.plane.RESTConfig(), u.client.Scheme())
+	command := judge.Command{Windlass: u.windlass, Kubeconfig: u.plane.KubeconfigPath()}
+	judge.Watch(ctx, t, history.History, command, key)
 	history.Await(ctx, t, "waiting for the target to be set", func() string {
 		if at := history.Now(key).Cluster.Version; at != target {
 			return "it is " + at
