@@ -102,6 +102,9 @@ func checkMachines(f Facts, groups []group, into *findings) {
 		}
 	}
 	checkControlPlaneRollout(f, into)
+	if s, _, ok := f.Surgeless(); ok {
+		into.add(Warning, f.Objects.ControlPlane.GetKind()+" "+f.Objects.ControlPlane.GetName(), s.Fix, "%s", s.Message)
+	}
 	for _, s := range snapshot.WorkerStandstills(f.Objects, f.Around(), f.Now) {
 		into.add(Warning, s.Subject, s.Fix, "%s", s.Message)
 	}

@@ -334,3 +334,13 @@ func rolloutAfter(f Facts, g group) time.Time {
 	}
 	return latest
 }
+
+// Surgeless is [snapshot.Surgeless] with the control plane's policy; ok is false if nobody knows which counts.
+func (f Facts) Surgeless() (found snapshot.Failure, fatal, ok bool) {
+	for _, g := range listGroups(f) {
+		if g.ControlPlane && g.err == nil {
+			return snapshot.Surgeless(f.Objects, g.selected)
+		}
+	}
+	return snapshot.Failure{}, false, false
+}

@@ -67,7 +67,7 @@ func CheckReady(ready Ready) []clustercheck.Finding {
 type Obstacle struct {
 	// Subject is the object's kind and name, Message what is so, and Fix what a person can do.
 	Subject, Message, Fix string
-	// Later says that it holds workers once the control plane has arrived.
+	// Later says that it does not keep the control plane from arriving: it holds workers then, or is a risk.
 	Later bool
 }
 

@@ -55,17 +55,10 @@ func aimedReplicas(o Objects) int {
 // object or its kind tells.
 func Surges(o Objects) bool { return o.ControlPlane != nil && maxSurge(o.ControlPlane) > 0 }
 
-// maxSurge is 0 or 1, as v1beta2 or v1beta1 has it. Of most kinds nobody knows the default; 0 means that, too.
+// maxSurge is 0 or 1. Of most kinds nobody knows the default; 0 means that, too.
 func maxSurge(controlPlane *unstructured.Unstructured) int {
-	for _, strategy := range [][]string{{"rollout", "strategy"}, {"rolloutStrategy"}} {
-		path := append(append([]string{"spec"}, strategy...), "rollingUpdate", "maxSurge")
-		value, found, err := unstructured.NestedFieldNoCopy(controlPlane.Object, path...)
-		if err == nil && found {
-			if fmt.Sprint(value) == "0" {
-				return 0
-			}
-			return 1
-		}
+	if surge, set := surgeOf(controlPlane); set {
+		return surge
 	}
 	switch controlPlane.GetKind() {
 	case "KubeadmControlPlane", "RKE2ControlPlane":
@@ -73,4 +66,19 @@ func maxSurge(controlPlane *unstructured.Unstructured) int {
 	default:
 		return 0
 	}
+}
+
+// surgeOf returns maxSurge as v1beta2 or v1beta1 has it, 0 or 1; set is false if the object does not say.
+func surgeOf(controlPlane *unstructured.Unstructured) (surge int, set bool) {
+	for _, strategy := range [][]string{{"rollout", "strategy"}, {"rolloutStrategy"}} {
+		path := append(append([]string{"spec"}, strategy...), "rollingUpdate", "maxSurge")
+		value, found, err := unstructured.NestedFieldNoCopy(controlPlane.Object, path...)
+		if err == nil && found {
+			if fmt.Sprint(value) == "0" {
+				return 0, true
+			}
+			return 1, true
+		}
+	}
+	return 0, false
 }

@@ -33,9 +33,16 @@ func NeedsProvider(o Objects) bool {
 const rke2Kind = "RKE2ControlPlane"
 
 // RolloutStandstill returns why the rollout of a control plane does not continue: it has more machines than
-// replicas, all are Ready, and no old one is being deleted or updated. Every rollout has a moment like
-// that: see IsLong.
+// replicas, all are Ready, and no old one is being deleted or updated; or it has no Machines, and is not
+// available. Every rollout has a moment like that: see IsLong.
 func RolloutStandstill(o Objects, a Around) (s Standstill, ok bool) {
+	if s, ok := hostedStandstill(o); ok {
+		return s, true
+	}
+	return surplusStandstill(o, a)
+}
+
+func surplusStandstill(o Objects, a Around) (s Standstill, ok bool) {
 	found, ok := findSurplus(o)
 	if !ok {
 		return Standstill{}, false

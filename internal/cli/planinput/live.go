@@ -51,6 +51,7 @@ func ResolveCluster(ctx context.Context, m management.Cluster, key types.Namespa
 	r.Notes = append(r.Notes, r.holdNotes(objects, around, time.Now())...)
 	if !hasTopology {
 		r.Updates = liveUpdates(ctx, m, objects, nil)
+		r.Notes = append(r.Notes, r.Updates.surgelessNote()...)
 		r.Facts = snapshot.RiskFacts(r.Updates.Facts.Objects)
 		return r.withSource(in, objects.Cluster, nil, nil, Origins{})
 	}
@@ -61,6 +62,7 @@ func ResolveCluster(ctx context.Context, m management.Cluster, key types.Namespa
 		return Request{}, err
 	}
 	r.Updates = liveUpdates(ctx, m, objects, class)
+	r.Notes = append(r.Notes, r.Updates.surgelessNote()...)
 	r.Facts = snapshot.RiskFacts(r.Updates.Facts.Objects)
 	return r.withSource(in, objects.Cluster, class, graphs, Origins{})
 }

@@ -158,6 +158,7 @@ func ResolveManifest(set *manifest.Set, cluster *clusterv1.Cluster, in Input) (R
 			state.Target, where.locate(state.Refs[plan.ItemTarget]))
 	}
 	r.Updates = newUpdates(facts)
+	r.Notes = append(r.Notes, r.Updates.surgelessNote()...)
 	r.Notes = append(r.Notes, r.holdNotes(facts.Objects, facts.Around(), facts.Now)...)
 	if in.Versions == nil && classErr != nil && cluster.Spec.Topology.IsDefined() {
 		return Request{}, addFix(classErr, "give it with -f, or the existing versions with --versions")
@@ -305,6 +306,16 @@ func (r Request) holdNotes(o snapshot.Objects, a snapshot.Around, now time.Time)
 		notes = append(notes, s.Subject+": "+s.Sentence())
 	}
 	return notes
+}
+
+// surgelessNote says that the rollout of the control plane is a danger; empty if it is not.
+func (u *Updates) surgelessNote() []string {
+	f, _, ok := u.Facts.Surgeless()
+	if !ok {
+		return nil
+	}
+	object := u.Facts.Objects.ControlPlane
+	return []string{fmt.Sprintf("%s %s: %s. Fix: %s", object.GetKind(), object.GetName(), f.Message, f.Fix)}
 }
 
 // onPaperNote says who carries out the plan of a Cluster without a topology.

@@ -294,13 +294,14 @@ func (o *options) prepare(
 	if len(scaled) > 0 && doctor.AutoscalersOff(m.Autoscalers(ctx)) {
 		scaled = nil
 	}
+	standing, dangers := rolloutOf(objects, policies, to)
 	facts := workload.NewFacts(live, time.Now)
 	return probe.PreflightOptions{
 		KubeadmProvider: kubeadmProvider(ctx, m, known),
 		Remote:          remote, Requested: requested(facts, key), Upgrade: upgrade, Risks: known,
 		Version: asked, Machines: objects.Machines, Pools: poolsOf(objects, policies, read),
-		Standing:  stuckControlPlane(objects, policies, to),
-		Obstacles: obstaclesOf(objects, around, to, now),
+		Standing:  standing,
+		Obstacles: append(dangers, obstaclesOf(objects, around, to, now)...),
 		Topology:  topologyOf(objects, around, now), Scaled: scaled,
 		Joining:     joiningOf(objects, policies, read),
 		Extensions:  extensionsOf(ctx, m, key.Namespace),

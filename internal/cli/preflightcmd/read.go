@@ -65,23 +65,29 @@ func fromControlPlane(objects snapshot.Objects) (asked version.Version, etcd str
 	return capi.VersionAt(objects.ControlPlane, "spec", "version"), etcd
 }
 
-// stuckControlPlane returns the control plane if Cluster API cannot bring it to a version; nil if it can, or if nobody
-// knows which policy counts, of which windlass doctor tells.
-func stuckControlPlane(
+// rolloutOf returns the control plane if Cluster API cannot bring it to a version, or else nil, and what makes its
+// rollout a danger. There is neither if nobody knows which policy counts, of which windlass doctor tells.
+func rolloutOf(
 	objects snapshot.Objects, policies []v1alpha1.UpdatePolicy, to version.Version,
-) *guard.ControlPlane {
+) (standing *guard.ControlPlane, dangers []preflight.Obstacle) {
 	if objects.ControlPlane == nil {
-		return nil
+		return nil, nil
 	}
 	group := snapshot.ControlPlaneGroup(objects.Cluster, objects.ControlPlane)
 	selected, err := policy.CompileAll(policies).Select(group)
 	if err != nil {
-		return nil
+		return nil, nil
 	}
-	if standing, ok := snapshot.Stuck(objects, selected, to); ok {
-		return &standing
+	if f, fatal, ok := snapshot.Surgeless(objects, selected); ok {
+		dangers = []preflight.Obstacle{{
+			Subject: objects.ControlPlane.GetKind() + " " + objects.ControlPlane.GetName(),
+			Message: f.Message, Fix: f.Fix, Later: !fatal,
+		}}
 	}
-	return nil
+	if stuck, ok := snapshot.Stuck(objects, selected, to); ok {
+		standing = &stuck
+	}
+	return standing, dangers
 }
 
 // topologyOf returns what the Cluster's condition says of its topology, and whether the upgrade under

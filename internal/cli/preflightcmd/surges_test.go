@@ -107,6 +107,8 @@ func TestStuck(t *testing.T) {
 		"RKE2, kept":                           {[]v1alpha1.UpdatePolicy{keep}, "v1.32.4", clustercheck.Failed, surge(1), "RKE2ControlPlane"},
 		"RKE2, one at a time":                  {[]v1alpha1.UpdatePolicy{keep}, "v1.32.4", clustercheck.Passed, surge(0), "RKE2ControlPlane"},
 		"RKE2, by default":                     {[]v1alpha1.UpdatePolicy{keep}, "v1.32.4", clustercheck.Failed, map[string]any{}, "RKE2ControlPlane"},
+		"RKE2, its only machine removed first": {nil, "v1.32.4", clustercheck.Failed, surge(0), "RKE2ControlPlane"},
+		"RKE2, its only machine replaced":      {nil, "v1.32.4", clustercheck.Passed, surge(1), "RKE2ControlPlane"},
 		"of another kind":                      {[]v1alpha1.UpdatePolicy{keep}, "v1.32.4", clustercheck.Failed, surge(1), "AcmeControlPlane"},
 		"of a kind whose default nobody knows": {[]v1alpha1.UpdatePolicy{keep}, "v1.32.4", clustercheck.Passed, map[string]any{}, "AcmeControlPlane"},
 		"kept":                                 {[]v1alpha1.UpdatePolicy{keep}, "v1.32.4", clustercheck.Failed, nil, ""},
@@ -120,7 +122,7 @@ func TestStuck(t *testing.T) {
 			objects.ControlPlane.SetKind(tt.kind)
 			objects.ControlPlane.Object["spec"] = map[string]any{"version": "v1.31.1", "rolloutStrategy": tt.other}
 		}
-		found := preflight.CheckControlPlane(stuckControlPlane(objects, tt.policies, version.MustParse(tt.to)), nil)
+		found := preflight.CheckControlPlane(rolloutOf(objects, tt.policies, version.MustParse(tt.to)))
 		if len(found) != 1 || found[0].ID != preflight.ControlPlaneCanMove || found[0].Outcome != tt.want {
 			t.Errorf("%s: %+v", name, found)
 		}
