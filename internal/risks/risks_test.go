@@ -22,7 +22,7 @@ func parse(s string) version.Version {
 // TestBuiltIn matches real steps with what is built in.
 func TestBuiltIn(t *testing.T) {
 	t.Parallel()
-	const zombies, oldAgents = "etcd-36-zombie-members", "k3s-132-old-agents"
+	const zombies, oldAgents, older = "etcd-36-zombie-members", "k3s-132-old-agents", "rancher-older-release"
 	for name, tt := range map[string]struct {
 		facts    risks.Facts
 		from, to string
@@ -106,20 +106,27 @@ func TestBuiltIn(t *testing.T) {
 			facts: risks.Facts{PinnedEtcd: risks.EtcdOfTag("v3.5.21-eks-1-35-9"), Etcd: risks.Stacked},
 			from:  "v1.35.4-eks-1-35-9", to: "v1.36.0-eks-1-36-2", id: "kubeadm-136-etcd-35", etcd: "etcd v3.5.21 -> v3.5.21",
 		},
-		"kubeadm's own etcd":                     {from: "v1.35.4", to: "v1.36.1", id: "kubeadm-136-etcd-35", not: true},
-		"external etcd gets no flags of kubeadm": {facts: risks.Facts{Etcd: risks.External}, from: "v1.35.4", to: "v1.36.1", id: "kubeadm-136-etcd-35", not: true},
-		"the certificate for kubelets":           {from: "v1.34.6", to: "v1.35.5", id: "kubeadm-kubelet-client-binding"},
-		"the certificate for kubelets, before":   {from: "v1.34.6", to: "v1.35.4", id: "kubeadm-kubelet-client-binding", not: true},
-		"no pinned etcd":                         {from: "v1.30.9", to: "v1.31.2", id: "kubeadm-131-pinned-etcd", not: true},
-		"K3s with flannel that reads all Nodes":  {from: "v1.31.3+k3s1", to: "v1.32.10+k3s1", id: oldAgents},
-		"K3s v1.31.4":                            {from: "v1.31.4+k3s1", to: "v1.32.0+k3s1", id: oldAgents},
-		"K3s v1.31.5":                            {from: "v1.31.5+k3s1", to: "v1.32.10+k3s1", id: oldAgents, not: true},
-		"K3s v1.31.14":                           {from: "v1.31.14+k3s1", to: "v1.32.10+k3s1", id: oldAgents, not: true},
-		"K3s within v1.31":                       {from: "v1.31.3+k3s1", to: "v1.31.14+k3s1", id: oldAgents, not: true},
-		"K3s agents move":                        {from: "v1.31.3+k3s1", to: "v1.32.10+k3s1", workers: true, id: oldAgents, not: true},
-		"K3s agents of v1.30.8 beside v1.31.14":  {oldest: "v1.30.8+k3s1", from: "v1.31.14+k3s1", to: "v1.32.10+k3s1", id: oldAgents},
-		"K3s agents of v1.30.9 beside v1.31.14":  {oldest: "v1.30.9+k3s1", from: "v1.31.14+k3s1", to: "v1.32.10+k3s1", id: oldAgents, not: true},
-		"flannel of RKE2":                        {from: "v1.31.3+rke2r1", to: "v1.32.10+rke2r1", id: oldAgents, not: true},
+		"kubeadm's own etcd":                      {from: "v1.35.4", to: "v1.36.1", id: "kubeadm-136-etcd-35", not: true},
+		"external etcd gets no flags of kubeadm":  {facts: risks.Facts{Etcd: risks.External}, from: "v1.35.4", to: "v1.36.1", id: "kubeadm-136-etcd-35", not: true},
+		"the certificate for kubelets":            {from: "v1.34.6", to: "v1.35.5", id: "kubeadm-kubelet-client-binding"},
+		"the certificate for kubelets, before":    {from: "v1.34.6", to: "v1.35.4", id: "kubeadm-kubelet-client-binding", not: true},
+		"no pinned etcd":                          {from: "v1.30.9", to: "v1.31.2", id: "kubeadm-131-pinned-etcd", not: true},
+		"K3s with flannel that reads all Nodes":   {from: "v1.31.3+k3s1", to: "v1.32.10+k3s1", id: oldAgents},
+		"k3s-io/k3s#7537, with versions of today": {from: "v1.34.8+k3s1", to: "v1.35.0+k3s1", id: older},
+		"K3s' agents, too":                        {from: "v1.34.8+k3s1", to: "v1.35.0+k3s1", workers: true, id: older},
+		"K3s to the release of the same month":    {from: "v1.34.8+k3s1", to: "v1.35.5+k3s1", id: older, not: true},
+		"K3s to a release of a month before":      {from: "v1.34.8+k3s1", to: "v1.35.4+k3s1", id: older, not: true},
+		"K3s to the first of the next minor":      {from: "v1.34.2+k3s1", to: "v1.35.0+k3s1", id: older, not: true},
+		"RKE2 to an older release":                {from: "v1.33.12+rke2r1", to: "v1.34.2+rke2r1", id: older},
+		"kubeadm brings no packaged components":   {from: "v1.34.8", to: "v1.35.0", id: older, not: true},
+		"K3s v1.31.4":                             {from: "v1.31.4+k3s1", to: "v1.32.0+k3s1", id: oldAgents},
+		"K3s v1.31.5":                             {from: "v1.31.5+k3s1", to: "v1.32.10+k3s1", id: oldAgents, not: true},
+		"K3s v1.31.14":                            {from: "v1.31.14+k3s1", to: "v1.32.10+k3s1", id: oldAgents, not: true},
+		"K3s within v1.31":                        {from: "v1.31.3+k3s1", to: "v1.31.14+k3s1", id: oldAgents, not: true},
+		"K3s agents move":                         {from: "v1.31.3+k3s1", to: "v1.32.10+k3s1", workers: true, id: oldAgents, not: true},
+		"K3s agents of v1.30.8 beside v1.31.14":   {oldest: "v1.30.8+k3s1", from: "v1.31.14+k3s1", to: "v1.32.10+k3s1", id: oldAgents},
+		"K3s agents of v1.30.9 beside v1.31.14":   {oldest: "v1.30.9+k3s1", from: "v1.31.14+k3s1", to: "v1.32.10+k3s1", id: oldAgents, not: true},
+		"flannel of RKE2":                         {from: "v1.31.3+rke2r1", to: "v1.32.10+rke2r1", id: oldAgents, not: true},
 	} {
 		step := risks.Step{
 			From: parse(tt.from), To: parse(tt.to), Workers: tt.workers, Oldest: parse(tt.oldest),
