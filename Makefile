@@ -302,6 +302,10 @@ mutants: ## Negate each condition of PACKAGE, and fail where no test notices. Se
 conformance-mutants: ## Remove each requirement of docs/conformance.md from the code, or those of ID, and fail where its test does not notice.
 	go run ./test/conformance mutants $(ID)
 
+.PHONY: conformance-live
+conformance-live: plane ## Remove requirements of docs/conformance.md from the programs of the lab, those of ID, and fail where their live tests do not notice.
+	go run ./test/conformance live $(ID)
+
 .PHONY: long
 long: plane chromium host-tools shellcheck ## Run the long batteries that ran longest ago, until BUDGET ends: fuzz targets, mutants, race detector (needs a C compiler), long e2e. BATTERY names some.
 # Not "go run": SIGTERM ends it, and not the program that it runs.

@@ -20,9 +20,12 @@ func (m mutant) change(content string) (string, error) {
 	return strings.Replace(content, m.Old, m.New, 1), nil
 }
 
-// run tests a requirement with its mutant, and reports whether the test notices. The files of the
-// repository stay as they are: the compiler gets the changed file as an overlay.
-func (r requirement) run(ctx context.Context, root string, output *strings.Builder) (noticed bool, err error) {
+// run tests a requirement with its mutant, and reports whether the test or the live test notices. The files
+// of the repository stay as they are: the compiler gets the changed file as an overlay, also for the
+// programs that a live test builds.
+func (r requirement) run(
+	ctx context.Context, root string, test place, output *strings.Builder,
+) (noticed bool, err error) {
 	file := filepath.Join(root, r.Mutant.File)
 	content, err := os.ReadFile(file)
 	if err != nil {
@@ -41,24 +44,30 @@ func (r requirement) run(ctx context.Context, root string, output *strings.Build
 	if err != nil {
 		return false, fmt.Errorf("writing mutant %s: %w", r.ID, err)
 	}
-	module, pattern := moduleOf(r.Test.folder)
+	module, pattern := moduleOf(test.folder)
 	command := func(arguments ...string) *exec.Cmd {
 		c := exec.CommandContext(ctx, "go", append(arguments, "./"+pattern)...)
 		c.Dir, c.Stdout, c.Stderr = filepath.Join(root, module), output, output
-		// A random test keeps no input that only the mutant fails.
-		c.Env = append(os.Environ(), "RAPID_NOFAILFILE=true", "RAPID_SHRINKTIME=1ms")
+		// A random test keeps no input that only the mutant fails. Without a folder of programs, live tests
+		// build their own ones.
+		c.Env = append(os.Environ(), "RAPID_NOFAILFILE=true", "RAPID_SHRINKTIME=1ms",
+			"GOFLAGS="+os.Getenv("GOFLAGS")+" -overlay="+overlay, "WINDLASS_PROGRAMS=", "WINDLASS_E2E=1")
 		return c
 	}
 	// A mutant that does not compile proves nothing.
-	if err := command("test", "-overlay", overlay, "-vet=off", "-c", "-o", os.DevNull).Run(); err != nil {
+	if err := command("test", "-vet=off", "-c", "-o", os.DevNull).Run(); err != nil {
 		return false, fmt.Errorf("mutant %s cannot be tried: %w", r.ID, err)
 	}
-	err = command("test", "-overlay", overlay, "-vet=off", "-count=1", "-failfast", "-run", r.Test.pattern()).Run()
+	err = command("test", "-vet=off", "-count=1", "-failfast", "-v", "-timeout", "30m", "-run", test.pattern()).Run()
 	if _, failed := errors.AsType[*exec.ExitError](err); failed && ctx.Err() == nil {
 		return true, nil
 	}
-	if err == nil && strings.Contains(output.String(), "[no tests to run]") {
-		err = fmt.Errorf("requirement %s: no test is named %s", r.ID, r.Test)
+	switch said := output.String(); {
+	case err != nil:
+	case strings.Contains(said, "[no tests to run]"):
+		err = fmt.Errorf("requirement %s: no test is named %s", r.ID, test)
+	case strings.Contains(said, "--- SKIP"):
+		err = fmt.Errorf("requirement %s: %s was skipped", r.ID, test)
 	}
 	return false, err
 }

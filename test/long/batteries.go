@@ -80,6 +80,7 @@ func batteries() []battery {
 		all = append(all, battery{nameOf("conformance", document),
 			"go run ./test/conformance mutants " + document})
 	}
+	all = append(all, battery{"conformance:live", "go run ./test/conformance sample 3 $(date +%j | sed 's/^0*//')"})
 	for _, pkg := range lab {
 		all = append(all, battery{nameOf("lab", pkg), e2e(pkg, "")})
 	}
