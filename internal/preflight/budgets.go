@@ -3,7 +3,10 @@ package preflight
 import (
 	"fmt"
 	"slices"
+	"strings"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/windlass-dev/windlass/internal/clustercheck"
@@ -19,6 +22,8 @@ type Budget struct {
 	Selector labels.Selector
 	// Allowed is how many Pods may be evicted now, and Healthy how many are healthy.
 	Allowed, Healthy int32
+	// AlwaysAllow reports that Pods which are not healthy are evicted in any case.
+	AlwaysAllow bool
 }
 
 // Disruptions is what the check of budgets is about.
@@ -31,6 +36,7 @@ type Disruptions struct {
 	DrainTimeouts map[string]int32
 	// Accepted are names of findings that are left out: budget/NAMESPACE/NAME.
 	Accepted []string
+	Now      time.Time
 }
 
 // CheckBudgets finds budgets that forbid evictions, indefinitely or now.
@@ -41,28 +47,140 @@ func CheckBudgets(d Disruptions) []clustercheck.Finding {
 		if slices.Contains(d.Accepted, name) {
 			continue
 		}
-		switch {
-		case b.Problem != "":
-			r.fail(subject, "look at the kube-controller-manager and at what its Pods belong to",
-				"%s; until then no Pod of it is evicted", b.Problem)
-		case b.NeverSatisfied():
-			of := d.podsOf(b)
-			words, ends := d.describeWait(of)
-			add := r.fail
-			if ends {
-				add = r.warn
-			}
-			add(subject, fixNever(of, ends)+"; accept it by the name "+text.Bound(name, maxNameBytes),
-				"it requires %d healthy Pods and selects %d, so that it allows no eviction; %s",
-				b.DesiredHealthy, b.ExpectedPods, words)
-		case b.ExpectedPods > 0 && b.Allowed == 0:
-			r.warn(subject, "wait until its Pods are healthy, or look why they are not",
-				"it allows no eviction now: %s healthy, and %d must be",
-				text.CountAre(int(b.Healthy), "Pod"), b.DesiredHealthy)
-		}
+		d.check(&r, b, subject, name)
 	}
 	return r.finish("%s checked: each allows evictions",
 		text.Count(len(d.Budgets), "PodDisruptionBudget"))
+}
+
+// check judges one budget. Nothing keeps Pods that are not healthy if the budget always allows their
+// eviction.
+func (d Disruptions) check(r *report, b Budget, subject, name string) {
+	if b.Problem != "" {
+		r.fail(subject, "look at the kube-controller-manager and at what its Pods belong to",
+			"%s; until then no Pod of it is evicted", b.Problem)
+		return
+	}
+	of := d.podsOf(b)
+	words, ends := d.describeWait(of)
+	crashing := d.describeCrashes(of)
+	switch {
+	case b.NeverSatisfied():
+		add, fix := r.fail, fixNever(of, ends)
+		if ends {
+			add = r.warn
+		}
+		if crashing != "" && !b.AlwaysAllow {
+			fix = fixCrashes + ", and allow one disruption: maxUnavailable 1, or a smaller minAvailable"
+			words += "; " + crashing
+		}
+		add(subject, fix+"; accept it by the name "+text.Bound(name, maxNameBytes),
+			"it requires %d healthy Pods and selects %d, so that it allows no eviction; %s",
+			b.DesiredHealthy, b.ExpectedPods, words)
+	case b.ExpectedPods == 0 || b.Allowed > 0 || b.AlwaysAllow && b.Healthy == 0:
+	case crashing == "":
+		r.warn(subject, "wait until its Pods are healthy, or look why they are not",
+			"it allows no eviction now: %s", b.describeHealth())
+	default:
+		r.warn(subject, b.fixCrashes(ends), "it allows no eviction now: %s; %s; %s",
+			b.describeHealth(), crashing, words)
+	}
+}
+
+func (b Budget) describeHealth() string {
+	return fmt.Sprintf("%s healthy, and %d must be", text.CountAre(int(b.Healthy), "Pod"), b.DesiredHealthy)
+}
+
+const fixCrashes = "correct or scale down the application whose Pods crash"
+
+// fixCrashes is the way out of a budget whose Pods do not become healthy by themselves. While a budget
+// is met, the API server evicts those that are not healthy, and keeps the others. ends says that a
+// drain ends without it.
+func (b Budget) fixCrashes(ends bool) string {
+	fix := fixCrashes
+	if !b.AlwaysAllow && (b.Healthy < b.DesiredHealthy || b.DesiredHealthy == 0) {
+		fix += "; or set unhealthyPodEvictionPolicy: AlwaysAllow in the budget, " +
+			"so that Pods which are not healthy are evicted"
+	} else {
+		fix += "; or let the budget require fewer healthy Pods"
+	}
+	if !ends {
+		fix += "; nodeDrainTimeoutSeconds limits each drain"
+	}
+	return fix
+}
+
+// Crash is why a Pod that has started is not Ready: its containers end again and again.
+type Crash struct {
+	// Loops reports that a container waits for its next start (CrashLoopBackOff).
+	Loops    bool
+	Restarts int32
+	// Since is when the Pod was last Ready; zero if it is not known.
+	Since time.Time
+}
+
+// crashOf returns why a Pod is not Ready; nil if it is, or if nothing has ended in it.
+func crashOf(pod *corev1.Pod) *Crash {
+	c := &Crash{}
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == corev1.PodReady {
+			if condition.Status == corev1.ConditionTrue {
+				return nil
+			}
+			c.Since = condition.LastTransitionTime.Time
+		}
+	}
+	for _, s := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		c.Loops = c.Loops || s.State.Waiting != nil && s.State.Waiting.Reason == "CrashLoopBackOff"
+		if !s.Ready {
+			c.Restarts = max(c.Restarts, s.RestartCount)
+		}
+	}
+	if !c.Loops && c.Restarts <= 0 {
+		return nil
+	}
+	return c
+}
+
+// longUnready is how long a Pod with restarts is not Ready before it counts as one that crashes.
+const longUnready = 2 * time.Hour
+
+// describeCrashes names the Pods that crash, of those that ask a budget before their eviction; empty if
+// there are none. The API server asks none about a Pod that is pending or already being deleted.
+func (d Disruptions) describeCrashes(pods []Workload) string {
+	var crashing []string
+	for _, p := range pods {
+		c := p.Crash
+		if c == nil || p.Pending || p.Ending {
+			continue
+		}
+		state, since := "not Ready", ""
+		if c.Loops {
+			state = "CrashLoopBackOff"
+		}
+		if !c.Since.IsZero() {
+			since = ", not Ready since " + c.Since.UTC().Format(time.RFC3339)
+		}
+		if !c.Loops && (c.Since.IsZero() || d.Now.Sub(c.Since) < longUnready) {
+			continue
+		}
+		crashing = append(crashing, fmt.Sprintf("%s on Node %s (%s, %s)", text.Bound(p.Name, maxNameBytes),
+			text.Bound(p.Node, maxNameBytes), strings.TrimPrefix(state+since, "not Ready, "),
+			text.Count(int(c.Restarts), "restart")))
+	}
+	if len(crashing) == 0 {
+		return ""
+	}
+	slices.Sort(crashing)
+	return fmt.Sprintf("%s, so that waiting does not help: %s",
+		crashWords(len(crashing)), text.JoinSome(crashing, shown, ", "))
+}
+
+func crashWords(n int) string {
+	if n == 1 {
+		return "1 Pod crashes"
+	}
+	return fmt.Sprintf("%d Pods crash", n)
 }
 
 // podsOf returns the Pods of a budget that drains evict.

@@ -77,6 +77,8 @@ type Workload struct {
 	Stays bool
 	// Pending reports that no container runs yet, and Ending that it is being deleted.
 	Pending, Ending bool
+	// Crash is why it does not become Ready; nil if it is, or if nothing has ended in it.
+	Crash *Crash
 	// Tolerations and Affinity limit where it may run.
 	Tolerations []corev1.Toleration
 	Affinity    nodeaffinity.RequiredNodeAffinity
@@ -93,7 +95,7 @@ func NewWorkload(pod *corev1.Pod) (w Workload, ok bool) {
 		Requests: newAmount(resource.PodRequests(pod, resource.PodResourcesOptions{})),
 		Stays:    pod.Annotations[corev1.MirrorPodAnnotationKey] != "",
 		Pending:  pod.Status.Phase == corev1.PodPending, Ending: pod.DeletionTimestamp != nil,
-		Foreign: true,
+		Foreign: true, Crash: crashOf(pod),
 	}
 	w.Requests[corev1.ResourcePods] = 1000
 	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {

@@ -2,6 +2,9 @@ package status
 
 import (
 	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -15,6 +18,12 @@ const (
 		"or lower its minAvailable; or delete the Pod, which asks no budget"
 	heldByBudgets = "Fix: keep one PodDisruptionBudget for the Pod: " +
 		"the API server evicts no Pod with more than one"
+	// heldUnhealthy: fewer Pods are healthy than the budget requires. More of them would not be
+	// healthy either if they crash.
+	heldUnhealthy = "Fewer Pods of the budget are healthy than it requires. " +
+		"Fix: look why they are not healthy (`kubectl get pods`): if they crash, correct or scale down the " +
+		"application; or set unhealthyPodEvictionPolicy AlwaysAllow in the budget; " +
+		"or delete the Pod, which asks no budget"
 	// heldUnreachable: evictions of Pods that are not ready are allowed only while their budget is
 	// met, unless it says AlwaysAllow. No kubelet makes them ready again.
 	heldUnreachable = "The node is unreachable, so its Pods do not become healthy again, " +
@@ -45,8 +54,22 @@ func drainFix(m *clusterv1.Machine, message string) string {
 		return ""
 	case isUnreachable(m):
 		return heldUnreachable + endOf(m)
+	case isUnmet(message):
+		return heldUnhealthy + endOf(m)
 	}
 	return heldByBudget + endOf(m)
+}
+
+// budgetNumbers are those of the API server's message about an eviction that it refuses.
+var budgetNumbers = regexp.MustCompile(`needs (\d+) healthy pods and has (\d+) currently`)
+
+// isUnmet reports whether fewer Pods are healthy than a budget requires that a message names.
+func isUnmet(message string) bool {
+	return slices.ContainsFunc(budgetNumbers.FindAllStringSubmatch(message, -1), func(m []string) bool {
+		needs, err := strconv.Atoi(m[1])
+		has, too := strconv.Atoi(m[2])
+		return err == nil && too == nil && has < needs
+	})
 }
 
 // isUnreachable reports whether the Machine's node has stopped reporting. A management cluster that

@@ -17,6 +17,8 @@ func TestHeldDrains(t *testing.T) {
 	const (
 		pod     = "Drain not completed yet:\n* Pod default/web: "
 		refused = pod + "cannot evict pod as it would violate the pod's disruption budget. " +
+			"The disruption budget web needs 1 healthy pods and has 1 currently"
+		unmet = pod + "cannot evict pod as it would violate the pod's disruption budget. " +
 			"The disruption budget web needs 1 healthy pods and has 0 currently"
 		two = pod + "failed to evict Pod, This pod has more than one PodDisruptionBudget, " +
 			"which the eviction subresource does not support.\n* Pod default/web: PodDisruptionBudget a, b"
@@ -33,6 +35,8 @@ func TestHeldDrains(t *testing.T) {
 		want          string
 	}{
 		{"a budget", refused, ready, heldByBudget + endDrain + unsetDrain},
+		{"a budget whose Pods are not healthy", unmet, ready, heldUnhealthy + endDrain + unsetDrain},
+		{"unhealthy and unreachable", unmet, node("Unknown", clusterv1.MachineNodeReadyUnknownReason), heldUnreachable + endDrain + unsetDrain},
 		{"a budget without its numbers", named, ready, heldByBudget + endDrain + unsetDrain},
 		{"the kubelet is broken", refused, node("False", clusterv1.MachineNodeNotReadyReason), heldByBudget + endDrain + unsetDrain},
 		{"unreachable", refused, node("Unknown", clusterv1.MachineNodeReadyUnknownReason), heldUnreachable + endDrain + unsetDrain},

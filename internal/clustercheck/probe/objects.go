@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 
+	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -223,6 +224,7 @@ func (s scout) budgets(ctx context.Context, pods []preflight.Workload, unlisted 
 				}
 				found = append(found, preflight.Budget{
 					Budget: workload.NewBudget(b), Selector: selector, Allowed: b.Status.DisruptionsAllowed, Healthy: b.Status.CurrentHealthy,
+					AlwaysAllow: allowsUnhealthy(b),
 				})
 			}
 			return page, len(page.Items), nil
@@ -231,11 +233,18 @@ func (s scout) budgets(ctx context.Context, pods []preflight.Workload, unlisted 
 	s.judge(preflight.BudgetsCanBeSatisfied, err, func() []clustercheck.Finding {
 		return preflight.CheckBudgets(preflight.Disruptions{
 			Budgets: found, Pods: pods, DrainTimeouts: drainTimeouts(s.Machines), Accepted: s.o.Settings.Accepted,
+			Now: s.Now,
 		})
 	})
 	s.judge(preflight.BudgetsOverlap, cmp.Or(err, unlisted), func() []clustercheck.Finding {
 		return preflight.CheckOverlap(found, pods)
 	})
+}
+
+// allowsUnhealthy reports whether a budget lets Pods go that are not healthy, whether it is met or not.
+func allowsUnhealthy(b *policyv1.PodDisruptionBudget) bool {
+	set := b.Spec.UnhealthyPodEvictionPolicy
+	return set != nil && *set == policyv1.AlwaysAllow
 }
 
 // drainTimeouts returns those of Machines by their Nodes; 0 for none.
