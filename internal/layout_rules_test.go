@@ -59,7 +59,7 @@ var rules = []rule{
 	`},
 	{pkg: "internal/cli/management", kind: effects, imports: `
 		api/v1alpha1 internal/capi internal/settings internal/snapshot internal/status
-		pkg/version
+		internal/workload pkg/version
 	`},
 	{pkg: "internal/cli/managercmd", kind: effects, imports: `
 		internal/app internal/cli internal/cli/extensioncmd internal/cli/serving

@@ -47,6 +47,7 @@ var checks = []check{
 	{id: CheckAutoscaler, run: checkAutoscaler},
 	{id: CheckManagedFields, needs: []Source{SourceTemplates}, run: checkManagedFields},
 	{id: CheckTopology, global: true, run: checkTopology},
+	{id: CheckWebhooks, run: checkWebhooks},
 	{id: CheckPaused, run: checkPaused},
 	{id: CheckMachines, run: checkMachines},
 	{id: CheckUnread, global: true, run: checkUnread},
@@ -95,11 +96,12 @@ func sumUp(g group, all []Finding, into *findings) {
 
 // concerning names the checks with findings of that severity which keep machines of the group from
 // being updated. Fields that were left alone, a remediation that may happen, or a limit that a
-// person has set keep no machine from it, and neither do settings that only a later version lacks.
+// person has set keep no machine from it, and neither do settings that only a later version lacks, nor
+// webhooks of Cluster API, which most updates do not need.
 func concerning(g group, all []Finding, severity Severity) []string {
 	var names []string
 	for _, f := range all {
-		apart := slices.Contains([]ID{CheckHealthChecks, CheckManagedFields, CheckMachines, CheckLimits}, f.ID) ||
+		apart := slices.Contains([]ID{CheckHealthChecks, CheckManagedFields, CheckMachines, CheckLimits, CheckWebhooks}, f.ID) ||
 			f.ID == CheckSettings && f.Severity == Warning
 		if f.Severity != severity || apart {
 			continue
@@ -312,6 +314,22 @@ func checkTopology(f Facts, _ []group, into *findings) {
 		into.add(Warning, subject, failure.Fix, "the controller of the topology changes nothing: %s", failure.Message)
 	case !still && !blocked:
 		into.ok(subject, "the controller of the topology has no error")
+	}
+}
+
+// checkWebhooks looks at certificates, which manifests do not show.
+func checkWebhooks(f Facts, _ []group, into *findings) {
+	faults := f.Webhooks.Faults(f.Now)
+	for _, w := range faults {
+		severity := Error
+		if !w.Expired {
+			severity = Warning
+		}
+		into.add(severity, w.Subject, w.Fix, "%s", w.Message)
+	}
+	if len(faults) == 0 && f.Live && !f.unread(SourceWebhooks) {
+		into.ok("webhooks of Cluster API", "%s checked: no certificate has expired, or will without a renewal",
+			text.Count(len(f.Webhooks.Callers), "object"))
 	}
 }
 

@@ -49,6 +49,8 @@ type Facts struct {
 	// NamespaceLabels are those of the Cluster's namespace.
 	NamespaceLabels map[string]string
 
+	// Webhooks are those of Cluster API and its providers in the management cluster.
+	Webhooks snapshot.Webhooks
 	// AutoscalersOff says that the cluster autoscalers in the management cluster remove no machines.
 	AutoscalersOff bool
 	// Provider is the oldest version of the control plane's provider; zero if it is not known.
@@ -108,6 +110,7 @@ const (
 	SourceClass        Source = "the ClusterClass"
 	SourceEngine       Source = "the engine of the Cluster"
 	SourceSettings     Source = "bootstrap configs"
+	SourceWebhooks     Source = "webhooks of Cluster API and their certificates"
 )
 
 // Unread is something that could not be read, why, and what a person can do about it.

@@ -61,6 +61,8 @@ const (
 	CheckManagedFields ID = "ManagedFields"
 	// CheckTopology looks for an error of the topology's controller, which changes nothing meanwhile.
 	CheckTopology ID = "Topology"
+	// CheckWebhooks looks for certificates of Cluster API's webhooks that have expired, or that nothing renews.
+	CheckWebhooks ID = "Webhooks"
 	// CheckPaused looks for paused objects.
 	CheckPaused ID = "Paused"
 	// CheckMachines looks for machines whose update failed, is under way, or left fields alone.

@@ -48,6 +48,9 @@ const (
 	// BudgetsOverlap: no Pod that a drain evicts has two PodDisruptionBudgets. The API server evicts
 	// no such Pod.
 	BudgetsOverlap clustercheck.ID = "BudgetsOverlap"
+	// ManagementWebhooks: the management cluster's API server can call the webhooks of Cluster API: their
+	// certificates do not expire.
+	ManagementWebhooks clustercheck.ID = "ManagementWebhooks"
 	// AutoscalerInRollout: no cluster autoscaler acts on a group whose machines are replaced.
 	AutoscalerInRollout clustercheck.ID = "AutoscalerInRollout"
 	// NewMachinesCanJoin: a machine that a rollout adds finds a Node name and a range of the pod network.
@@ -62,8 +65,8 @@ const (
 func IDs() []clustercheck.ID {
 	return []clustercheck.ID{
 		clustercheck.APIDiscovery, APIServerReady, EtcdHealthy, clustercheck.Nodes, VersionSkew, KnownRisks,
-		ControlPlaneCanMove, TopologyReconciles, UpdateExtensions, AutoscalerInRollout,
-		NewMachinesCanJoin,
+		ControlPlaneCanMove, TopologyReconciles, UpdateExtensions,
+		ManagementWebhooks, AutoscalerInRollout, NewMachinesCanJoin,
 		RemovedAPIsRequested, RemovedAPIsManaged, RemovedAPIsInManifests,
 		RemovedSettings, MachineRequirements, StoredVersions,
 		WebhookBackends, WebhookScope, BudgetsCanBeSatisfied, BudgetsOverlap,

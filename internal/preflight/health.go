@@ -133,6 +133,35 @@ func CheckExtensions(e Extensions) []clustercheck.Finding {
 	return r.finish("no hook of updates in place has two extensions")
 }
 
+// ManagementWebhookFacts are about the webhooks of Cluster API in the management cluster.
+type ManagementWebhookFacts struct {
+	// Seen is how many objects there are by which the API server calls one.
+	Seen int
+	// Faults are certificates that have expired, or that will.
+	Faults []Obstacle
+	// Unread is why they are not known; nil if they are.
+	Unread error
+}
+
+// CheckManagementWebhooks judges whether certificates keep the management cluster's API server from calling
+// webhooks of Cluster API and its providers: without an answer, no machine is created.
+func CheckManagementWebhooks(w ManagementWebhookFacts) []clustercheck.Finding {
+	r := report{id: ManagementWebhooks}
+	for _, o := range w.Faults {
+		add := r.fail
+		if o.Later {
+			add = r.warn
+		}
+		add(text.Bound(o.Subject, 2*maxNameBytes), o.Fix, "%s", o.Message)
+	}
+	if w.Unread != nil {
+		fix := clustercheck.FixUnread(clustercheck.ManagementUser, w.Unread)
+		r.add(clustercheck.NotChecked, "", fix, "%v", w.Unread)
+	}
+	return r.finish("%s checked that call webhooks of Cluster API: no certificate has expired, or will without a renewal",
+		text.Count(w.Seen, "object"))
+}
+
 // CheckScaled finds groups that a cluster autoscaler may scale down in their rollout.
 func CheckScaled(scaled []doctor.Scaled) []clustercheck.Finding {
 	r := report{id: AutoscalerInRollout}

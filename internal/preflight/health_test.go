@@ -140,3 +140,22 @@ func TestVerdict(t *testing.T) {
 		})
 	}
 }
+
+// TestCheckManagementWebhooks: a certificate that has expired stops an upgrade, and one that will is a warning.
+func TestCheckManagementWebhooks(t *testing.T) {
+	t.Parallel()
+	expect(t, []string{
+		"Passed: 3 objects checked that call webhooks of Cluster API: no certificate has expired, or will without a renewal",
+	}, sayBriefly(preflight.CheckManagementWebhooks(preflight.ManagementWebhookFacts{Seen: 3})))
+	found := preflight.CheckManagementWebhooks(preflight.ManagementWebhookFacts{
+		Faults: []preflight.Obstacle{
+			{Subject: "Certificate a/b", Message: "it expires", Later: true},
+			{Subject: "Certificate c/d", Message: "it has expired", Fix: "renew it"},
+		},
+		Unread: errors.New("forbidden"),
+	})
+	expect(t, []string{"Failed: Certificate c/d: it has expired", "NotChecked: forbidden", "Warned: Certificate a/b: it expires"}, sayBriefly(found))
+	if found[0].Fix != "renew it" {
+		t.Errorf("Fix: %s", found[0].Fix)
+	}
+}

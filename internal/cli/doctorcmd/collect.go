@@ -69,6 +69,11 @@ func (c *collector) readManagers(ctx context.Context) (err error) {
 	return err
 }
 
+func (c *collector) readWebhooks(ctx context.Context) (err error) {
+	c.facts.Webhooks, err = c.Webhooks(ctx, c.facts.Now)
+	return err
+}
+
 func (c *collector) readExtensions(ctx context.Context) (err error) {
 	c.facts.Extensions, err = c.ExtensionConfigs(ctx)
 	return err

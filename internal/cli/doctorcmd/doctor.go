@@ -41,8 +41,9 @@ and so are those of managers and registered extensions if no manifest has their 
 Checks: MachinesKept (the result of all others, for each group), Policy, FeatureGates, Extension, Updaters, Guard,
 Replicas, Surge, RolloutTimes, Limits, Bounds, Templates, RemovedSettings (flags and feature gates that the version or
 the next minor lacks), HealthChecks, Autoscaler, ManagedFields, Topology (an error of the topology's controller,
-or a hook that blocks an upgrade for 30 minutes), Paused, Machines (also a rollout of the control plane that makes no
-progress, and one that workers will not follow), Unread.
+or a hook that blocks an upgrade for 30 minutes), Webhooks (certificates of Cluster API's webhooks that have expired,
+or that nothing renews), Paused, Machines (also a rollout of the control plane that makes no progress, and one that
+workers will not follow), Unread.
 
 With -o json or -o yaml standard output holds one document, {namespace, cluster, verdict, worst, findings: [{id,
 severity, subject, message, fix, unknown}]}; when the Cluster cannot be read it is {error: {rule, item, version,
@@ -204,7 +205,7 @@ func liveFacts(ctx context.Context, m management.Cluster, key types.NamespacedNa
 		{doctor.SourceManagers, c.readProvider},
 		{doctor.SourceExtensions, c.readExtensions}, {doctor.SourceGuard, c.readGuard}, {doctor.SourceTemplates, c.readTemplates},
 		{doctor.SourceGates, c.readGates}, {doctor.SourceGraphs, c.readGraphs},
-		{doctor.SourceSettings, c.readSettings},
+		{doctor.SourceSettings, c.readSettings}, {doctor.SourceWebhooks, c.readWebhooks},
 	} {
 		if err := step.read(ctx); err != nil {
 			if ctx.Err() != nil {

@@ -11,6 +11,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -56,16 +57,16 @@ func (m Cluster) FleetFacts(
 func (m Cluster) machineMetadata(
 	ctx context.Context, in Scope,
 ) ([]*metav1.PartialObjectMetadata, error) {
-	return m.metadata(ctx, machinesOf, "MachineList", in)
+	return m.metadata(ctx, machinesOf, clusterv1.GroupVersion.WithKind("MachineList"), in)
 }
 
-// metadata reads the metadata of objects of Cluster API.
+// metadata reads the metadata of objects. list is the kind of their list.
 func (m Cluster) metadata(
-	ctx context.Context, kinds, list string, in Scope,
+	ctx context.Context, kinds string, list schema.GroupVersionKind, in Scope,
 ) ([]*metav1.PartialObjectMetadata, error) {
 	return listPages[*metav1.PartialObjectMetadata](ctx, m, kinds, in, func() client.ObjectList {
 		page := &metav1.PartialObjectMetadataList{}
-		page.SetGroupVersionKind(clusterv1.GroupVersion.WithKind(list))
+		page.SetGroupVersionKind(list)
 		return page
 	})
 }
@@ -76,7 +77,7 @@ func (m Cluster) ClusterKeys(
 ) ([]types.NamespacedName, error) {
 	in := inFleet(namespace)
 	in.Options = append(in.Options, client.MatchingLabelsSelector{Selector: selector})
-	found, err := m.metadata(ctx, "Clusters", "ClusterList", in)
+	found, err := m.metadata(ctx, "Clusters", clusterv1.GroupVersion.WithKind("ClusterList"), in)
 	keys := make([]types.NamespacedName, 0, len(found))
 	for _, o := range found {
 		keys = append(keys, client.ObjectKeyFromObject(o))

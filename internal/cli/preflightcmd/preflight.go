@@ -41,6 +41,8 @@ It connects with the Secret CLUSTER-kubeconfig of the management cluster, and ma
   ControlPlaneCanMove     Cluster API can move the control plane under its UpdatePolicy
   TopologyReconciles      the controller of the topology has no error (a warning)
   UpdateExtensions        each hook of updates in place has at most one extension
+  ManagementWebhooks      webhooks of Cluster API in the management cluster have certificates that are
+                          valid
   AutoscalerInRollout     no cluster autoscaler acts on machines that are replaced (a warning)
   NewMachinesCanJoin      a machine that a rollout adds finds a Node name and a range of the pod network
   RemovedAPIsRequested    the API server has seen no request for an API that the upgrade removes
@@ -305,6 +307,7 @@ func (o *options) prepare(
 		Topology:  topologyOf(objects, around, now), Scaled: scaled,
 		Joining:     joiningOf(objects, policies, read),
 		Extensions:  extensionsOf(ctx, m, key.Namespace),
+		Webhooks:    webhooksOf(ctx, m, now),
 		EtcdProblem: etcd, Stored: stored, StoredUnread: unread,
 		Settings: preflight.Settings{
 			Uses: read.Uses, Accepted: o.accept.Names, Unread: unreadSettings(read),

@@ -139,6 +139,20 @@ func extensionsOf(
 	return preflight.Extensions{Conflicts: facts.Conflicts()}
 }
 
+// webhooksOf returns what is wrong with the webhooks of Cluster API and its providers.
+func webhooksOf(
+	ctx context.Context, m management.Cluster, now time.Time,
+) (facts preflight.ManagementWebhookFacts) {
+	read, err := m.Webhooks(ctx, now)
+	facts.Seen, facts.Unread = len(read.Callers), err
+	for _, f := range read.Faults(now) {
+		facts.Faults = append(facts.Faults, preflight.Obstacle{
+			Subject: f.Subject, Message: f.Message, Fix: f.Fix, Later: !f.Expired,
+		})
+	}
+	return facts
+}
+
 // unreadSettings returns what of the management cluster's settings could not be read.
 func unreadSettings(read management.Settings) (unread []preflight.Unread) {
 	for _, err := range read.Unread {

@@ -22,8 +22,11 @@ func TestPreflightTopology(t *testing.T) {
 		o := look(t, handler)
 		o.Topology = preflight.Topology{Cluster: "prod", Failure: "it is immutable", Fix: "rotate it"}
 		o.Scaled = []doctor.Scaled{{Subject: "MachineDeployment md-0", Message: "it is scaled"}}
+		o.Webhooks.Faults = []preflight.Obstacle{{Subject: "Certificate a/b", Message: "it expires", Later: true}}
 		found := outcomes(run(t, o))
-		for _, id := range []clustercheck.ID{preflight.TopologyReconciles, preflight.AutoscalerInRollout} {
+		for _, id := range []clustercheck.ID{
+			preflight.TopologyReconciles, preflight.AutoscalerInRollout, preflight.ManagementWebhooks,
+		} {
 			if found[id] != clustercheck.Warned {
 				t.Errorf("%s: %s is %q", name, id, found[id])
 			}
@@ -52,7 +55,7 @@ func TestSilentPreflight(t *testing.T) {
 	for _, f := range run(t, o) {
 		fromNodes := []clustercheck.ID{
 			clustercheck.Nodes, preflight.VersionSkew, preflight.ControlPlaneCanMove,
-			preflight.UpdateExtensions, preflight.MachineRequirements,
+			preflight.UpdateExtensions, preflight.ManagementWebhooks, preflight.MachineRequirements,
 			preflight.TopologyReconciles, preflight.AutoscalerInRollout, preflight.NewMachinesCanJoin,
 		}
 		if f.Outcome == clustercheck.Passed && !slices.Contains(fromNodes, f.ID) {

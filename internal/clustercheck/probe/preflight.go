@@ -41,6 +41,8 @@ type PreflightOptions struct {
 	Topology preflight.Topology
 	// Extensions are the registrations of the hooks of updates in place.
 	Extensions preflight.Extensions
+	// Webhooks are those of Cluster API in the management cluster.
+	Webhooks preflight.ManagementWebhookFacts
 	// Scaled are the groups that a cluster autoscaler may scale down in their rollout.
 	Scaled []doctor.Scaled
 	// Joining is what the machines need that a rollout adds.
@@ -137,7 +139,8 @@ func Preflight(ctx context.Context, o PreflightOptions) ([]clustercheck.Finding,
 // management judges what the management cluster alone shows.
 func (s scout) management() []clustercheck.Finding {
 	return slices.Concat(preflight.CheckControlPlane(s.o.Standing, s.o.Obstacles), preflight.CheckTopology(s.o.Topology),
-		preflight.CheckExtensions(s.o.Extensions), preflight.CheckScaled(s.o.Scaled))
+		preflight.CheckExtensions(s.o.Extensions), preflight.CheckManagementWebhooks(s.o.Webhooks),
+		preflight.CheckScaled(s.o.Scaled))
 }
 
 func firstOf(errs ...error) error {

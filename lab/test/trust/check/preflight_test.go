@@ -201,7 +201,7 @@ func TestPreflightFindsFaults(t *testing.T) {
 	got, printed, code := w.preflight(t, flags...)
 	want := map[string]string{
 		"APIDiscovery": "Passed", "APIServerReady": "Passed", "EtcdHealthy": "Failed", "Nodes": "Failed", "VersionSkew": "Failed",
-		"KnownRisks": "Passed", "ControlPlaneCanMove": "Failed", "TopologyReconciles": "Passed", "UpdateExtensions": "Failed", "AutoscalerInRollout": "Passed", "NewMachinesCanJoin": "Passed",
+		"KnownRisks": "Passed", "ControlPlaneCanMove": "Failed", "TopologyReconciles": "Passed", "UpdateExtensions": "Failed", "ManagementWebhooks": "Passed", "AutoscalerInRollout": "Passed", "NewMachinesCanJoin": "Passed",
 		"RemovedAPIsManaged": "Passed", "RemovedAPIsInManifests": "Failed",
 		"RemovedSettings": "NotChecked", "MachineRequirements": "Passed", "StoredVersions": "Warned", "WebhookBackends": "Failed",
 		"WebhookScope": "Warned", "BudgetsCanBeSatisfied": "Failed", "BudgetsOverlap": "Failed", "Certificates": "Failed", "NodeLabelsStay": "Passed", "RoomForDrains": "Warned",
