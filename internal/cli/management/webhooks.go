@@ -21,7 +21,8 @@ import (
 var certManager = schema.GroupVersion{Group: "cert-manager.io", Version: "v1"}
 
 // Webhooks reads the webhooks of Cluster API and its providers, and the Certificates that cert-manager
-// issues for them. It reads no Secrets. With an error, it returns what it has read.
+// issues for them; none of a kind that the server does not know. It reads no Secrets. With an error, it
+// returns what it has read.
 func (m Cluster) Webhooks(ctx context.Context, now time.Time) (w snapshot.Webhooks, err error) {
 	if w.Callers, err = m.webhookCallers(ctx); err != nil {
 		return w, err
@@ -55,7 +56,7 @@ func (m Cluster) webhookCallers(ctx context.Context) (callers []snapshot.Webhook
 	validating, err := List[*admissionregistrationv1.ValidatingWebhookConfiguration,
 		admissionregistrationv1.ValidatingWebhookConfigurationList](
 		ctx, m, "ValidatingWebhookConfigurations", Scope{})
-	if err != nil {
+	if IgnoreMissing(err) != nil {
 		return nil, err
 	}
 	for _, c := range validating {
@@ -68,7 +69,7 @@ func (m Cluster) webhookCallers(ctx context.Context) (callers []snapshot.Webhook
 	mutating, err := List[*admissionregistrationv1.MutatingWebhookConfiguration,
 		admissionregistrationv1.MutatingWebhookConfigurationList](
 		ctx, m, "MutatingWebhookConfigurations", Scope{})
-	if err != nil {
+	if IgnoreMissing(err) != nil {
 		return callers, err
 	}
 	for _, c := range mutating {
@@ -88,7 +89,7 @@ func (m Cluster) webhookCallers(ctx context.Context) (callers []snapshot.Webhook
 			callers = append(callers, caller.WebhookCaller)
 		}
 	}
-	return callers, err
+	return callers, IgnoreMissing(err)
 }
 
 // caller is an object with webhooks. counts says that one of them counts.
