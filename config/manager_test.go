@@ -65,7 +65,7 @@ func stockConfig(t *testing.T, folder string) map[string][]byte {
 	return buildOnDisk(t, filepath.Join(strings.TrimSpace(string(dir)), filepath.FromSlash(folder)))
 }
 
-// TestManagerReplacesStock merges what is applied into Cluster API's own Deployment: image and command are Windlass', all else stays, whatever
+// TestManagerReplacesStock merges what is applied into Cluster API's own Deployment: image and command are Windlass', GitOps tools do not delete it, all else stays, whatever
 // somebody has set there, so that everything that leads to the Deployment still does and no feature gate changes.
 func TestManagerReplacesStock(t *testing.T) {
 	t.Parallel()
@@ -89,6 +89,11 @@ func TestManagerReplacesStock(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := stock.DeepCopy()
+	want.Annotations = map[string]string{
+		"argocd.argoproj.io/sync-options":   "Delete=false,Prune=false",
+		"kustomize.toolkit.fluxcd.io/prune": "disabled",
+		"kustomize.toolkit.fluxcd.io/ssa":   "Merge",
+	}
 	want.Spec.Template.Spec.TerminationGracePeriodSeconds = new(int64(40))
 	want.Spec.Template.Spec.Containers[0].Image = "windlass"
 	want.Spec.Template.Spec.Containers[0].Command = []string{"/windlass", "manager"}
