@@ -13,9 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// TestNeighbours installs Windlass in two documented ways beside cert-manager and the Cluster API
-// Operator, changes its version there and back, and removes it as docs/how-to/uninstall.md does.
-// Nothing of it is left then.
+// TestNeighbours installs Windlass in documented ways beside cert-manager, by kubectl, the Cluster API
+// Operator and Flux, changes its version there and back, and removes it as docs/how-to/uninstall.md
+// does. Nothing of it is left then.
 func TestNeighbours(t *testing.T) {
 	w := newWorld(t)
 	w.installCore(t)
@@ -80,6 +80,8 @@ func TestNeighbours(t *testing.T) {
 		w.sh(t, page.commands["4"]+page.commands["5"])
 		gone(t)
 	})
+	// What Flux needs stays.
+	t.Run("flux", func(t *testing.T) { testFlux(t, w, page) })
 }
 
 // generated is the end of a name that the API server has chosen, and what cert-manager numbers.
@@ -101,8 +103,8 @@ func stable(names []string) []string {
 type page struct {
 	// commands are those of each step, by its number.
 	commands map[string]string
-	// operator is the command of step 3 for the Cluster API Operator.
-	operator string
+	// operator and flux are the commands of step 3 for the Cluster API Operator and for Flux.
+	operator, flux string
 }
 
 func readPage(t *testing.T, source string) page {
@@ -119,21 +121,29 @@ func readPage(t *testing.T, source string) page {
 			p.commands[number] += block[1]
 		}
 	}
-	row := regexp.MustCompile("\\| the Cluster API Operator \\| `(.*)` \\|").
-		FindStringSubmatch(string(content))
-	if row == nil || len(p.commands) != 5 {
-		t.Fatalf("commands for %d of 5 steps; the row of the operator: %q", len(p.commands), row)
+	if len(p.commands) != 5 {
+		t.Fatalf("commands for %d of 5 steps", len(p.commands))
 	}
-	p.operator = row[1]
+	for way, command := range map[string]*string{
+		"the Cluster API Operator": &p.operator, "Flux, a Kustomization": &p.flux,
+	} {
+		row := regexp.MustCompile("\\| " + way + " \\| `(.*?)`").FindStringSubmatch(string(content))
+		if row == nil {
+			t.Fatalf("the table of step 3 has no command for %s", way)
+		}
+		*command = row[1]
+	}
 	return p
 }
 
 // uninstall runs the commands of the page. After each step nothing fails without Windlass.
 func (w *world) uninstall(t *testing.T, p page, step3 string) {
 	t.Helper()
-	p.commands["3"] = step3
 	for _, number := range slices.Sorted(maps.Keys(p.commands)) {
 		step := p.commands[number]
+		if number == "3" {
+			step = step3
+		}
 		w.sh(t, step)
 		if code, out := w.check(t); code != 0 {
 			t.Errorf("the check exits with %d after %s\n%s", code, step, out)

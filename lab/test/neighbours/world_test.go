@@ -1,10 +1,13 @@
-// Package neighbours runs the real cert-manager and the real Cluster API Operator beside a real API
-// server with the manifests of this repository.
+// Package neighbours runs the real cert-manager, the real Cluster API Operator and Flux's real
+// kustomize-controller beside a real API server with the manifests of this repository.
 package neighbours
 
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +18,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -36,7 +40,21 @@ const patience = 5 * time.Minute
 // namespace is that of the extension.
 const namespace = "windlass-system"
 
-func TestMain(m *testing.M) { wire.Main(m) }
+// serveCommand is the first argument of this test binary where it serves files in the plane's
+// network, which the tests themselves are not in.
+const serveCommand = "serve"
+
+func TestMain(m *testing.M) {
+	if len(os.Args) == 4 && os.Args[1] == serveCommand {
+		server := http.Server{
+			Addr: os.Args[2], Handler: http.FileServer(http.Dir(os.Args[3])),
+			ReadHeaderTimeout: patience,
+		}
+		fmt.Fprintln(os.Stderr, server.ListenAndServe())
+		os.Exit(1)
+	}
+	wire.Main(m)
+}
 
 // world is a plane with neighbours.
 type world struct {
@@ -55,29 +73,15 @@ func newWorld(t *testing.T) *world {
 	if w.source, err = devplane.FindSource("."); err != nil {
 		t.Fatal(err)
 	}
-	module := filepath.Join(w.source, "lab", "neighbours")
 	// The API server ends the deletion of a CRD only if it could list the objects at the first try.
 	w.sh(t, "for crd in "+crds+"; do kubectl get $crd -A; done; kubectl delete crd "+crds)
-	for name, folder := range map[string]string{
-		"github.com/cert-manager/cert-manager": "deploy/crds",
-		"sigs.k8s.io/cluster-api-operator":     "config/crd/bases",
-	} {
-		dir := strings.TrimSpace(w.command(t, module, "go", "list", "-m", "-f", "{{.Dir}}", name))
-		w.sh(t, "kubectl apply --server-side -f "+filepath.Join(dir, folder))
-	}
-	w.sh(t, "kubectl wait --for=condition=Established --timeout=2m crd --all")
-	bin := filepath.Join(w.source, "bin", "neighbours")
-	for name, pkg := range map[string]string{
-		"certmanager": "./certmanager", "capi-operator": "sigs.k8s.io/cluster-api-operator/cmd",
-	} {
-		if err := programs.Compile(t.Context(), module, filepath.Join(bin, name), pkg); err != nil {
-			t.Fatal(err)
-		}
-	}
-	w.RunInside(t, "certmanager", filepath.Join(bin, "certmanager"), []string{
+	w.installCRDs(t, "github.com/cert-manager/cert-manager", "deploy/crds")
+	w.installCRDs(t, "sigs.k8s.io/cluster-api-operator", "config/crd/bases")
+	w.RunInside(t, "certmanager", w.compile(t, "certmanager", "./certmanager"), []string{
 		"--kubeconfig=$(KUBECONFIG)", "--health-addr=127.0.0.1:$(PORT_health)",
 	}, "/healthz")
-	w.RunInside(t, "capi-operator", filepath.Join(bin, "capi-operator"), []string{
+	operator := w.compile(t, "capi-operator", "sigs.k8s.io/cluster-api-operator/cmd")
+	w.RunInside(t, "capi-operator", operator, []string{
 		"--kubeconfig=$(KUBECONFIG)", "--health-addr=127.0.0.1:$(PORT_health)",
 		"--webhook-port=$(PORT_webhook)", "--webhook-cert-dir=$(CERT_DIR)",
 		"--diagnostics-address=127.0.0.1:$(PORT_metrics)", "--insecure-diagnostics",
@@ -86,6 +90,27 @@ func newWorld(t *testing.T) *world {
 	w.runDeployments(t)
 	return w
 }
+
+// installCRDs creates the CRDs in a folder of a module, and waits until all are served.
+func (w *world) installCRDs(t *testing.T, module, folder string) {
+	t.Helper()
+	dir := w.command(t, w.module(), "go", "list", "-m", "-f", "{{.Dir}}", module)
+	w.sh(t, "kubectl apply --server-side -f "+filepath.Join(strings.TrimSpace(dir), folder)+
+		"; kubectl wait --for=condition=Established --timeout=2m crd --all")
+}
+
+// compile builds a package and returns the program.
+func (w *world) compile(t *testing.T, name, pkg string) string {
+	t.Helper()
+	program := filepath.Join(w.source, "bin", "neighbours", name)
+	if err := programs.Compile(t.Context(), w.module(), program, pkg); err != nil {
+		t.Fatal(err)
+	}
+	return program
+}
+
+// module is the folder of the module that pins the neighbours.
+func (w *world) module() string { return filepath.Join(w.source, "lab", "neighbours") }
 
 // crds are the names of Windlass' CRDs.
 const crds = "updatepolicies.windlass.dev upgradegates.windlass.dev updaters.windlass.dev " +
@@ -211,6 +236,12 @@ func (w *world) poll(t *testing.T, look func() (string, bool)) {
 // all returns the names of all objects of all resources in discovery but Events and Leases, sorted.
 func (w *world) all(t *testing.T) []string {
 	t.Helper()
+	return slices.Sorted(maps.Keys(w.versions(t)))
+}
+
+// versions returns the resourceVersion of each object of all.
+func (w *world) versions(t *testing.T) map[string]string {
+	t.Helper()
 	d, err := discovery.NewDiscoveryClientForConfig(w.Config)
 	if err != nil {
 		t.Fatal(err)
@@ -223,7 +254,7 @@ func (w *world) all(t *testing.T) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var out []string
+	out := map[string]string{}
 	for _, list := range discovery.FilteredBy(discovery.SupportsAllVerbs{
 		Verbs: []string{"list", "delete"},
 	}, lists) {
@@ -237,15 +268,21 @@ func (w *world) all(t *testing.T) []string {
 			}
 			of := c.Resource(gv.WithResource(r.Name))
 			objects, err := of.List(t.Context(), metav1.ListOptions{})
+			if apierrors.IsNotFound(err) {
+				continue // Its CRD has just been deleted.
+			}
 			if err != nil {
 				t.Fatal(err)
 			}
 			for _, o := range objects.Items {
-				out = append(out, r.Name+"."+gv.Group+" "+o.Namespace+"/"+o.Name)
+				name := r.Name + "." + gv.Group + " " + o.Namespace + "/" + o.Name
+				if o.DeletionTimestamp != nil {
+					name += " is being deleted"
+				}
+				out[name] = o.ResourceVersion
 			}
 		}
 	}
-	slices.Sort(out)
 	return out
 }
 
