@@ -24,7 +24,7 @@ import (
 )
 
 // webhookWorld are the objects of a provider whose Certificate expires at a time, and its Issuer.
-func webhookWorld(t *testing.T, now, notAfter time.Time, issuer bool) []client.Object {
+func webhookWorld(t *testing.T, notAfter time.Time, issuer bool) []client.Object {
 	t.Helper()
 	of := func(kind, name string, spec, status map[string]any) *unstructured.Unstructured {
 		o := &unstructured.Unstructured{Object: map[string]any{"spec": spec, "status": status}}
@@ -136,7 +136,7 @@ func TestWebhooks(t *testing.T) {
 			}
 			scheme.AddKnownTypeWithName(crd, &metav1.PartialObjectMetadata{})
 			scheme.AddKnownTypeWithName(crd.GroupVersion().WithKind("CustomResourceDefinitionList"), &metav1.PartialObjectMetadataList{})
-			reader := fake.NewClientBuilder().WithScheme(scheme).WithObjects(webhookWorld(t, now, now.Add(tt.left), tt.issuer)...).
+			reader := fake.NewClientBuilder().WithScheme(scheme).WithObjects(webhookWorld(t, now.Add(tt.left), tt.issuer)...).
 				WithInterceptorFuncs(interceptor.Funcs{
 					Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
 						if err := refuse(into); err != nil {
