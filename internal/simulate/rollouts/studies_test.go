@@ -63,7 +63,7 @@ func groups() map[string]Group {
 var quick = sets.New(
 	"surge, limits none, covered false", "unavailable, limits none, covered true",
 	"surge, kept, limits default, covered false", "two, unavailable, kept, limits all, covered true",
-	"two unavailable, limits default, covered true", "two unavailable, kept, limits all, covered true",
+	"two unavailable, kept, limits all, covered true",
 	"one, surge, limits default, covered true", "on delete, limits none, covered false",
 	"on delete, in place, limits all, covered true", "on delete, kept, limits none, covered false",
 )
