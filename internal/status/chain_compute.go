@@ -31,6 +31,8 @@ type chainComputation struct {
 	// now is what ages of Machines are compared with.
 	now      time.Time
 	notKnown []string
+	// recordedPlan is the source of the plan if that is the Cluster's status; else nil.
+	recordedPlan *plan.Response
 	// offSpec counts the machines that count as if they ran the version of their spec.
 	offSpec int
 }
@@ -179,13 +181,34 @@ func (c *chainComputation) findSource() {
 		if c.engine == Windlass {
 			answer = snapshot.OwnStops(c.inventory(), c.state.Target, answer)
 		}
-		c.state.Source = answer
+		c.state.Source, c.recordedPlan = answer, &answer
 		c.notKnown = append(c.notKnown, "the plan is the one in the Cluster's status: "+upgrade.SourceProblem)
 	}
 }
 
-// decide asks the rules what is due, and what comes.
+// decide asks the rules what is due, and what comes. A plan in the Cluster's status may be older than what
+// has happened since: it is no proof that there is no way to the target.
 func (c *chainComputation) decide(now time.Time) {
+	c.askRules(now)
+	recorded, isRecorded := c.recordedPlan, c.recordedPlan != nil
+	if !isRecorded || c.decision.Reason != chain.NoPath {
+		return
+	}
+	if len(recorded.Workers) > 0 && recorded.Workers[0].Equal(c.state.ControlPlane.Version) {
+		// The last group has begun to go there.
+		recorded.Workers = recorded.Workers[1:]
+		c.state.Source = *recorded
+		c.askRules(now)
+	}
+	if c.decision.Reason == chain.NoPath {
+		c.state.Source, c.state.SourceProblem = nil, "the upgrade plan in the Cluster's status is outdated: "+c.decision.Message
+		c.notKnown = append(c.notKnown, "what comes: "+c.state.SourceProblem)
+		c.askRules(now)
+	}
+}
+
+// askRules asks the rules with the present source of the plan.
+func (c *chainComputation) askRules(now time.Time) {
 	if c.engine == Windlass {
 		c.decision = chain.Decide(c.state, now)
 		if c.state.SourceProblem == "" {

@@ -7,6 +7,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/chain"
 	"github.com/windlass-dev/windlass/pkg/plan"
@@ -85,6 +87,61 @@ func TestTakenBack(t *testing.T) {
 		}
 		if c.Engine != Windlass || !c.From.Equal(v("v1.30.0")) || len(c.NotKnown) > 0 {
 			t.Errorf("%s: by %s, from %s, not known: %q", name, c.Engine, c.From, c.NotKnown)
+		}
+	}
+}
+
+// TestOldPlan: the plan in the Cluster's status still has the stop that the last group has begun to go to,
+// until the controller looks again. That holds nothing.
+func TestOldPlan(t *testing.T) {
+	t.Parallel()
+	ours := midChain()
+	ours.target, ours.groups, ours.source, ours.problem = "v1.34.0", ours.groups[:1], nil, "the extension is not asked"
+	plans := func(workers ...string) func(*clusterv1.Cluster) {
+		return func(c *clusterv1.Cluster) {
+			c.Status.ControlPlane = &clusterv1.ClusterControlPlaneStatus{
+				UpgradePlan: []clusterv1.StatusUpgradePlanVersion{{Version: "v1.33.0"}, {Version: "v1.34.0"}},
+			}
+			c.Status.Workers = &clusterv1.WorkersStatus{}
+			for _, v := range workers {
+				plan := clusterv1.StatusUpgradePlanVersion{Version: v}
+				c.Status.Workers.UpgradePlan = append(c.Status.Workers.UpgradePlan, plan)
+			}
+		}
+	}
+	stock := ours
+	stock.stamp, stock.progress = "", nil
+	there := ours
+	there.groups = []testGroup{{name: "md-0", template: "v1.32.0", kubelets: repeat(2, "v1.32.0")}}
+	done := stock
+	done.target, done.groups = "v1.32.0", []testGroup{{name: "md-0", template: "v1.32.0", kubelets: repeat(2, "v1.32.0")}}
+	for name, tt := range map[string]struct {
+		upgrade upgrade
+		stops   []string
+		reason  chain.Reason
+		next    int
+	}{
+		"the plan is new":              {ours, []string{"v1.33.0", "v1.34.0"}, chain.WorkersUpgrading, 4},
+		"the plan is old":              {ours, []string{"v1.32.0", "v1.33.0", "v1.34.0"}, chain.WorkersUpgrading, 4},
+		"the plan is old, stock":       {stock, []string{"v1.32.0", "v1.33.0", "v1.34.0"}, chain.WorkersUpgrading, 4},
+		"the group is there":           {there, []string{"v1.32.0", "v1.33.0", "v1.34.0"}, chain.HookDue, 4},
+		"the last stop is behind":      {done, []string{"v1.32.0"}, chain.HookDue, 0},
+		"the plan is of other workers": {ours, []string{"v1.34.0", "v1.33.0"}, chain.NoSource, 0},
+	} {
+		u := tt.upgrade
+		u.change = plans(tt.stops...)
+		if name == "the last stop is behind" {
+			u.change = func(c *clusterv1.Cluster) { plans(tt.stops...)(c); c.Status.ControlPlane.UpgradePlan = nil }
+		}
+		c := Compute(u.facts(t), after(time.Hour)).Chain
+		next := 0
+		for _, s := range c.Steps {
+			if s.State == StepNext {
+				next++
+			}
+		}
+		if c.Reason != tt.reason || len(c.Holds) > 0 || next != tt.next {
+			t.Errorf("%s: %s, held by %v, steps %+v", name, c.Reason, c.Holds, c.Steps)
 		}
 	}
 }

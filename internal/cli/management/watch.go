@@ -39,6 +39,14 @@ func (w *Watch) Ended(ctx context.Context) error {
 	return nil
 }
 
+// Signal tells that something has changed.
+func (w *Watch) Signal() {
+	select {
+	case w.Changed <- struct{}{}:
+	default:
+	}
+}
+
 func (w *Watch) newCache(m Cluster, options cache.Options) (cache.Cache, error) {
 	options.Scheme, options.Mapper = m.Scheme, m.Mapper
 	options.DefaultTransform = cache.TransformStripManagedFields()
@@ -66,14 +74,8 @@ func (w *Watch) add(ctx context.Context, c cache.Cache, kind client.Object) erro
 	if err != nil {
 		return &ReadError{Item: fmt.Sprintf("%T", kind), Err: err}
 	}
-	signal := func() {
-		select {
-		case w.Changed <- struct{}{}:
-		default:
-		}
-	}
 	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc: func(any) { signal() }, UpdateFunc: func(_, _ any) { signal() }, DeleteFunc: func(any) { signal() },
+		AddFunc: func(any) { w.Signal() }, UpdateFunc: func(_, _ any) { w.Signal() }, DeleteFunc: func(any) { w.Signal() },
 	})
 	if err != nil {
 		return fmt.Errorf("watching %T: %w", kind, err)

@@ -182,12 +182,12 @@ func watch(ctx context.Context, m management.Cluster, key types.NamespacedName, 
 		return err
 	}
 	return m.Watch(ctx, key, watchedObjects(facts), func(ctx context.Context, w *management.Watch, cached management.Cluster) error {
-		return follow(ctx, w, reader{cached: cached, live: m, key: key}, screen)
+		return follow(ctx, w, newReader(cached, m, key, w.Signal), screen)
 	})
 }
 
 // follow shows the status, and again whenever something has changed, until the upgrade that it has seen is done.
-func follow(ctx context.Context, w *management.Watch, reader reader, screen *screen) error {
+func follow(ctx context.Context, w *management.Watch, reader *reader, screen *screen) error {
 	upgrading := false
 	for {
 		now := time.Now()
@@ -209,7 +209,7 @@ func follow(ctx context.Context, w *management.Watch, reader reader, screen *scr
 		if upgrading && isDone(report) {
 			return nil
 		}
-		rested := time.After(restFactor * (time.Since(now) - reader.asked))
+		rested := time.After(restFactor * (time.Since(now) - reader.waited))
 		if err := screen.wait(ctx, rested, w.Changed, reader.again(facts, time.Now())); err != nil {
 			return err
 		}
@@ -259,23 +259,38 @@ func isDone(r status.Report) bool {
 // not watched, because not everybody may, and because much of it is about other Clusters. No answer may be older than 5 s.
 const contextAge = 4 * time.Second
 
-// reader reads what a status is computed from while it is followed.
+// reader reads what a status is computed from while it is followed. What is not watched is read meanwhile, so
+// that a slow API server delays nothing that is watched.
 type reader struct {
 	cached, live management.Cluster
 	key          types.NamespacedName
-	// upgrade and rollouts are what was last read of the upgrade's context, and readAt when that was;
-	// zero for never.
+	// known is what was last read of what is not watched. It is zero before.
+	known unwatched
+	// hasRead says that everything could be read once, and askedAt is when it was last asked for.
+	hasRead bool
+	askedAt time.Time
+	// answers gets what was asked for, if asking is true; then signal tells of it.
+	answers chan unwatched
+	asking  bool
+	signal  func()
+	// outage is why the last read was answered from what was read before; nil where it was not.
+	outage error
+	// waited is for how long the last read waited for what is not watched.
+	waited time.Duration
+}
+
+// unwatched is what is not watched of the facts: the upgrade's context and the lock. With err, it is not
+// complete.
+type unwatched struct {
 	upgrade  *status.UpgradeFacts
 	rollouts status.RolloutFacts
 	around   snapshot.Around
-	readAt   time.Time
-	// hasRead says that everything could be read once, and lock is what was last read of the lock.
-	hasRead bool
-	lock    *corev1.ConfigMap
-	// outage is why the last read was answered from what was read before; nil where it was not.
-	outage error
-	// asked is for how long the last read waited for what is not watched.
-	asked time.Duration
+	lock     *corev1.ConfigMap
+	err      error
+}
+
+func newReader(cached, live management.Cluster, key types.NamespacedName, signal func()) *reader {
+	return &reader{cached: cached, live: live, key: key, answers: make(chan unwatched, 1), signal: signal}
 }
 
 // read reads a Cluster. While an outage lasts, what is not watched is what it was before.
@@ -284,60 +299,74 @@ func (r *reader) read(ctx context.Context, now time.Time) (status.Facts, error) 
 	if err != nil {
 		return f, err
 	}
-	began := time.Now()
-	err = r.readLive(ctx, &f, now)
-	r.asked, r.outage = time.Since(began), nil
-	if !r.hasRead || !management.IsOutage(err) {
-		r.hasRead = r.hasRead || err == nil
-		r.lock = f.Lock
+	r.waited = 0
+	select {
+	case answer := <-r.answers:
+		r.asking = false
+		err = r.take(answer)
+	default:
+		// A Cluster whose topology is new has no context yet.
+		if !r.hasRead || f.Upgrade != nil && r.known.upgrade == nil {
+			r.askedAt = now
+			began := time.Now()
+			err = r.take(r.ask(ctx, f))
+			r.waited = time.Since(began)
+		}
+	}
+	if err != nil {
 		return f, err
 	}
-	r.outage, f.Lock = err, r.lock
+	if !r.asking && now.Sub(r.askedAt) >= contextAge {
+		r.askedAt, r.asking = now, true
+		go func() {
+			r.answers <- r.ask(ctx, f)
+			r.signal()
+		}()
+	}
 	r.recall(&f)
 	return f, nil
 }
 
-// again tells when what is not watched must be read again, if it is a part of what is shown. Changes that
-// come before do not delay that.
-func (r *reader) again(f status.Facts, now time.Time) <-chan time.Time {
-	if !f.HasContext() && f.Lock == nil && r.outage == nil {
-		return nil
+// ask reads what is not watched. It does not change f.
+func (r *reader) ask(ctx context.Context, f status.Facts) unwatched {
+	if f.Upgrade != nil {
+		f.Upgrade = &status.UpgradeFacts{}
 	}
-	return time.After(r.nextRead(now))
+	err := r.live.ReadLock(ctx, &f)
+	if err == nil {
+		err = r.live.ReadUpgradeContext(ctx, &f)
+	}
+	return unwatched{f.Upgrade, f.Rollouts, f.Around, f.Lock, err}
 }
 
-// nextRead is how long after now what is not watched is read again. During an outage, the time of the last
-// good read is long ago.
-func (r *reader) nextRead(now time.Time) time.Duration {
-	if r.outage != nil || r.readAt.IsZero() {
-		return contextAge
-	}
-	return max(0, contextAge-now.Sub(r.readAt))
-}
-
-// readLive reads what is not watched into f, unless it is younger than contextAge.
-func (r *reader) readLive(ctx context.Context, f *status.Facts, now time.Time) error {
-	if err := r.live.ReadLock(ctx, f); err != nil {
-		return err
-	}
-	known := r.upgrade != nil || f.Upgrade == nil
-	if known && !r.readAt.IsZero() && now.Sub(r.readAt) < contextAge {
-		r.recall(f)
+// take keeps an answer. An outage is no error once everything could be read.
+func (r *reader) take(answer unwatched) error {
+	r.outage = nil
+	switch {
+	case answer.err == nil:
+		r.known, r.hasRead = answer, true
+		return nil
+	case r.hasRead && management.IsOutage(answer.err):
+		r.outage = answer.err
 		return nil
 	}
-	if err := r.live.ReadUpgradeContext(ctx, f); err != nil {
-		return err
-	}
-	r.upgrade, r.rollouts, r.around, r.readAt = f.Upgrade, f.Rollouts, f.Around, now
-	return nil
+	return answer.err
 }
 
 // recall fills in what was read last.
 func (r *reader) recall(f *status.Facts) {
-	f.Rollouts, f.Around = r.rollouts, r.around
-	if f.Upgrade != nil && r.upgrade != nil {
-		f.Upgrade = new(*r.upgrade)
+	f.Rollouts, f.Around, f.Lock = r.known.rollouts, r.known.around, r.known.lock
+	if f.Upgrade != nil && r.known.upgrade != nil {
+		f.Upgrade = new(*r.known.upgrade)
 	}
+}
+
+// again tells when what is not watched must be asked for again. Changes that come before do not delay that.
+func (r *reader) again(f status.Facts, now time.Time) <-chan time.Time {
+	if r.asking || !f.HasContext() && f.Lock == nil && r.outage == nil {
+		return nil
+	}
+	return time.After(max(0, contextAge-now.Sub(r.askedAt)))
 }
 
 func watchedObjects(f status.Facts) []client.Object {

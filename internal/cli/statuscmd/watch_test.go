@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -151,6 +152,22 @@ func TestStatusScreen(t *testing.T) {
 	}
 }
 
+// readerOf reads a Cluster from a server, without a cache.
+func readerOf(t *testing.T, server *httptest.Server, signal func()) *reader {
+	t.Helper()
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(kubeconfig, []byte(apiserver.Kubeconfig(server)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	flags := cli.NewKubeFlags()
+	flags.KubeConfig = kubeconfig
+	m, namespace, err := management.Connect(flags)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newReader(m, m, types.NamespacedName{Namespace: namespace, Name: "prod"}, signal)
+}
+
 // TestOutage checks that a Cluster is followed while the API server cannot answer for what is not watched, and what is
 // said of that.
 func TestOutage(t *testing.T) {
@@ -164,17 +181,8 @@ func TestOutage(t *testing.T) {
 		handler.ServeHTTP(w, r)
 	}))
 	defer server.Close()
-	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := os.WriteFile(kubeconfig, []byte(apiserver.Kubeconfig(server)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	flags := cli.NewKubeFlags()
-	flags.KubeConfig = kubeconfig
-	m, namespace, err := management.Connect(flags)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := reader{cached: m, live: m, key: types.NamespacedName{Namespace: namespace, Name: "prod"}}
+	answered := make(chan struct{}, 1)
+	r := readerOf(t, server, func() { answered <- struct{}{} })
 	down = true
 	if _, err := r.read(t.Context(), midnight); err == nil {
 		t.Error("the first read during an outage returns no error")
@@ -196,7 +204,12 @@ func TestOutage(t *testing.T) {
 		{false, ""},
 	} {
 		down = step.down
-		after, err := r.read(t.Context(), midnight.Add(time.Duration(i+1)*time.Minute))
+		now := midnight.Add(time.Duration(i+1) * time.Minute)
+		if _, err := r.read(t.Context(), now); err != nil {
+			t.Fatal(err)
+		}
+		<-answered
+		after, err := r.read(t.Context(), now)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -332,61 +345,42 @@ func TestSeenIsNoChange(t *testing.T) {
 	}
 }
 
-// TestNextRead: what is not watched gets no older than contextAge, however often something else changes.
-func TestNextRead(t *testing.T) {
-	t.Parallel()
-	for name, tt := range map[string]struct {
-		reader reader
-		want   time.Duration
-	}{
-		"it was never read":        {reader{}, contextAge},
-		"it was read now":          {reader{readAt: midnight}, contextAge},
-		"it was read a second ago": {reader{readAt: midnight.Add(-time.Second)}, contextAge - time.Second},
-		"it was read long ago":     {reader{readAt: midnight.Add(-time.Hour)}, 0},
-		"there has been no answer": {reader{readAt: midnight.Add(-time.Hour), outage: io.EOF}, contextAge},
-		"the clock was put back":   {reader{readAt: midnight.Add(time.Second)}, contextAge + time.Second},
-	} {
-		if got := tt.reader.nextRead(midnight); got != tt.want {
-			t.Errorf("%s: it is read again after %s, want %s", name, got, tt.want)
-		}
-	}
-}
-
-// TestSlowServer: that an API server answers slowly takes no processor, so the pause after it is not longer.
+// TestSlowServer: while the API server does not answer for what is not watched, what is watched is shown.
 func TestSlowServer(t *testing.T) {
 	handler, _ := apiserver.Start(t, upgradingObjectsYAML)
-	asked, answer := make(chan struct{}, 1), make(chan struct{})
+	var slow atomic.Bool
+	asked, answer := make(chan struct{}), make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if strings.Contains(r.URL.Path, "clusterclasses") {
+		if slow.Load() && strings.Contains(r.URL.Path, "clusterclasses") {
 			asked <- struct{}{}
 			<-answer
 		}
 		handler.ServeHTTP(w, r)
 	}))
 	defer server.Close()
-	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := os.WriteFile(kubeconfig, []byte(apiserver.Kubeconfig(server)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	flags := cli.NewKubeFlags()
-	flags.KubeConfig = kubeconfig
-	m, namespace, err := management.Connect(flags)
+	answered := make(chan struct{})
+	r := readerOf(t, server, func() { close(answered) })
+	before, err := r.read(t.Context(), midnight)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := reader{cached: m, live: m, key: types.NamespacedName{Namespace: namespace, Name: "prod"}}
-	var waited time.Duration
-	go func() {
-		<-asked
-		began := time.Now()
-		time.Sleep(50 * time.Millisecond)
-		waited = time.Since(began)
-		close(answer)
-	}()
-	if _, err := r.read(t.Context(), midnight); err != nil {
-		t.Fatal(err)
+	slow.Store(true)
+	for i := range 3 {
+		after, err := r.read(t.Context(), midnight.Add(time.Duration(i+1)*contextAge))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(status.Compute(before, midnight), status.Compute(after, midnight)); diff != "" {
+			t.Errorf("read %d: the status differs (-before +after):\n%s", i, diff)
+		}
 	}
-	if r.asked < waited {
-		t.Errorf("it counts %s of requests, want %s at least", r.asked, waited)
+	if again := r.again(before, midnight); again != nil || !r.asking {
+		t.Error("it asks again before there was an answer")
+	}
+	<-asked // once
+	close(answer)
+	<-answered
+	if _, err := r.read(t.Context(), midnight.Add(contextAge)); err != nil || r.asking {
+		t.Errorf("the answer is taken: %t, %v", !r.asking, err)
 	}
 }
