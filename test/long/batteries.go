@@ -39,7 +39,7 @@ var lengthened = strings.Fields(`
 // lab are the packages of the lab whose tests do more with WINDLASS_LONG=1, or run nowhere else.
 var lab = strings.Fields(`
 	kube test/e2e/chain test/e2e/engine test/e2e/inplace test/e2e/kubeadm test/e2e/pools
-	test/e2e/processruntime test/e2e/restored test/linuxhost test/neighbours
+	test/e2e/processruntime test/e2e/restored test/e2e/seeds test/linuxhost test/neighbours
 `)
 
 // documents are those of docs/conformance.md.

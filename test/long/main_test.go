@@ -311,7 +311,9 @@ func TestNothingIsLeftOut(t *testing.T) {
 		}
 	}
 	// These are helpers of tests that have a battery.
-	helpers := map[string]bool{"lab/test/e2e/internal/agree": true}
+	helpers := map[string]bool{
+		"lab/test/e2e/internal/agree": true, "lab/test/e2e/internal/judge": true,
+	}
 	for _, variable := range []string{"WINDLASS_LONG", "WINDLASS_POOL_WRITES"} {
 		grep := exec.CommandContext(t.Context(), "git", "grep", "-l", variable, "--", "*.go",
 			":!test/long")

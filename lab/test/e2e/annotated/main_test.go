@@ -56,6 +56,7 @@ func TestAnnotated(t *testing.T) {
 	p := start(ctx, t)
 	single := p.createSingle(ctx, t)
 	snaps := p.createSnaps(ctx, t)
+	p.Judge(ctx, t, single.key(), snaps.key())
 	// While the larger cluster comes up, the smaller one is there.
 	ok := t.Run("one control plane machine", func(t *testing.T) { single.testSingle(ctx, t) }) &&
 		t.Run("killed", func(t *testing.T) { snaps.testKilled(ctx, t) }) &&

@@ -46,6 +46,7 @@ func TestEngine(t *testing.T) {
 	defer cancel()
 	w := startWorld(ctx, t)
 	w.create(ctx, t)
+	w.Judge(ctx, t, annotated, hooked, killed, swapped)
 
 	t.Run("side by side", func(t *testing.T) {
 		t.Run("pools at different versions", func(t *testing.T) { t.Parallel(); w.testAhead(ctx, t) })

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/lab/internal/demo"
 	"github.com/windlass-dev/windlass/lab/test/e2e/internal/rig"
@@ -24,6 +26,7 @@ func TestInPlace(t *testing.T) {
 		workers, duration, kills, to = 3, 2*time.Second, manyKills, demo.DefaultTarget()
 	}
 	c := p.newChain(ctx, t, workers, duration)
+	p.Judge(ctx, t, types.NamespacedName{Namespace: c.scenario.Namespace, Name: c.scenario.Cluster.Name})
 	pools := []rig.Pool{
 		{Name: "retry", Replicas: 1, MaxUnavailable: 1, Policy: v1alpha1.UpdatePolicySpec{MaxAttempts: 1}},
 		{Name: "uncovered", Replicas: 1, MaxUnavailable: 1},

@@ -60,6 +60,10 @@ func TestSeeds(t *testing.T) {
 	p := &plane{rig.StartWithExtension(ctx, t, setup.EngineWindlass)}
 	topologies := p.topologies()
 	p.createTopologies(ctx, t, topologies)
+	for _, c := range topologies {
+		p.Judge(ctx, t, c.key)
+	}
+	checkMutants := p.judgeMutants(ctx, t)
 	upstream := buildUpstream(ctx, t)
 	scenarios := p.poolScenarios(upstream)
 	var pools []rig.Pool
@@ -81,6 +85,7 @@ func TestSeeds(t *testing.T) {
 		p.runTopologies(ctx, t, topologies)
 	})
 	p.checkPoolsReport(ctx, t)
+	checkMutants()
 }
 
 // poolScenario is a pool, and what happens to it once its machines are ready.

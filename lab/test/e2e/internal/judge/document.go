@@ -111,7 +111,8 @@ func (d content) readUpgrade(a Answers) {
 	if u == nil {
 		return
 	}
-	underWay := slices.Contains([]string{"Upgrading", "Held"}, u.State) || u.State == "Paused" && len(u.Steps) > 0
+	underWay := slices.Contains([]string{"Upgrading", "Held"}, u.State) ||
+		u.State == "Paused" && len(u.Steps) > 0
 	if underWay {
 		a[Question{UnderWay, ""}] = is(Yes)
 	}

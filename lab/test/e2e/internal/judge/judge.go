@@ -1,6 +1,6 @@
-// Package judge compares what `windlass status` shows with what really happens, second by second. It answers fixed
-// questions from recorded objects, and again from the JSON of windlass status. It is written apart from the model that
-// makes that JSON, and imports nothing of it.
+// Package judge compares what `windlass status` shows with what really happens, second by second.
+// It answers fixed questions from recorded objects, and again from the JSON of windlass status. It
+// is written apart from the model that makes that JSON, and imports nothing of it.
 package judge
 
 import (
@@ -30,8 +30,8 @@ const (
 	HeldBy Kind = "held by"
 	// MustAct: must this person or program act?
 	MustAct Kind = "must act"
-	// Seen: when was the controller last seen? It is asked when a status comes, because that alone is no
-	// reason for another one.
+	// Seen: when was the controller last seen? It is asked when a status comes, because that alone
+	// is no reason for another one.
 	Seen Kind = "controller seen"
 )
 
@@ -71,9 +71,12 @@ type Moment struct {
 	Objects fmt.Stringer
 }
 
-// Lag is how many seconds old an answer may be. Seconds are counted as the judge had them: while the
-// machine has no processor for the judge, it has none for the command either.
+// Lag is how many seconds old an answer may be. Seconds are counted as the judge had them: while
+// the machine has no processor for the judge, it has none for the command either.
 const Lag = 5
+
+// BusyLag is how old it may be where other tests take the processors.
+const BusyLag = 3 * Lag
 
 // ahead is how much earlier than the judge a command may see a change.
 const ahead = time.Second
@@ -83,16 +86,22 @@ type Fault struct {
 	Question Question
 	// From and To are the first and the last second with the fault.
 	From, To time.Time
-	// Right is what was right at any time between From less Lag and From; Shown is what was shown.
+	// Right is what was right at any time between From less the lag and From; Shown is what was
+	// shown.
 	Right, Shown []string
 	// Objects are those at From, and Status what was shown then.
 	Objects, Status fmt.Stringer
 }
 
-func (f Fault) String() string {
+// Line tells the fault without objects.
+func (f Fault) Line() string {
 	clock := func(t time.Time) string { return t.UTC().Format("15:04:05.0") }
-	text := fmt.Sprintf("%s to %s: %s: shown %s, right %s", clock(f.From), clock(f.To), f.Question,
+	return fmt.Sprintf("%s to %s: %s: shown %s, right %s", clock(f.From), clock(f.To), f.Question,
 		quote(f.Shown), quote(f.Right))
+}
+
+func (f Fault) String() string {
+	text := f.Line()
 	for _, there := range []fmt.Stringer{f.Objects, f.Status} {
 		if there != nil {
 			text += "\n" + there.String()
@@ -109,18 +118,18 @@ func quote(texts []string) string {
 	return strings.Join(quoted, " or ")
 }
 
-// Compare returns the answers of status that were wrong, by question and time. truth and status are in
-// order. seconds are when answers are compared. An answer is right if it was right at any time in the
-// last Lag seconds: an older one is a fault, and so is a missing one.
-func Compare(truth, status []Moment, seconds []time.Time) []Fault {
+// Compare returns the answers of status that were wrong, by time and question. truth and status are
+// in order. seconds are when answers are compared. An answer is right if it was right at any time
+// in the last lag seconds: an older one is a fault, and so is a missing one.
+func Compare(truth, status []Moment, seconds []time.Time, lag int) []Fault {
 	var faults []Fault
 	open := map[Question]int{}
 	for i, now := range seconds {
 		shown, ok := lastAt(status, now)
-		if !ok || i < Lag {
+		if !ok || i < lag {
 			continue
 		}
-		window := between(truth, seconds[i-Lag], now.Add(ahead))
+		window := between(truth, seconds[i-lag], now.Add(ahead))
 		if len(window) == 0 {
 			continue
 		}
@@ -210,7 +219,9 @@ func check(window []Moment, q Question, shown Answer) (right []string, ok bool) 
 }
 
 func matches(right, shown Answer) bool {
-	same := slices.ContainsFunc(texts(shown), func(s string) bool { return slices.Contains(texts(right), s) })
+	same := slices.ContainsFunc(texts(shown), func(s string) bool {
+		return slices.Contains(texts(right), s)
+	})
 	if !same || right.Since.IsZero() || shown.Since.IsZero() {
 		return same
 	}

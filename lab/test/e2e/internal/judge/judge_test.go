@@ -126,6 +126,33 @@ func TestMutants(t *testing.T) {
 	}
 }
 
+// TestDeadManager: a manager that has not renewed its lease for its duration and a minute is dead.
+// In between it may be.
+func TestDeadManager(t *testing.T) {
+	t.Parallel()
+	const alive = 20
+	seen := func(second int, s *status) { s.Upgrade.EngineSeen = at(min(second-1, alive-1)) }
+	for name, tt := range map[string]struct {
+		shownFrom int
+		want      int
+	}{
+		"shown in time":             {90, 0},
+		"shown when its lease ends": {60, 0},
+		"shown too early":           {20, 1},
+		"never shown":               {storySeconds + 1, 1},
+	} {
+		faults := judgedAlive(t, alive, func(second int, s *status) {
+			seen(second, s)
+			if second > tt.shownFrom {
+				s.Silent = at(alive - 1)
+			}
+		})
+		if len(faults) != tt.want {
+			t.Errorf("%s: %d faults, want %d: %v", name, len(faults), tt.want, faults)
+		}
+	}
+}
+
 // TestLag: an answer may be Lag seconds old, and not older.
 func TestLag(t *testing.T) {
 	t.Parallel()
@@ -157,7 +184,7 @@ func TestLag(t *testing.T) {
 		},
 	} {
 		var got []time.Time
-		for _, f := range judge.Compare(tt.truth, tt.status, seconds) {
+		for _, f := range judge.Compare(tt.truth, tt.status, seconds, judge.Lag) {
 			got = append(got, f.From)
 		}
 		if diff := cmp.Diff(tt.want, got); diff != "" {

@@ -40,8 +40,8 @@ type machine struct {
 	phase string
 }
 
-// scene is what there is from a second of a story on, until the next one. The objects follow from the
-// first fields; done, shown as steps, follows from nothing but the author.
+// scene is what there is from a second of a story on, until the next one. The objects follow from
+// the first fields; done, shown as steps, follows from nothing but the author.
 type scene struct {
 	at                     int
 	target, controlPlane   string
@@ -61,8 +61,9 @@ func rest(name, group, at string) machine {
 	return machine{name: name, group: group, asks: at, runs: at}
 }
 
-// story upgrades a control plane machine by replacement from v1.31 to v1.32; a gate holds the workers until a person
-// approves; the workers follow in place, of which the second fails and is tried again.
+// story upgrades a control plane machine by replacement from v1.31 to v1.32; a gate holds the
+// workers until a person approves; the workers follow in place, of which the second fails and is
+// tried again.
 func story() []scene {
 	const hooksLeft = "AfterClusterUpgrade,AfterWorkersUpgrade"
 	old := []machine{rest("cp-0", "", v31), rest("w-0", "md", v31), rest("w-1", "md", v31)}
@@ -122,8 +123,9 @@ func meta(name string, annotations map[string]string) metav1.ObjectMeta {
 	}
 }
 
-// facts are those of a story: all objects of each scene, and those that are gone.
-func facts(scenes []scene) []history.Fact {
+// facts are those of a story: all objects of each scene, and those that are gone. The manager
+// renews its lease each second while it is alive.
+func facts(scenes []scene, alive int) []history.Fact {
 	var all, before []history.Fact
 	for _, s := range scenes {
 		var now []history.Fact
@@ -140,9 +142,10 @@ func facts(scenes []scene) []history.Fact {
 		}
 		all, before = append(all, now...), now
 	}
-	for second := range storySeconds {
+	for second := range alive {
 		lease := &coordinationv1.Lease{ObjectMeta: meta("controller-leader-election-capi", nil)}
 		lease.Spec.RenewTime = &metav1.MicroTime{Time: at(second)}
+		lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds = new("windlass-manager_a_1"), new(int32(15))
 		all = append(all, history.Fact{
 			Kind: "Lease", Name: lease.Name, UID: lease.UID, Object: lease, Seen: at(second), Cluster: key,
 		})
@@ -269,8 +272,14 @@ func (m machine) show() shown {
 	return shown{m.name, "UpToDate", m.runs, ""}
 }
 
-// judged compares a story with its statuses, which change may change.
+// judged compares a story with its statuses, which change may change. The manager is alive all the
+// time.
 func judged(t *testing.T, change func(second int, s *status)) []judge.Fault {
+	t.Helper()
+	return judgedAlive(t, storySeconds, change)
+}
+
+func judgedAlive(t *testing.T, alive int, change func(second int, s *status)) []judge.Fault {
 	t.Helper()
 	var statuses []judge.Moment
 	for _, s := range story() {
@@ -290,5 +299,5 @@ func judged(t *testing.T, change func(second int, s *status)) []judge.Fault {
 	for second := range storySeconds {
 		seconds = append(seconds, at(second).Add(500*time.Millisecond))
 	}
-	return judge.Compare(judge.Truth(facts(story()), key), statuses, seconds)
+	return judge.Compare(judge.Truth(facts(story(), alive), key, at(storySeconds)), statuses, seconds, judge.Lag)
 }

@@ -8,15 +8,10 @@ import (
 	"strings"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 
-	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/lab/internal/history"
-	"github.com/windlass-dev/windlass/pkg/version"
 )
 
 // Kinds of objects beside those that every History follows.
@@ -39,7 +34,8 @@ const (
 	pause      = "pause"
 )
 
-// isAbout tells the facts about a Cluster: its objects, the gates of its namespace, and the manager's lease.
+// isAbout tells the facts about a Cluster: its objects, the gates of its namespace, and the
+// manager's lease.
 func isAbout(cluster types.NamespacedName) func(history.Fact) bool {
 	return func(f history.Fact) bool {
 		switch f.Kind {
@@ -52,10 +48,11 @@ func isAbout(cluster types.NamespacedName) func(history.Fact) bool {
 	}
 }
 
-// Truth answers the questions about a Cluster from the facts that isAbout tells, for each moment at
-// which one was seen. Which groups take part in a step is known only from what they did later.
-func Truth(facts []history.Fact, cluster types.NamespacedName) []Moment {
-	facts = slices.Clone(facts)
+// Truth answers the questions about a Cluster from the facts that isAbout tells, up to a time: for
+// each moment at which one was seen, and for those at which the manager has been silent for long.
+// Which groups take part in a step is known only from what they did later.
+func Truth(facts []history.Fact, cluster types.NamespacedName, until time.Time) []Moment {
+	facts = append(slices.Clone(facts), silences(facts, until)...)
 	slices.SortStableFunc(facts, func(a, b history.Fact) int { return a.Seen.Compare(b.Seen) })
 	steps := map[step]map[string]bool{}
 	// The first pass finds which groups take part in which step.
@@ -70,7 +67,9 @@ func Truth(facts []history.Fact, cluster types.NamespacedName) []Moment {
 		if w.cluster.UID == "" {
 			continue
 		}
-		moments = append(moments, Moment{At: f.Seen, Answers: w.answers(f.Seen), Silent: w.silent(), Objects: w.snapshot()})
+		moments = append(moments, Moment{
+			At: f.Seen, Answers: w.answers(f.Seen), Silent: w.silent(), Objects: w.snapshot(),
+		})
 	}
 	return moments
 }
@@ -179,7 +178,8 @@ func (w *world) follow() {
 
 // parts are the control plane and the groups.
 func (w *world) parts() []history.Fact {
-	parts := slices.DeleteFunc(slices.Clone(w.groups), func(g history.Fact) bool { return g.Deleting })
+	leaves := func(g history.Fact) bool { return g.Deleting }
+	parts := slices.DeleteFunc(slices.Clone(w.groups), leaves)
 	if w.controlPlane.UID != "" {
 		parts = append(parts, w.controlPlane)
 	}
@@ -247,8 +247,9 @@ const (
 	certain
 )
 
-// isDone reports whether all machines of the groups of a step run its version or a newer one, and rest.
-// It is in doubt while machines that were replaced are removed, and until the owners report it.
+// isDone reports whether all machines of the groups of a step run its version or a newer one, and
+// rest. It is in doubt while machines that were replaced are removed, and until the owners report
+// it.
 func (w *world) isDone(s step, groups map[string]bool) certainty {
 	to := s.name[strings.LastIndex(s.name, " ")+1:]
 	parts, done := w.parts(), certain
@@ -272,13 +273,16 @@ func (w *world) isDone(s step, groups map[string]bool) certainty {
 
 // isLeaving reports whether a machine of a group is being removed.
 func (w *world) isLeaving(group string) bool {
-	return slices.ContainsFunc(w.machines, func(m history.Fact) bool { return m.Group == group && m.Deleting })
+	return slices.ContainsFunc(w.machines, func(m history.Fact) bool {
+		return m.Group == group && m.Deleting
+	})
 }
 
 // count counts the machines of a part that have arrived at a version: for certain, and if in doubt.
 func (w *world) count(part history.Fact, at string) (least, most int) {
 	for _, m := range w.machines {
-		if m.Group != part.Group || m.Deleting || !runs(m.Reported, at) || !w.ready[m.UID] || isFailed(m) {
+		if m.Group != part.Group || m.Deleting || !runs(m.Reported, at) ||
+			!w.ready[m.UID] || isFailed(m) {
 			continue
 		}
 		moves := w.moves(m)
@@ -292,66 +296,8 @@ func (w *world) count(part history.Fact, at string) (least, most int) {
 	return min(least, int(part.Replicas)), min(most, int(part.Replicas))
 }
 
-// runs reports whether a version is at least another one.
-func runs(have, want string) bool {
-	h, errHave := version.Parse(have)
-	v, errWant := version.Parse(want)
-	if errHave != nil || errWant != nil {
-		return false
-	}
-	return h.Equal(v) || version.Compare(v, h) == version.Less
-}
-
-func isReady(m history.Fact) bool {
-	c := m.Condition(clusterv1.MachineReadyCondition)
-	return c != nil && c.Status == metav1.ConditionTrue
-}
-
-// moves is what moves a machine. Where objects leave that open it has more than one answer.
-func (w *world) moves(m history.Fact) []string {
-	machine, ok := m.Object.(*clusterv1.Machine)
-	switch {
-	case !ok:
-		return []string{""}
-	case m.Deleting:
-		return []string{moveRemoval}
-	case !machine.Status.NodeRef.IsDefined():
-		return []string{moveCreation}
-	case isUpdated(machine):
-		return []string{moveUpdate}
-	case isFailed(m):
-		return []string{""}
-	}
-	moves := []string{""}
-	if !w.ready[m.UID] {
-		moves = append(moves, moveCreation)
-	}
-	if c := m.Condition(clusterv1.MachineUpToDateCondition); c != nil &&
-		c.Reason == clusterv1.MachineUpToDateUpdatingReason {
-		moves = append(moves, moveUpdate)
-	}
-	return moves
-}
-
-// isUpdated reports whether a machine is updated in place: Cluster API has marked it, or an annotation
-// tells of an update that has not failed finally.
-func isUpdated(m *clusterv1.Machine) bool {
-	if phase := phaseOf(m); phase != "" {
-		return phase != phaseFailed
-	}
-	_, marked := m.Annotations[clusterv1.UpdateInProgressAnnotation]
-	hooks := strings.Split(m.Annotations[runtimev1.PendingHooksAnnotation], ",")
-	status := m.Annotations[v1alpha1.DefaultInPlaceUpgradePrefix+v1alpha1.InPlaceUpgradeStatus]
-	return marked || slices.Contains(hooks, "UpdateMachine") || status == v1alpha1.InPlaceUpgradeInProgress
-}
-
-func isFailed(m history.Fact) bool {
-	machine, ok := m.Object.(*clusterv1.Machine)
-	return ok && !m.Deleting && phaseOf(machine) == phaseFailed
-}
-
-// silent are the kinds of questions to which the objects have no answer. Without a topology there is no
-// upgrade of the Cluster, but machines are updated all the same.
+// silent are the kinds of questions to which the objects have no answer. Without a topology there
+// is no upgrade of the Cluster, but machines are updated all the same.
 func (w *world) silent() []Kind {
 	var kinds []Kind
 	cluster, ok := w.cluster.Object.(*clusterv1.Cluster)
@@ -378,13 +324,14 @@ func (w *world) answers(now time.Time) Answers {
 	for _, m := range w.machines {
 		a[Question{Runs, m.Name}] = is(m.Reported)
 		a[Question{Moves, m.Name}] = is(w.moves(m)...)
-		if isFailed(m) {
-			holds["machine "+m.Name] = true
-			a[Question{MustAct, "who retries " + m.Name}] = is(Yes)
+		hold, act := Question{HeldBy, "machine " + m.Name}, Question{MustAct, "who retries " + m.Name}
+		switch {
+		case isFailed(m):
+			holds[hold.About] = true
+			a[act] = is(Yes)
+		case isRefused(m):
+			a[hold], a[act] = is(Yes, ""), is(Yes, "")
 		}
-	}
-	if lease, ok := w.lease.Object.(*coordinationv1.Lease); ok && lease.Spec.RenewTime != nil {
-		a[Question{Seen, ""}] = is(lease.Spec.RenewTime.UTC().Format(time.RFC3339Nano))
 	}
 	if w.underWay {
 		a[Question{UnderWay, ""}] = is(Yes)
@@ -397,6 +344,7 @@ func (w *world) answers(now time.Time) Answers {
 			}
 		}
 	}
+	w.watchManager(a, now)
 	w.countAll(a)
 	w.holdAll(a, holds)
 	for hold := range holds {
@@ -420,100 +368,4 @@ func (w *world) countAll(a Answers) {
 		counts = append(counts, fmt.Sprintf("%d of %d", n, machines))
 	}
 	a[Question{AtTarget, ""}] = is(counts...)
-}
-
-// hooks are those that can hold an upgrade.
-var hooks = []string{
-	"BeforeClusterUpgrade", "BeforeControlPlaneUpgrade", "AfterControlPlaneUpgrade",
-	"BeforeWorkersUpgrade", "AfterWorkersUpgrade", "AfterClusterUpgrade",
-}
-
-// holdAll finds what holds the upgrade, and who must act.
-func (w *world) holdAll(a Answers, holds map[string]bool) {
-	cluster, ok := w.cluster.Object.(*clusterv1.Cluster)
-	if !ok {
-		return
-	}
-	if _, paused := cluster.Annotations[clusterv1.PausedAnnotation]; paused || cluster.Spec.Paused != nil && *cluster.Spec.Paused {
-		holds[pause] = true
-		a[Question{MustAct, "who resumes"}] = is(Yes)
-	}
-	condition := w.cluster.Reconciled()
-	if condition.Status == metav1.ConditionFalse {
-		switch condition.Reason {
-		case clusterv1.ClusterTopologyReconciledFailedReason:
-			holds["failure"] = true
-			a[Question{MustAct, "who corrects"}] = is(Yes)
-			return
-		case clusterv1.ClusterTopologyReconciledMachineDeploymentsUpgradeDeferredReason,
-			clusterv1.ClusterTopologyReconciledMachinePoolsUpgradeDeferredReason:
-			holds["annotation"] = true
-		}
-		if strings.Contains(condition.Message, "the step is not taken back") {
-			w.holdStep(a, holds)
-		}
-	}
-	for _, hook := range blockingHooks(condition) {
-		holds["hook "+hook] = true
-		w.holdGates(a, holds, hook)
-	}
-	for _, owner := range w.parts() {
-		if c := owner.Condition(v1alpha1.UpdateBlockedCondition); c != nil && c.Status == metav1.ConditionTrue {
-			holds[owner.Kind+" "+owner.Name] = true
-		}
-	}
-}
-
-// holdStep is for a step that cannot end, as the controller says. Until it looks again, that may be over.
-func (w *world) holdStep(a Answers, holds map[string]bool) {
-	joined := slices.ContainsFunc(w.machines, func(m history.Fact) bool {
-		return m.Group == "" && m.Version == w.controlPlane.Version && m.Reported != ""
-	})
-	if joined {
-		a[Question{HeldBy, "failure"}], a[Question{MustAct, "who corrects"}] = is(Yes, ""), is(Yes, "")
-		return
-	}
-	holds["failure"] = true
-	a[Question{MustAct, "who corrects"}] = is(Yes)
-}
-
-func (w *world) holdGates(a Answers, holds map[string]bool, hook string) {
-	for _, f := range w.gates {
-		gate, ok := f.Object.(*v1alpha1.UpgradeGate)
-		if !ok {
-			continue
-		}
-		for _, waiting := range gate.Status.Waiting {
-			if waiting.ClusterUID != string(w.cluster.UID) || string(waiting.At) != hook {
-				continue
-			}
-			holds["gate "+gate.Name] = true
-			if gate.Spec.Requires.Approval != nil && !isApproved(gate, waiting) {
-				a[Question{MustAct, "who approves at " + gate.Name}] = is(Yes)
-			}
-		}
-	}
-}
-
-func isApproved(gate *v1alpha1.UpgradeGate, waiting v1alpha1.GateWaiting) bool {
-	return slices.ContainsFunc(gate.Status.Approvals, func(a v1alpha1.GateApprovalRecord) bool {
-		return a.ClusterUID == waiting.ClusterUID && a.At == waiting.At && a.Version == waiting.Version &&
-			a.Generation == gate.Generation
-	})
-}
-
-// blockingHooks are the hooks that the controller says are blocking.
-func blockingHooks(condition metav1.Condition) []string {
-	var found []string
-	for line := range strings.Lines(condition.Message) {
-		if condition.Status != metav1.ConditionFalse || !strings.Contains(line, "blocking") {
-			continue
-		}
-		for _, hook := range hooks {
-			if strings.Contains(line, hook) && !slices.Contains(found, hook) {
-				found = append(found, hook)
-			}
-		}
-	}
-	return found
 }

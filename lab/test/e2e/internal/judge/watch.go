@@ -25,46 +25,99 @@ import (
 // Command is the windlass binary, and the kubeconfig that it gets.
 type Command struct{ Windlass, Kubeconfig string }
 
-// recorder records what a command shows of a Cluster.
-type recorder struct {
+// Recording is what a command shows of a Cluster.
+type Recording struct {
 	Command
 
 	history *history.History
 	cluster types.NamespacedName
+	end     context.CancelFunc
+	running sync.WaitGroup
 
 	mu      sync.Mutex
 	shown   []Moment
 	seconds []time.Time
-	faults  []error
+	failure error
 	cpu     time.Duration
 }
 
 // Watch records what `windlass status --watch` shows of Clusters until the test ends, and then
-// fails the test for each answer that was missing, wrong or older than Lag seconds. It needs one
-// process for each Cluster. The History must last as long as the test.
-func Watch(ctx context.Context, t *testing.T, h *history.History, command Command, clusters ...types.NamespacedName) {
+// fails the test for each answer that was missing, wrong or older than Lag seconds. Beside other
+// tests an answer may be BusyLag seconds old, and what is older than Lag is logged: with
+// WINDLASS_LONG=1, which has nothing beside it, it fails the test.
+func Watch(
+	ctx context.Context, t *testing.T, h *history.History, command Command,
+	clusters ...types.NamespacedName,
+) {
 	t.Helper()
-	for _, kind := range []client.Object{&v1alpha1.UpgradeGate{}, &coordinationv1.Lease{}} {
-		if err := h.Include(ctx, kind); err != nil && !meta.IsNoMatchError(err) {
-			t.Fatal(err)
-		}
+	if err := Follow(ctx, h); err != nil {
+		t.Fatal(err)
 	}
 	for _, cluster := range clusters {
-		ctx, cancel := context.WithCancel(ctx)
-		r := &recorder{Command: command, history: h, cluster: cluster}
-		var running sync.WaitGroup
-		running.Go(func() { r.count(ctx) })
-		running.Go(func() { r.follow(ctx) })
+		r := Record(ctx, h, command, cluster)
 		t.Cleanup(func() {
-			cancel()
-			running.Wait()
-			r.judge(t)
+			late, err := r.End(Lag)
+			if err != nil {
+				t.Error(err)
+			}
+			faults := late
+			if os.Getenv("WINDLASS_LONG") != "1" {
+				faults, _ = r.End(BusyLag)
+			}
+			t.Logf("judge: %s, %d answers older than %d s, %d faults",
+				r, len(late), Lag, len(faults))
+			for _, f := range late {
+				t.Log(f.Line())
+			}
+			for _, f := range faults {
+				t.Errorf("windlass status of %s: %s", cluster, f)
+			}
 		})
 	}
 }
 
+// Follow makes a History follow all kinds that the questions are about. A kind that the API server
+// does not know has no objects.
+func Follow(ctx context.Context, h *history.History) error {
+	for _, kind := range []client.Object{&v1alpha1.UpgradeGate{}, &coordinationv1.Lease{}} {
+		if err := h.Include(ctx, kind); err != nil && !meta.IsNoMatchError(err) {
+			return fmt.Errorf("following what status is about: %w", err)
+		}
+	}
+	return nil
+}
+
+// Record begins a Recording of a Cluster. It needs one process. ctx ends it, too.
+func Record(
+	ctx context.Context, h *history.History, command Command, cluster types.NamespacedName,
+) *Recording {
+	ctx, cancel := context.WithCancel(ctx)
+	r := &Recording{Command: command, history: h, cluster: cluster, end: cancel}
+	r.running.Go(func() { r.count(ctx) })
+	r.running.Go(func() { r.follow(ctx) })
+	return r
+}
+
+// End ends a Recording, and returns what was wrong in it, by Compare with the lag. It is an error
+// if the command failed, or showed nothing.
+func (r *Recording) End(lag int) ([]Fault, error) {
+	r.end()
+	r.running.Wait()
+	if r.failure == nil && len(r.shown) == 0 {
+		r.failure = fmt.Errorf("windlass status showed nothing of %s", r.cluster)
+	}
+	truth := Truth(r.history.Facts(isAbout(r.cluster)), r.cluster, time.Now())
+	return Compare(truth, r.shown, r.seconds, lag), r.failure
+}
+
+// String tells how much was compared, once the Recording has ended.
+func (r *Recording) String() string {
+	return fmt.Sprintf("%s: %d seconds, %d statuses, %.1f s of processor time",
+		r.cluster, len(r.seconds), len(r.shown), r.cpu.Seconds())
+}
+
 // count counts the seconds.
-func (r *recorder) count(ctx context.Context) {
+func (r *Recording) count(ctx context.Context) {
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
 	for {
@@ -80,7 +133,7 @@ func (r *recorder) count(ctx context.Context) {
 }
 
 // follow runs the command whenever the Cluster exists. It ends when an upgrade is done.
-func (r *recorder) follow(ctx context.Context) {
+func (r *Recording) follow(ctx context.Context) {
 	for {
 		err := r.history.Until(ctx, func() string {
 			if r.history.Now(r.cluster).Cluster.UID == "" {
@@ -97,17 +150,17 @@ func (r *recorder) follow(ctx context.Context) {
 			return
 		case err != nil && r.history.Now(r.cluster).Cluster.UID != "":
 			r.mu.Lock()
-			r.faults = append(r.faults, err)
+			r.failure = err
 			r.mu.Unlock()
 			return
 		}
 	}
 }
 
-func (r *recorder) run(ctx context.Context) error {
+func (r *Recording) run(ctx context.Context) error {
 	var stderr bytes.Buffer
-	cmd := exec.CommandContext(ctx, r.Windlass, "status", r.cluster.Name, "--namespace", r.cluster.Namespace,
-		"--kubeconfig", r.Kubeconfig, "--watch", "--output", "json")
+	cmd := exec.CommandContext(ctx, r.Windlass, "status", r.cluster.Name,
+		"--namespace", r.cluster.Namespace, "--kubeconfig", r.Kubeconfig, "--watch", "--output", "json")
 	cmd.Stderr = &stderr
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	stdout, err := cmd.StdoutPipe()
@@ -129,7 +182,7 @@ func (r *recorder) run(ctx context.Context) error {
 }
 
 // read reads a document from each line.
-func (r *recorder) read(stdout io.Reader) error {
+func (r *Recording) read(stdout io.Reader) error {
 	lines := bufio.NewReader(stdout)
 	for {
 		line, err := lines.ReadBytes('\n')
@@ -147,22 +200,5 @@ func (r *recorder) read(stdout io.Reader) error {
 		r.mu.Lock()
 		r.shown = append(r.shown, Moment{At: now, Answers: answers, Objects: document(line)})
 		r.mu.Unlock()
-	}
-}
-
-func (r *recorder) judge(t *testing.T) {
-	t.Helper()
-	for _, err := range r.faults {
-		t.Error(err)
-	}
-	truth := Truth(r.history.Facts(isAbout(r.cluster)), r.cluster)
-	faults := Compare(truth, r.shown, r.seconds)
-	t.Logf("judge: %s: %d seconds, %d moments, %d statuses, %.1f s of processor, %d faults", r.cluster, len(r.seconds),
-		len(truth), len(r.shown), r.cpu.Seconds(), len(faults))
-	if len(r.shown) == 0 {
-		t.Errorf("windlass status showed nothing of %s", r.cluster)
-	}
-	for _, f := range faults {
-		t.Errorf("windlass status of %s: %s", r.cluster, f)
 	}
 }
