@@ -21,7 +21,7 @@ func (e *Engine) applyCondition(ctx context.Context, gvk schema.GroupVersionKind
 	old := meta.FindStatusCondition(*conditions, v1alpha1.InPlaceUpgradeCondition)
 	if s == (request.State{}) {
 		if old != nil {
-			if err := e.ApplyConditions(ctx, object, upgradeFieldOwner); err != nil {
+			if err := e.RemoveCondition(ctx, object, upgradeFieldOwner, v1alpha1.InPlaceUpgradeCondition); err != nil {
 				return err
 			}
 		}

@@ -1,13 +1,20 @@
 package engine
 
 import (
+	"bytes"
+	"context"
+	"encoding/json"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/windlass-dev/windlass/api/v1alpha1"
 	"github.com/windlass-dev/windlass/internal/capi"
@@ -124,5 +131,52 @@ func TestLostConditionsAreShownAgain(t *testing.T) {
 	}
 	if n := len(w.events.Events); n != 2 {
 		t.Errorf("%d Events, want one of each object", n)
+	}
+}
+
+// TestSharedCondition: a condition that windlass manager has written, too, goes when nothing blocks any more,
+// although the API server refuses what would be left of it. Other conditions stay.
+func TestSharedCondition(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, external(nil), deployment())
+	md := &clusterv1.MachineDeployment{}
+	get := func() []string {
+		w.must(w.client.Get(t.Context(), client.ObjectKeyFromObject(deployment()), md))
+		var types []string
+		for _, c := range md.Status.Conditions {
+			types = append(types, c.Type)
+		}
+		return types
+	}
+	w.engine.Client = interceptor.NewClient(w.client, interceptor.Funcs{
+		SubResourceApply: func(
+			ctx context.Context, c client.Client, name string, a runtime.ApplyConfiguration, options ...client.SubResourceApplyOption,
+		) error {
+			data, err := json.Marshal(a)
+			if err != nil || !bytes.Contains(data, []byte("conditions")) {
+				return apierrors.NewInvalid(schema.GroupKind{Kind: "MachineDeployment"}, "md", nil)
+			}
+			return c.SubResource(name).Apply(ctx, a, options...)
+		},
+	})
+	w.engine.fence.Client = w.engine.Client
+	o := owner{object: capi.MetadataOf(clusterv1.GroupVersion.WithKind("MachineDeployment"))}
+	get()
+	o.object.ObjectMeta = md.ObjectMeta
+	set := machineSet("set", from)
+	w.engine.reportBlocked(t.Context(), o, set, refused(v1alpha1.NotCoveredReason, "no"))
+	// A client in memory knows no keys of conditions: the others come afterwards.
+	get()
+	md.Status.Conditions = append(md.Status.Conditions, metav1.Condition{
+		Type: clusterv1.AvailableCondition, Status: metav1.ConditionTrue, Reason: "A", LastTransitionTime: metav1.NewTime(w.now),
+	})
+	w.must(w.client.Status().Update(t.Context(), md))
+	if diff := cmp.Diff([]string{v1alpha1.UpdateBlockedCondition, clusterv1.AvailableCondition}, get()); diff != "" {
+		t.Fatalf("blocked (-want +got):\n%s", diff)
+	}
+	o.object.ObjectMeta = md.ObjectMeta
+	w.engine.reportUnblocked(t.Context(), o, set)
+	if diff := cmp.Diff([]string{clusterv1.AvailableCondition}, get()); diff != "" {
+		t.Errorf("no longer blocked (-want +got):\n%s", diff)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -186,6 +187,49 @@ func (f fence) ApplyConditions(
 	if err == nil {
 		// Only conditions changed, so what is decided next is decided on this version.
 		object.SetResourceVersion(applied.GetResourceVersion())
+	}
+	return nil
+}
+
+// RemoveCondition removes a condition under the object's resourceVersion, whoever has written it. It returns a
+// *staleError on a conflict. An object that does not exist is no error.
+func (f fence) RemoveCondition(
+	ctx context.Context, object client.Object, owner client.FieldOwner, kind string,
+) error {
+	gvk, err := f.Client.GroupVersionKindFor(object)
+	if err != nil {
+		return fmt.Errorf("finding the kind of %s/%s: %w", object.GetNamespace(), object.GetName(), err)
+	}
+	key := client.ObjectKeyFromObject(object)
+	fresh := &unstructured.Unstructured{}
+	fresh.SetGroupVersionKind(gvk)
+	if err := f.Live.Get(ctx, key, fresh); err != nil {
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return fmt.Errorf("reading %s %s: %w", gvk.Kind, key, err)
+	}
+	list, _, err := unstructured.NestedSlice(fresh.Object, "status", "conditions")
+	if err != nil {
+		return fmt.Errorf("reading the conditions of %s %s: %w", gvk.Kind, key, err)
+	}
+	left := slices.DeleteFunc(list, func(item any) bool {
+		c, ok := item.(map[string]any)
+		return ok && c["type"] == kind
+	})
+	data, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"resourceVersion": object.GetResourceVersion()},
+		"status":   map[string]any{"conditions": left},
+	})
+	if err != nil {
+		return fmt.Errorf("encoding a patch: %w", err)
+	}
+	err = f.Client.Status().Patch(ctx, fresh, client.RawPatch(types.MergePatchType, data), owner)
+	if client.IgnoreNotFound(err) != nil {
+		return staleOnConflict(key, fmt.Errorf("removing the condition %s of %s %s: %w", kind, gvk.Kind, key, err))
+	}
+	if err == nil {
+		object.SetResourceVersion(fresh.GetResourceVersion())
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -119,7 +120,7 @@ func (e *Engine) reportUnblocked(ctx context.Context, o owner, subject client.Ob
 	if !lifted {
 		return
 	}
-	if err := e.ApplyConditions(ctx, shown, FieldOwner); err != nil {
+	if err := e.RemoveCondition(ctx, shown, FieldOwner, v1alpha1.UpdateBlockedCondition); err != nil {
 		e.blocked.add(object, subject.GetName())
 		logFor(ctx).Error(err, "Removing the condition of a group that is no longer blocked", "group", o.group.String())
 	}
@@ -201,7 +202,21 @@ func (e *Engine) blockedCondition(reason, message string) metav1.Condition {
 	}
 }
 
-// ApplyConditions sets a field owner's conditions of an object that is still what was decided on; none removes them.
+// RemoveCondition removes the one condition that a field owner has on an object that is still what was decided
+// on, also if another one has written it: windlass manager shows what blocks a group by the same condition.
+func (e *Engine) RemoveCondition(
+	ctx context.Context, object client.Object, owner client.FieldOwner, condition string,
+) error {
+	err := e.ApplyConditions(ctx, object, owner)
+	if !apierrors.IsInvalid(err) {
+		return err
+	}
+	// What is the other one's is no whole condition.
+	return e.fence.Retry(ctx, object, func() error { return e.fence.RemoveCondition(ctx, object, owner, condition) })
+}
+
+// ApplyConditions sets a field owner's conditions of an object that is still what was decided on; none removes
+// those that nobody else has written.
 func (e *Engine) ApplyConditions(
 	ctx context.Context, object client.Object, owner client.FieldOwner, conditions ...metav1.Condition,
 ) error {

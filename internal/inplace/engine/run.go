@@ -342,7 +342,7 @@ func (r *run) clearCondition(ctx context.Context) {
 	if !r.isBlocked() {
 		return
 	}
-	if err := r.ApplyConditions(ctx, r.Object, FieldOwner); err != nil {
+	if err := r.RemoveCondition(ctx, r.Object, FieldOwner, v1alpha1.UpdateBlockedCondition); err != nil {
 		logFor(ctx).Error(err, "Removing the condition of a Machine", "machine", r.name())
 	}
 }

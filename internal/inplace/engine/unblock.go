@@ -174,7 +174,7 @@ func (e *Engine) unblock(ctx context.Context, o blockedObject) error {
 		if !upToDate(object) {
 			return nil
 		}
-		if err := e.ApplyConditions(ctx, object, FieldOwner); err != nil {
+		if err := e.RemoveCondition(ctx, object, FieldOwner, v1alpha1.UpdateBlockedCondition); err != nil {
 			return err
 		}
 		logFor(ctx).Info("Machines are up to date, nothing blocks them any longer", "kind", o.kind.Kind, "object", o.key.String())
