@@ -59,8 +59,11 @@ func (w *world) testUpgrade(ctx context.Context, t *testing.T) {
 	m.checkRefused(ctx, t, update)
 	m.run(ctx, t, "ln -s "+w.store.Program(w.from.Version, "crictl")+" /usr/bin/crictl")
 	patched := m.addPatch(ctx, t, update)
-	c.createWeb(ctx, t, w.from).checkDrain(ctx, t, m, update)
+	web := c.createWeb(ctx, t, w.from)
+	unpulled := m.checkPrefetch(ctx, t, update)
+	web.checkDrain(ctx, t, m, update)
 	m.checkUpgraded(ctx, t, c, 1)
+	unpulled()
 	patched()
 	c.check(ctx, t, before)
 
