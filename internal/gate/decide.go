@@ -118,6 +118,12 @@ func Decide(step Step, gates []Gate, facts Facts, now time.Time) Verdict {
 	return verdict
 }
 
+// needsApproval is how the message of a gate that was not approved begins.
+const needsApproval = "needs approval"
+
+// AsksForApproval reports whether the message of a gate asks for an approval.
+func AsksForApproval(message string) bool { return strings.HasPrefix(message, needsApproval) }
+
 // decideFirst finds what can be told without looking at the cluster.
 func decideFirst(g Gate, now time.Time) ([]Finding, time.Duration) {
 	if g.Problem != "" {
@@ -126,7 +132,7 @@ func decideFirst(g Gate, now time.Time) ([]Finding, time.Duration) {
 	var findings []Finding
 	retry := LongestRetry
 	if g.NeedsApproval && !g.Approved {
-		message := "needs approval"
+		message := needsApproval
 		if g.ApprovedBefore {
 			message += " again, since the gate has changed"
 		}

@@ -191,6 +191,8 @@ type Hold struct {
 	// Since is when it began; with AtEarliest it cannot have been before, but may have been later. Zero where it is not known.
 	Since      time.Time `json:"since,omitzero"`
 	AtEarliest bool      `json:"atEarliest"`
+	// Approved says that a person has approved at the gate, which is to be asked again.
+	Approved bool `json:"approved"`
 }
 
 // Estimate is how long the rest of an upgrade takes if it continues as its own finished steps went. It is no promise.

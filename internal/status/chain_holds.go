@@ -193,33 +193,35 @@ func (c *chainComputation) gateHolds() []Hold {
 			if w.ClusterUID != string(c.facts.Cluster.UID) || string(w.At) != string(due.Hook) || w.Version != due.Step.String() {
 				continue
 			}
-			message := w.Message
-			if approved := c.approval(&g, w); approved != "" {
-				message = approved
+			hold := Hold{Kind: HeldByGate, By: g.Name, Message: w.Message, Since: w.Since.UTC()}
+			if a, approved := approvalOf(&g, w); approved {
+				hold.Approved, hold.Message = true, c.describeApproval(a)
 			}
-			holds = append(holds, Hold{Kind: HeldByGate, By: g.Name, Message: message, Since: w.Since.UTC()})
+			holds = append(holds, hold)
 		}
 	}
 	slices.SortFunc(holds, func(a, b Hold) int { return cmp.Compare(a.By, b.By) })
 	return holds
 }
 
-// approval says that what a Cluster waits for at a gate was approved, and when the gate is asked again;
-// empty if that is not so. What the gate has said before is outdated then.
-func (c *chainComputation) approval(g *v1alpha1.UpgradeGate, w v1alpha1.GateWaiting) string {
+// approvalOf returns the approval that a gate asked for when it was asked last. It counts when the gate is asked
+// again.
+func approvalOf(g *v1alpha1.UpgradeGate, w v1alpha1.GateWaiting) (a v1alpha1.GateApprovalRecord, ok bool) {
 	step, ok := gate.StepOf(w.At, w.Version)
-	if !ok {
-		return ""
+	if !ok || !gate.AsksForApproval(w.Message) {
+		return a, false
 	}
-	a, approved := gate.FindApproval(g, gate.Cluster{UID: w.ClusterUID}, step)
-	if !approved {
-		return ""
-	}
+	return gate.FindApproval(g, gate.Cluster{UID: w.ClusterUID}, step)
+}
+
+// describeApproval says who has approved, and when the gate is asked again. What the gate said before is
+// outdated.
+func (c *chainComputation) describeApproval(a v1alpha1.GateApprovalRecord) string {
 	asker, soon := "Cluster API", ""
 	if c.engine == Windlass {
 		asker, soon = "windlass manager", "usually at once, and "
 	}
 	clock := func(at time.Time) string { return at.UTC().Format(time.TimeOnly) }
-	return fmt.Sprintf("approved by %s at %s UTC; %s asks the gate again %sby %s UTC; before that it said: %s",
-		cmp.Or(a.By, "somebody"), clock(a.Time.Time), asker, soon, clock(a.Time.Add(gate.LongestRetry)), w.Message)
+	return fmt.Sprintf("approved by %s at %s UTC; %s asks the gate again %sby %s UTC",
+		cmp.Or(a.By, "somebody"), clock(a.Time.Time), asker, soon, clock(a.Time.Add(gate.LongestRetry)))
 }

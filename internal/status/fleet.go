@@ -126,7 +126,7 @@ func overviewOf(c *clusterv1.Cluster, gates []*v1alpha1.UpgradeGate, failed fail
 		})
 	}
 	o.State = stateOf(c, glance.UnderWay, len(o.Holds) > 0)
-	o.NeedsPerson = slices.ContainsFunc(o.Holds, func(h Hold) bool { return h.Kind != HeldByHook })
+	o.NeedsPerson = slices.ContainsFunc(o.Holds, func(h Hold) bool { return h.Kind != HeldByHook && !h.Approved })
 	return o
 }
 

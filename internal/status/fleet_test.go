@@ -37,8 +37,13 @@ func TestComputeFleet(t *testing.T) {
 	gate.Status.Waiting = []v1alpha1.GateWaiting{{
 		Cluster: "gated", ClusterUID: "uid-gated", At: "BeforeWorkersUpgrade", Since: metav1.NewTime(after(time.Hour)),
 	}}
-	gated := named("gated", blocked)
-	gated.UID = "uid-gated"
+	gated, approved := named("gated", blocked), named("approved", blocked)
+	gated.UID, approved.UID = "uid-gated", "uid-approved"
+	const step = "v1.33.0"
+	gate.Status.Waiting = append(gate.Status.Waiting, v1alpha1.GateWaiting{
+		ClusterUID: "uid-approved", At: "BeforeWorkersUpgrade", Version: step, Since: metav1.NewTime(start), Message: "needs approval: x",
+	})
+	gate.Status.Approvals = []v1alpha1.GateApprovalRecord{{ClusterUID: "uid-approved", At: "BeforeWorkersUpgrade", Version: step}}
 	failed := func(cluster string, since time.Duration) *metav1.PartialObjectMetadata {
 		return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 			Namespace: "team-a", Name: "m", Labels: map[string]string{clusterv1.ClusterNameLabel: cluster},
@@ -48,7 +53,7 @@ func TestComputeFleet(t *testing.T) {
 	}
 	f := FleetFacts{
 		Clusters: []*clusterv1.Cluster{
-			named("resting", atRest), named("moving", nil), named("blocked", blocked), gated,
+			named("resting", atRest), named("moving", nil), named("blocked", blocked), gated, approved,
 			named("broken", nil),
 			named("no-path", func(c *clusterv1.Cluster) { upgrades(c, "ReconcileFailed", "it fails") }),
 			named("paused", func(c *clusterv1.Cluster) { c.Spec.Paused = new(true) }),
@@ -83,6 +88,7 @@ func TestComputeFleet(t *testing.T) {
 		"gated Held true v1.30.0->v1.33.0 2/8; UpgradeGate approval  +1h0m0s",
 		"no-path Held true v1.30.0->v1.33.0 2/8; Failure  it fails",
 		"paused Paused true v1.30.0->v1.33.0 2/8; Pause  ",
+		"approved Held false v1.30.0->v1.33.0 2/8; UpgradeGate approval  +0s",
 		"blocked Held false v1.30.0->v1.33.0 2/8; Hook BeforeWorkersUpgrade ",
 		"moving Upgrading false v1.30.0->v1.33.0 2/8",
 		"leaving Deleting false ->v1.33.0 2/8",

@@ -48,6 +48,8 @@ type GateHold struct {
 	Gate  string
 	Hook  v1alpha1.GateHook
 	Since time.Time
+	// Approved is that of [Hold].
+	Approved bool
 }
 
 // ComputeGlance reads a Cluster and the gates of its namespace.
@@ -161,8 +163,13 @@ func glanceHolds(cluster *clusterv1.Cluster, gates []GateHold) []Hold {
 		}
 	}
 	if len(gates) > 0 {
-		first := slices.MinFunc(gates, func(a, b GateHold) int { return a.Since.Compare(b.Since) })
-		holds = append(holds, Hold{Kind: HeldByGate, By: first.Gate, Since: first.Since})
+		first := slices.MinFunc(gates, func(a, b GateHold) int {
+			if a.Approved != b.Approved {
+				return map[bool]int{true: 1, false: -1}[a.Approved]
+			}
+			return a.Since.Compare(b.Since)
+		})
+		holds = append(holds, Hold{Kind: HeldByGate, By: first.Gate, Since: first.Since, Approved: first.Approved})
 	}
 	slices.SortStableFunc(holds, func(a, b Hold) int { return cmp.Compare(a.Kind, b.Kind) })
 	return slices.CompactFunc(holds, func(a, b Hold) bool { return a.Kind == b.Kind })
@@ -206,7 +213,8 @@ func gatesAt(cluster *clusterv1.Cluster, gates []*v1alpha1.UpgradeGate) []GateHo
 	for _, g := range gates {
 		for _, w := range g.Status.Waiting {
 			if w.ClusterUID == string(cluster.UID) && slices.Contains(blocking, chain.Hook(w.At)) {
-				found = append(found, GateHold{Gate: g.Name, Hook: w.At, Since: w.Since.UTC()})
+				_, approved := approvalOf(g, w)
+				found = append(found, GateHold{Gate: g.Name, Hook: w.At, Since: w.Since.UTC(), Approved: approved})
 			}
 		}
 	}

@@ -113,7 +113,7 @@ func TestComputeGlance(t *testing.T) {
 			wait("other-hook", "uid-prod", "BeforeClusterUpgrade", time.Second), wait("other-cluster", "uid-other", hook, time.Second),
 		}, with(func(g *Glance) {
 			g.Holds = []Hold{{Kind: HeldByGate, By: "early", Since: after(time.Minute)}}
-			g.Gates = []GateHold{{"early", hook, after(time.Minute)}, {"late", hook, after(time.Hour)}}
+			g.Gates = []GateHold{{Gate: "early", Hook: hook, Since: after(time.Minute)}, {Gate: "late", Hook: hook, Since: after(time.Hour)}}
 		})},
 		"a gate that has let it pass": {
 			func(c *clusterv1.Cluster) { upgrades(c, "ClusterUpgrading", "Cluster is upgrading to v1.33.0") },

@@ -131,13 +131,19 @@ func describeHolder(holds []status.Hold) string {
 		return "something that the objects do not show"
 	}
 	first := holds[0]
-	if gate := slices.IndexFunc(holds, func(h status.Hold) bool { return h.Kind == status.HeldByGate }); gate >= 0 {
-		first = holds[gate]
+	for _, approved := range []bool{true, false} {
+		isGate := func(h status.Hold) bool { return h.Kind == status.HeldByGate && h.Approved == approved }
+		if gate := slices.IndexFunc(holds, isGate); gate >= 0 {
+			first = holds[gate]
+		}
 	}
 	switch first.Kind {
 	case status.HeldByHook:
 		return "hook " + first.By
 	case status.HeldByGate:
+		if first.Approved {
+			return "UpgradeGate " + first.By + ", which is approved and is asked again soon"
+		}
 		return "UpgradeGate " + first.By
 	case status.HeldByAnnotation:
 		return "annotation " + first.By
