@@ -147,7 +147,7 @@ func checkPolicy(f Facts, groups []group, into *findings) {
 }
 
 // checkIdlePolicies says which policies select nothing: those that the extension found so, and all of the namespace where the
-// Cluster's groups are selected by none. Others may be for another Cluster.
+// Cluster's groups are selected by none, unless the extension has counted groups of other Clusters.
 func checkIdlePolicies(f Facts, policies policy.Set, groups []group, into *findings) {
 	none := !slices.ContainsFunc(groups, func(g group) bool { return g.err != nil || g.selected.Name != "" })
 	for i := range f.Policies {
@@ -155,11 +155,11 @@ func checkIdlePolicies(f Facts, policies policy.Set, groups []group, into *findi
 		if p.Namespace != f.Objects.Cluster.Namespace || isUndecided(p, policies, groups) {
 			continue
 		}
-		idle := f.Live && p.Status.GroupCount != nil && *p.Status.GroupCount == 0 && p.Status.ObservedGeneration == p.Generation
+		counted := f.Live && p.Status.GroupCount != nil && p.Status.ObservedGeneration == p.Generation
 		where := "nothing"
 		switch {
-		case idle:
-		case none:
+		case counted && *p.Status.GroupCount == 0:
+		case none && !counted:
 			where = "nothing of this Cluster"
 		default:
 			continue

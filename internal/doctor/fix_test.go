@@ -64,6 +64,13 @@ func TestFixes(t *testing.T) {
 			workers + ": no UpdatePolicy selects it, so that its machines are replaced",
 			`UpdatePolicy all: it selects nothing of this Cluster: is clusterName right? Its targets name ["prdo"]; the nearest name is "prod"`,
 		}, nil},
+		{"a policy that counts for another Cluster", func(f *Facts) {
+			f.Policies[0].Spec.Targets[0].ClusterName = "prdo"
+			f.Policies[0].Status.GroupCount = new(int32(2))
+		}, CheckPolicy, []string{
+			controlPlane + ": no UpdatePolicy selects it, so that its machines are replaced",
+			workers + ": no UpdatePolicy selects it, so that its machines are replaced",
+		}, nil},
 		{"a policy for nothing at all, beside one that counts", func(f *Facts) {
 			idle := newPolicy("idle", v1alpha1.ExternalUpdate, "", v1alpha1.UpdateTarget{ControlPlane: true, ClusterName: "other"})
 			idle.Status.GroupCount = new(int32(0))
