@@ -228,7 +228,8 @@ func (c VersionChange) describe() string {
 	case stays:
 		return fmt.Sprintf("the upgrade to %s is under way: the control plane stays at %s, workers follow, and the upgrade ends there", c.From, here)
 	default:
-		return fmt.Sprintf("the upgrade to %s is under way: the steps that have begun are finished, then the upgrade continues from %s to %s", c.From, here, c.To)
+		return fmt.Sprintf("the upgrade to %s is under way: the steps that have begun are finished, one that "+
+			"something holds is cancelled, and the upgrade continues from %s to %s", c.From, here, c.To)
 	}
 }
 

@@ -157,7 +157,7 @@ func TestWarning(t *testing.T) {
 		"settled":      {list, chain.VersionChange{From: parsed("v1.30.1"), To: parsed("v1.31.0"), Inventory: runs("v1.30.1", "v1.30.1")}, ""},
 		"unread":       {list, chain.VersionChange{To: parsed("v1.31.0"), Inventory: runs("v1.30.1", "v1.30.1")}, ""},
 		"hook pending": {list, chain.VersionChange{From: parsed("v1.30.1"), To: parsed("v1.31.0"), Inventory: runs("v1.30.1", "v1.30.1"), CompletionPending: true}, "the upgrade to v1.30.1 is done but for the AfterClusterUpgrade hook: the upgrade to v1.31.0 begins when that has completed"},
-		"on its way":   {list, chain.VersionChange{From: parsed("v1.32.1"), To: parsed("v1.33.0"), Inventory: runs("v1.31.1", "v1.30.1"), CompletionPending: true}, "the upgrade to v1.32.1 is under way: the steps that have begun are finished, then the upgrade continues from v1.31.1 to v1.33.0"},
+		"on its way":   {list, chain.VersionChange{From: parsed("v1.32.1"), To: parsed("v1.33.0"), Inventory: runs("v1.31.1", "v1.30.1"), CompletionPending: true}, "the upgrade to v1.32.1 is under way: the steps that have begun are finished, one that something holds is cancelled, and the upgrade continues from v1.31.1 to v1.33.0"},
 		"taken back": {chain.Offer{}, stuck("v1.33.99", "v1.32.4", "v1.33.5"), "no machine has joined at v1.33.99: the step to it is taken back, and the upgrade goes from v1.32.4 to v1.33.5. " +
 			"The step stays while one of its machines has a host: the condition TopologyReconciled says why"},
 		"taken back by an extension": {
@@ -165,11 +165,11 @@ func TestWarning(t *testing.T) {
 				"The step stays while one of its machines has a host: the condition TopologyReconciled says why. It is not checked here that the extension has a plan from v1.32.4 that leaves out v1.33.99; without one the step stays",
 		},
 		"last step": {list, chain.VersionChange{From: parsed("v1.32.1"), To: parsed("v1.33.0"), Inventory: runs("v1.32.1"), Upgrading: true}, "the upgrade to v1.32.1 is under way: the step of the control plane to v1.32.1 is finished, then the upgrade continues from there to v1.33.0"},
-		"workers":   {list, chain.VersionChange{From: parsed("v1.32.1"), To: parsed("v1.33.0"), Inventory: runs("v1.32.1", "v1.31.1")}, "the upgrade to v1.32.1 is under way: the steps that have begun are finished, then the upgrade continues from v1.32.1 to v1.33.0"},
+		"workers":   {list, chain.VersionChange{From: parsed("v1.32.1"), To: parsed("v1.33.0"), Inventory: runs("v1.32.1", "v1.31.1")}, "the upgrade to v1.32.1 is under way: the steps that have begun are finished, one that something holds is cancelled, and the upgrade continues from v1.32.1 to v1.33.0"},
 		// Held before it has begun.
 		"not begun":       {list, chain.VersionChange{From: parsed("v1.32.1"), To: parsed("v1.33.0"), Inventory: runs("v1.31.1", "v1.31.1")}, "the upgrade to v1.32.1 has not begun: one from v1.31.1 to v1.33.0 takes its place"},
 		"cancelled":       {list, chain.VersionChange{From: parsed("v1.32.1"), To: parsed("v1.31.1"), Inventory: runs("v1.31.1", "v1.31.1")}, "the upgrade to v1.32.1 has not begun: it is cancelled, and the Cluster stays at v1.31.1"},
-		"begun by a hook": {list, chain.VersionChange{From: parsed("v1.32.1"), To: parsed("v1.33.0"), Inventory: runs("v1.31.1", "v1.31.1"), CompletionPending: true}, "the upgrade to v1.32.1 is under way: the steps that have begun are finished, then the upgrade continues from v1.31.1 to v1.33.0"},
+		"begun by a hook": {list, chain.VersionChange{From: parsed("v1.32.1"), To: parsed("v1.33.0"), Inventory: runs("v1.31.1", "v1.31.1"), CompletionPending: true}, "the upgrade to v1.32.1 is under way: the steps that have begun are finished, one that something holds is cancelled, and the upgrade continues from v1.31.1 to v1.33.0"},
 		// To where the control plane is.
 		"ends early":              {list, chain.VersionChange{From: parsed("v1.33.0"), To: parsed("v1.32.1"), Inventory: runs("v1.32.1", "v1.31.1"), CompletionPending: true}, "the upgrade to v1.33.0 is under way: the control plane stays at v1.32.1, workers follow, and the upgrade ends there"},
 		"ends early, in its step": {list, chain.VersionChange{From: parsed("v1.33.0"), To: parsed("v1.32.1"), Inventory: runs("v1.32.1", "v1.31.1"), Upgrading: true}, "the upgrade to v1.33.0 is under way: the step of the control plane to v1.32.1 is finished, workers follow, and the upgrade ends there"},

@@ -152,9 +152,16 @@ func TestPlanChanges(t *testing.T) {
 	list := func(texts ...string) []version.Version { return versions(texts...) }
 	for name, tt := range map[string]struct {
 		planned *chain.Planned
-		want    []string
+		// target is that of the record, if it is not the Cluster's any more.
+		target string
+		want   []string
 	}{
 		"none was recorded": {},
+		"for another target": {
+			planned: &chain.Planned{Made: after(14 * time.Minute), ControlPlane: list("v1.32.0", "v1.32.5", "v1.33.0"), Workers: list("v1.32.0", "v1.33.0")},
+			target:  "v1.32.5",
+			want:    []string{"the control plane: no stop at v1.32.5, which was planned: the target was changed from v1.32.5 to v1.33.0"},
+		},
 		"the same": {planned: &chain.Planned{
 			Made: start, ControlPlane: list("v1.31.0", "v1.32.0", "v1.33.0"), Workers: list("v1.31.0", "v1.32.0", "v1.33.0"),
 		}},
@@ -175,6 +182,9 @@ func TestPlanChanges(t *testing.T) {
 			t.Parallel()
 			u := midChain()
 			u.progress.Planned = tt.planned
+			if tt.target != "" {
+				u.progress.Target = version.MustParse(tt.target)
+			}
 			got := Compute(u.facts(t), start).Chain
 			if diff := cmp.Diff(tt.want, []string(got.PlanChanges)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)

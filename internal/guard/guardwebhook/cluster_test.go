@@ -249,7 +249,7 @@ func TestClassThatIsNotThere(t *testing.T) {
 }
 
 func TestChangedTarget(t *testing.T) {
-	const way = "the upgrade to v1.33.0 is under way: the steps that have begun are finished, then the upgrade continues from v1.31.2 to "
+	const way = "the upgrade to v1.33.0 is under way: the steps that have begun are finished, one that something holds is cancelled, and the upgrade continues from v1.31.2 to "
 	middle := cell{target: "v1.33.0", controlPlane: "v1.31.2", deployment: "v1.30.1", pool: "v1.31.2", pending: true, versions: list}
 	done := cell{target: "v1.31.2", pending: true, versions: list}
 	stuck := cell{target: "v1.31.99", reported: "v1.30.1", deployment: "-", pool: "-", pending: true}
