@@ -101,13 +101,14 @@ func (f Fault) Line() string {
 }
 
 func (f Fault) String() string {
-	text := f.Line()
+	var text strings.Builder
+	text.WriteString(f.Line())
 	for _, there := range []fmt.Stringer{f.Objects, f.Status} {
 		if there != nil {
-			text += "\n" + there.String()
+			text.WriteString("\n" + there.String())
 		}
 	}
-	return text
+	return text.String()
 }
 
 func quote(texts []string) string {

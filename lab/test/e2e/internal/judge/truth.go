@@ -341,6 +341,7 @@ func (w *world) answers(now time.Time) Answers {
 				a[Question{Done, name}] = is(Yes)
 			case inDoubt:
 				a[Question{Done, name}] = is(Yes, "")
+			case no:
 			}
 		}
 	}
