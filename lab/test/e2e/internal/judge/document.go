@@ -16,6 +16,7 @@ type content struct {
 		EngineSeen time.Time `json:"engineSeen"`
 		AtTarget   int       `json:"machinesAtTarget"`
 		Machines   int       `json:"machines"`
+		NotKnown   []string  `json:"notKnown"`
 		Steps      []struct {
 			State     string `json:"state"`
 			Operation string `json:"operation"`
@@ -62,11 +63,12 @@ const (
 	workersStep      = "workers "
 )
 
-// ReadStatus answers the questions from a document of windlass status.
-func ReadStatus(line []byte) (Answers, error) {
+// ReadStatus answers the questions from a document of windlass status. Beside stock Cluster API, which
+// aggregates and drops Events, the document itself says that steps may be missing.
+func ReadStatus(line []byte) (Moment, error) {
 	var d content
 	if err := json.Unmarshal(line, &d); err != nil {
-		return nil, fmt.Errorf("reading a status: %w", err)
+		return Moment{}, fmt.Errorf("reading a status: %w", err)
 	}
 	a := Answers{}
 	for _, m := range d.Machines {
@@ -87,7 +89,15 @@ func ReadStatus(line []byte) (Answers, error) {
 		a[Question{MustAct, controller}] = is(Yes)
 	}
 	d.readUpgrade(a)
-	return a, nil
+	m := Moment{Answers: a, Objects: document(line)}
+	if d.Upgrade != nil && slices.ContainsFunc(d.Upgrade.NotKnown, isAboutSteps) {
+		m.Silent = []Kind{Done}
+	}
+	return m, nil
+}
+
+func isAboutSteps(notKnown string) bool {
+	return strings.HasPrefix(notKnown, "steps that are done and whose Events have expired")
 }
 
 // readAnnotated reads the upgrades that annotations ask for.

@@ -65,7 +65,8 @@ type Answers map[Question]Answer
 type Moment struct {
 	At      time.Time
 	Answers Answers
-	// Silent are the kinds of questions that have no right answer now.
+	// Silent are the kinds of questions that have no right answer now. Of what is shown, they are those of
+	// which it says that answers are missing.
 	Silent []Kind
 	// Objects tells what there was, or was shown, for people.
 	Objects fmt.Stringer
@@ -140,7 +141,8 @@ func Compare(truth, status []Moment, seconds []time.Time, lag int) []Fault {
 				continue
 			}
 			right, ok := check(window, q, shown.Answers[q])
-			if ok {
+			_, answered := shown.Answers[q]
+			if ok || !answered && slices.Contains(shown.Silent, q.Kind) {
 				delete(open, q)
 				continue
 			}

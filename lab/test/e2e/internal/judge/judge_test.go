@@ -11,6 +11,8 @@ import (
 	"github.com/windlass-dev/windlass/lab/test/e2e/internal/judge"
 )
 
+const stepsExpired = "steps that are done and whose Events have expired: Cluster API does not record steps"
+
 func TestFaithful(t *testing.T) {
 	t.Parallel()
 	for _, f := range judged(t, func(int, *status) {}) {
@@ -56,6 +58,17 @@ func TestMutants(t *testing.T) {
 		"a step that is done is missing": {
 			in(31, 60, func(s *status) { s.Upgrade.Steps = nil }),
 			[]judge.Question{{Kind: judge.Done, About: "control plane " + v32}},
+		},
+		"it says that steps are missing": {
+			in(31, 60, func(s *status) {
+				s.Upgrade.Steps, s.Upgrade.NotKnown = nil, []string{stepsExpired}
+			}), nil,
+		},
+		"it says that steps are missing, and one is wrong": {
+			in(31, 60, func(s *status) {
+				s.Upgrade.NotKnown = []string{stepsExpired}
+				done("WorkersUpgrade", v32)(s)
+			}), []judge.Question{{Kind: judge.Done, About: "workers " + v32}},
 		},
 		"machines are counted against the template": {
 			in(11, 30, func(s *status) { s.Upgrade.AtTarget = 3 }), []judge.Question{{Kind: judge.AtTarget}},

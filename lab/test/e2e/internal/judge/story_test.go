@@ -212,6 +212,7 @@ type (
 		Machines   int       `json:"machines"`
 		Steps      []step    `json:"steps"`
 		HeldBy     []hold    `json:"heldBy"`
+		NotKnown   []string  `json:"notKnown"`
 	}
 	shown struct {
 		Name   string `json:"name"`
@@ -289,11 +290,12 @@ func judgedAlive(t *testing.T, alive int, change func(second int, s *status)) []
 		if err != nil {
 			t.Fatal(err)
 		}
-		answers, err := judge.ReadStatus(line)
+		moment, err := judge.ReadStatus(line)
 		if err != nil {
 			t.Fatal(err)
 		}
-		statuses = append(statuses, judge.Moment{At: at(second), Answers: answers})
+		moment.At = at(second)
+		statuses = append(statuses, moment)
 	}
 	var seconds []time.Time
 	for second := range storySeconds {

@@ -193,12 +193,13 @@ func (r *Recording) read(stdout io.Reader) error {
 			return fmt.Errorf("reading a status: %w", err)
 		}
 		now := time.Now()
-		answers, err := ReadStatus(line)
+		moment, err := ReadStatus(line)
 		if err != nil {
 			return err
 		}
+		moment.At = now
 		r.mu.Lock()
-		r.shown = append(r.shown, Moment{At: now, Answers: answers, Objects: document(line)})
+		r.shown = append(r.shown, moment)
 		r.mu.Unlock()
 	}
 }
