@@ -118,10 +118,8 @@ func TestMustAsk(t *testing.T) {
 // TestIsUnknown: a phase that this release does not know is that of a newer one; none is not.
 func TestIsUnknown(t *testing.T) {
 	t.Parallel()
-	for phase, want := range map[record.Phase]bool{
-		"": false, record.Soaking: false, "Dreaming": true,
-	} {
-		if got := (&record.Progress{Phase: phase}).IsUnknown(); got != want {
+	for phase, want := range map[string]bool{"": false, string(record.Soaking): false, "Dreaming": true} {
+		if got := (&record.Progress{Phase: record.Phase(phase)}).IsUnknown(); got != want {
 			t.Errorf("%q: %t", phase, got)
 		}
 	}

@@ -31,10 +31,6 @@ func (c *chainComputation) planChange(
 	who := map[plan.OperationKind]string{
 		plan.ControlPlaneUpgrade: "the control plane", plan.WorkersUpgrade: "workers",
 	}[kind]
-	why := "the versions on offer, the groups or their policies have changed since"
-	if planned := c.progress().Target; !planned.Equal(c.state.Target) {
-		why = fmt.Sprintf("the target was changed from %s to %s", planned, c.state.Target)
-	}
 	var changes []string
 	for _, s := range steps {
 		old := s.State == StepDone && !s.Ended.After(made)
@@ -53,8 +49,16 @@ func (c *chainComputation) planChange(
 	}
 	for _, to := range planned {
 		if !slices.ContainsFunc(steps, func(s Step) bool { return s.Kind == kind && s.To.Equal(to) }) {
-			changes = append(changes, fmt.Sprintf("%s: no stop at %s, which was planned: %s", who, to, why))
+			changes = append(changes, fmt.Sprintf("%s: no stop at %s, which was planned: %s", who, to, c.droppedBy()))
 		}
 	}
 	return changes
+}
+
+// droppedBy says why a stop that was planned is none any more.
+func (c *chainComputation) droppedBy() string {
+	if planned := c.progress().Target; !planned.Equal(c.state.Target) {
+		return fmt.Sprintf("the target was changed from %s to %s", planned, c.state.Target)
+	}
+	return "the versions on offer, the groups or their policies have changed since"
 }

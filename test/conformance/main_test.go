@@ -28,7 +28,7 @@ func TestMutants(t *testing.T) {
 		}
 	}
 	skip := "package p\n\nimport \"testing\"\n\nfunc TestSkipped(t *testing.T) { t.Skip(\"long\") }\n"
-	if err := os.WriteFile(filepath.Join(root, "p/skip_test.go"), []byte(skip), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(root, "p", "skip_test.go"), []byte(skip), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	at := func(name string) place { return place{folder: "p", name: name} }

@@ -177,6 +177,7 @@ var ownKinds = []string{
 // testFlux has Flux install Windlass in each form that it can apply, and prune it. The CRDs survive,
 // with all objects of Windlass. Then Windlass is removed, as the page does and against it.
 func testFlux(t *testing.T, w *world, page page) {
+	t.Helper()
 	f := w.startFlux(t)
 	f.push(t, without)
 	before := slices.DeleteFunc(w.all(t), func(name string) bool {
