@@ -11,6 +11,9 @@ import (
 	"github.com/windlass-dev/windlass/pkg/version"
 )
 
+// otherNodeName is the known risk of a worker whose Node has another name than its host.
+const otherNodeName = "kubeadm-134-node-name"
+
 // concerns are known risks whose condition the host answers, by their names: whether an upgrade of it
 // is concerned.
 var concerns = map[string]func(g Goal, f Facts, drains bool) bool{
@@ -19,7 +22,7 @@ var concerns = map[string]func(g Goal, f Facts, drains bool) bool{
 	"kubelet-135-cgroup-v1":         func(Goal, Facts, bool) bool { return false },
 	"kubeadm-135-empty-flags":       func(g Goal, f Facts, _ bool) bool { return !keepsFlags(g, f) },
 	"kubelet-131-container-restart": func(_ Goal, _ Facts, drains bool) bool { return !drains },
-	"kubeadm-134-node-name":         func(_ Goal, f Facts, _ bool) bool { return !f.ControlPlane && hasOtherName(f) },
+	otherNodeName:                   func(_ Goal, f Facts, _ bool) bool { return !f.ControlPlane && otherName(f) != "" },
 	"k3s-132-old-agents": func(_ Goal, f Facts, _ bool) bool {
 		lists := f.Rancher.lists(f.Service)
 		return !slices.Contains(lists.Values(settings.FlannelKey), "none") &&
@@ -29,16 +32,18 @@ var concerns = map[string]func(g Goal, f Facts, drains bool) bool{
 	},
 }
 
-// hasOtherName reports whether the kubelet registers its Node by another name than the host's, as kubeadm
-// writes the host's: without space, in lower case.
-func hasOtherName(f Facts) bool {
-	own := false
+// otherName returns the name by which the kubelet registers its Node if it is not the host's, as kubeadm writes
+// that: without space, in lower case. It is empty otherwise.
+func otherName(f Facts) (name string) {
 	for _, a := range settings.ArgsOf(flagWords(f.KubeletFlags)) {
 		if a.Name == "--hostname-override" {
-			own = a.Value != strings.ToLower(strings.TrimSpace(f.HostName))
+			name = a.Value
 		}
 	}
-	return own
+	if name == strings.ToLower(strings.TrimSpace(f.HostName)) {
+		return ""
+	}
+	return name
 }
 
 // keepsFlags reports whether kubeadm's file with the kubelet's arguments has one that kubeadm upgrade
@@ -80,6 +85,9 @@ func KnownRisks(g Goal, f Facts, drains bool, oldest version.Version) []string {
 		}
 		condition := ""
 		switch {
+		case risk.ID == otherNodeName:
+			condition = fmt.Sprintf(" It concerns this host: it is named %.64q, and its Node %.253q.",
+				strings.TrimSpace(f.HostName), otherName(f))
 		case risk.Seen != "":
 			condition = " It concerns this host: " + risk.Seen + "."
 		case risk.Condition != "":

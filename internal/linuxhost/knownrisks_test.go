@@ -177,7 +177,8 @@ func TestKnownRisks(t *testing.T) {
 			got := false
 			for _, note := range KnownRisks(g, f, test.drains, parsed(test.oldest)) {
 				got = got || strings.HasPrefix(note, "known risk "+test.risk+": ")
-				if !strings.Contains(note, ". Fix: ") || !strings.Contains(note, "(https://") {
+				if strings.HasPrefix(note, "known risk "+nodeName) && !strings.Contains(note, "named \"Worker1\", and its Node \"worker1.example.com\". Fix") ||
+					!strings.Contains(note, ". Fix: ") || !strings.Contains(note, "(https://") {
 					t.Errorf("the note is %q", note)
 				}
 			}

@@ -107,9 +107,10 @@ func refuseToken(f Facts) *Failure {
 	if f.Rancher.OtherToken == "" {
 		return nil
 	}
-	return newFailure(ConfigUnsupported, "", "the token in the configuration of the host (%s) is not that of "+
-		"the cluster (%s), as after a rotation: the server cannot decrypt the cluster's bootstrap data with it, "+
-		"and would not start again. Nothing was changed. Fix: write the cluster's token into the configuration "+
-		"of each server, and of the agents that joined with the old one; restart them one after the other, "+
-		"servers first; then upgrade", f.Rancher.Path, f.Rancher.OtherToken)
+	return newFailure(ConfigUnsupported, "", "the token that the host is configured with (in %s, a drop-in "+
+		"beside it, its token-file, or a variable or argument of the service) is not that of the cluster (%s), "+
+		"as after a rotation: the server cannot decrypt the cluster's bootstrap data with it, and would not "+
+		"start again. Nothing was changed. Fix: write the cluster's token into the configuration of each "+
+		"server, and of the agents that joined with the old one; restart them one after the other, servers "+
+		"first; then upgrade", f.Rancher.Path, f.Rancher.OtherToken)
 }

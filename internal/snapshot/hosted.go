@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -34,8 +35,8 @@ func hostedStandstill(o Objects) (s Standstill, ok bool) {
 	return Standstill{
 		Subject: kind + " " + name, Since: since,
 		Failure: Failure{
-			Message: fmt.Sprintf("its rollout makes no progress: it asks for %s and has %s, and is not available (%s)",
-				asked, reported, text.Bound(cause(away), maxCauseBytes)),
+			Message: fmt.Sprintf("its rollout makes no progress: it asks for %s and has %s, and is not available "+
+				"since %s (%s)", asked, reported, since.Format(time.RFC3339), text.Bound(cause(away), maxCauseBytes)),
 			Fix: fixHosted(o.ControlPlane),
 		},
 	}, true

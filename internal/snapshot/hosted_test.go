@@ -26,7 +26,7 @@ func TestHostedStandstill(t *testing.T) {
 		// want is part of the message and of the fix; empty for no standstill.
 		want, fix string
 	}{
-		"away":     {want: "asks for v1.36.3-k0s.2 and has v1.35.4-k0s.0, and is not available (Pods are away)", fix: "-n ns get pods"},
+		"away":     {want: "asks for v1.36.3-k0s.2 and has v1.35.4-k0s.0, and is not available since 2026-11-28T09:22:00Z (Pods are away)", fix: "-n ns get pods"},
 		"a moment": {age: time.Minute},
 		"an old etcd's data": {
 			edit: func(o *Objects) {
