@@ -19,7 +19,7 @@ type RancherConfig struct {
 	Files []settings.RancherFile
 	// Unread is the first file whose content nobody knows; empty if there is none.
 	Unread string
-	// OtherToken is the file with the cluster's token if the configuration of a server has another one.
+	// OtherToken is the file with a server's token if its configuration has another one that is older.
 	OtherToken string
 	// Registries says that there is a file with registries of images, or mirrors of them.
 	Registries bool
@@ -108,9 +108,9 @@ func refuseToken(f Facts) *Failure {
 		return nil
 	}
 	return newFailure(ConfigUnsupported, "", "the token that the host is configured with (in %s, a drop-in "+
-		"beside it, its token-file, or a variable or argument of the service) is not that of the cluster (%s), "+
-		"as after a rotation: the server cannot decrypt the cluster's bootstrap data with it, and would not "+
-		"start again. Nothing was changed. Fix: write the cluster's token into the configuration of each "+
+		"beside it, its token-file, or a variable of the service) is older than, and not that of %s, as after "+
+		"a rotation: the server cannot decrypt the cluster's bootstrap data with it, and would not start "+
+		"again. Nothing was changed. Fix: write the token that was rotated to into the configuration of each "+
 		"server, and of the agents that joined with the old one; restart them one after the other, servers "+
 		"first; then upgrade", f.Rancher.Path, f.Rancher.OtherToken)
 }

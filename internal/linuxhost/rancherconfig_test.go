@@ -3,8 +3,11 @@ package linuxhost
 import (
 	"cmp"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/windlass-dev/windlass/pkg/version"
 )
@@ -298,19 +301,33 @@ func TestOtherToken(t *testing.T) {
 	for name, test := range map[string]struct {
 		line, unit string
 		files      map[string]string
-		want       bool
+		// newer is a file that was written after the others.
+		newer string
+		want  bool
 	}{
-		"the old token":            {files: map[string]string{config: "token: 0ld\n", file: kept}, want: true},
-		"the new token":            {files: map[string]string{config: "token: \"n3w\" # rotated\n", file: kept}},
-		"the new token, long":      {files: map[string]string{config: "token: K10ffff::server:n3w\n", file: kept}},
-		"the old token, long":      {files: map[string]string{config: "token: K10a1a925b1::server:0ld\n", file: kept}, want: true},
-		"no token":                 {files: map[string]string{config: "cni: canal\n", file: kept}},
-		"a cluster without a file": {files: map[string]string{config: "token: 0ld\n"}},
-		"a drop-in that corrects":  {files: map[string]string{config: "token: 0ld\n", config + ".d/a.yaml": "token: n3w\n", file: kept}},
-		"on the command line":      {line: " --token 0ld", files: map[string]string{config: "token: n3w\n", file: kept}, want: true},
-		"in a file of its own":     {files: map[string]string{config: "token-file: ROOT/secret\n", "/secret": "0ld\n", file: kept}, want: true},
-		"the new one in a file":    {files: map[string]string{config: "token-file: ROOT/secret\n", "/secret": "n3w\n", file: kept}},
-		"in a variable":            {files: map[string]string{"/etc/default/rke2-server": "RKE2_TOKEN=0ld\n", file: kept}, want: true},
+		"the old token":                       {files: map[string]string{config: "token: 0ld\n", file: kept}, want: true},
+		"the new token":                       {files: map[string]string{config: "token: \"n3w\" # rotated\n", file: kept}},
+		"the new token, long":                 {files: map[string]string{config: "token: K10ffff::server:n3w\n", file: kept}},
+		"the old token, long":                 {files: map[string]string{config: "token: K10a1a925b1::server:0ld\n", file: kept}, want: true},
+		"no token":                            {files: map[string]string{config: "cni: canal\n", file: kept}},
+		"a cluster without a file":            {files: map[string]string{config: "token: 0ld\n"}},
+		"a drop-in that corrects":             {files: map[string]string{config: "token: 0ld\n", config + ".d/a.yaml": "token: n3w\n", file: kept}},
+		"on the command line, without a time": {line: " --token 0ld", files: map[string]string{config: "cni: canal\n", file: kept}},
+		"in a file of its own":                {files: map[string]string{config: "token-file: ROOT/secret\n", "/secret": "0ld\r\n", file: kept}, want: true},
+		"the new one in a file beside an old one": {files: map[string]string{
+			config: "token: 0ld\ntoken-file: ROOT/secret\n", "/secret": "n3w", file: kept,
+		}},
+		"a file that does not exist": {files: map[string]string{config: "token-file: ROOT/none\n", file: kept}},
+		"in a variable":              {files: map[string]string{"/etc/default/rke2-server": "RKE2_TOKEN=0ld\n", file: kept}, want: true},
+		"a file in a variable": {files: map[string]string{
+			"/etc/default/rke2-server": "RKE2_TOKEN_FILE=ROOT/secret\n", "/secret": "0ld\n", file: kept,
+		}, want: true},
+		"in a block":          {files: map[string]string{config: "token: >-\n  0ld\n", file: kept}},
+		"of more than a word": {files: map[string]string{config: "token: \"it's #1\"\n", file: kept}},
+		"none by a tilde":     {files: map[string]string{config: "token: ~\n", file: kept}},
+		"what another server has rotated to": {
+			files: map[string]string{config: "token: 0ld\n", file: kept}, newer: config,
+		},
 		"an agent, which has none": {unit: "rke2-agent", files: map[string]string{config: "token: 0ld\n", file: kept}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -318,6 +335,15 @@ func TestOtherToken(t *testing.T) {
 			unit := cmp.Or(test.unit, "rke2-server")
 			h := rancherHost(t, RKE2, unit, "/x server"+test.line, nil)
 			h.addConfig(t, test.files)
+			for path := range test.files {
+				at := time.Date(2026, 11, 24, 9, 0, 0, 0, time.UTC)
+				if path == test.newer {
+					at = at.Add(time.Hour)
+				}
+				if err := os.Chtimes(filepath.Join(h.root, path), at, at); err != nil {
+					t.Fatal(err)
+				}
+			}
 			h.goal.Version = version.MustParse("v1.35.8+rke2r1")
 			printed, _ := h.run(t, FactsScript(h.goal))
 			if strings.Contains(printed, "0ld") || strings.Contains(printed, "n3w") {

@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"bytes"
 	"maps"
 	"slices"
 
@@ -23,7 +24,7 @@ func decodeExtensionConfig(
 	s *Set, _ Origin, apiVersion string, value []byte,
 ) (metav1.Object, error) {
 	o := &runtimev1.ExtensionConfig{}
-	// That of an older API is of a Cluster API without hooks for updates.
+	// One of v1alpha1, which Cluster API would convert, has no handlers before it is applied.
 	if apiVersion == runtimev1.GroupVersion.Version && isUsable(value, o) {
 		s.ExtensionConfigs = append(s.ExtensionConfigs, o)
 	}
@@ -40,10 +41,16 @@ func decodeNamespace(s *Set, _ Origin, _ string, value []byte) (metav1.Object, e
 
 func decodeDeployment(s *Set, _ Origin, _ string, value []byte) (metav1.Object, error) {
 	o := &appsv1.Deployment{}
-	if isUsable(value, o) && (o.Labels[clusterv1.ProviderNameLabel] != "" || isAutoscaler(o.Labels)) {
+	isTemplate := bytes.Contains(value, []byte("${"))
+	if !isTemplate && isUsable(value, o) && runsImage(o) && (o.Labels[clusterv1.ProviderNameLabel] != "" || isAutoscaler(o.Labels)) {
 		s.Deployments = append(s.Deployments, o)
 	}
 	return nil, nil //nolint:nilnil // As above.
+}
+
+// runsImage reports whether a Deployment is whole, and no patch of one.
+func runsImage(d *appsv1.Deployment) bool {
+	return slices.ContainsFunc(d.Spec.Template.Spec.Containers, func(c corev1.Container) bool { return c.Image != "" })
 }
 
 func isUsable(value []byte, into metav1.Object) bool {

@@ -44,11 +44,12 @@ metadata: {name: hooks}
 apiVersion: apps/v1
 kind: Deployment
 metadata: {name: capi-controller-manager, labels: {cluster.x-k8s.io/provider: cluster-api}}
+spec: {template: {spec: {containers: [{name: manager, image: x}]}}}
 ---
 apiVersion: apps/v1
 kind: Deployment
 metadata: {name: scaler, labels: {app: cluster-autoscaler}}
-spec: {replicas: 0}
+spec: {replicas: 0, template: {spec: {containers: [{name: scaler, image: x}]}}}
 `, around{
 			Extensions: []string{"hooks"}, Managers: []string{"capi-controller-manager"}, AutoscalersOff: true,
 			Namespace: map[string]string{"team": "a", "kubernetes.io/metadata.name": "ns"},
@@ -58,7 +59,7 @@ spec: {replicas: 0}
 apiVersion: apps/v1
 kind: Deployment
 metadata: {name: scaler, labels: {app.kubernetes.io/name: clusterapi-cluster-autoscaler}}
-spec: {replicas: 1}
+spec: {replicas: 1, template: {spec: {containers: [{name: scaler, image: x}]}}}
 `, around{Namespace: named}},
 		"none of ours": {`
 ---
@@ -70,6 +71,15 @@ spec: {replicas: "2"}
 apiVersion: apps/v1
 kind: Deployment
 metadata: {labels: 7}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: a-patch, labels: {cluster.x-k8s.io/provider: cluster-api}}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: a-template, labels: {cluster.x-k8s.io/provider: cluster-api}}
+spec: {template: {spec: {containers: [{name: manager, image: x, args: ["--feature-gates=RuntimeSDK=${EXP_RUNTIME_SDK:=false}"]}]}}}
 ---
 apiVersion: runtime.cluster.x-k8s.io/v1alpha1
 kind: ExtensionConfig

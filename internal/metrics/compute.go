@@ -76,7 +76,8 @@ func (c *Collector) compute(f facts) samples {
 	held := map[holdKey]bool{}
 	for _, cluster := range f.clusters {
 		key := client.ObjectKeyFromObject(cluster)
-		glance := status.ComputeGlance(cluster, f.gates[cluster.Namespace])
+		now := c.Now()
+		glance := status.ComputeGlance(cluster, f.gates[cluster.Namespace], now)
 		if !glance.UnderWay {
 			continue
 		}
@@ -85,7 +86,6 @@ func (c *Collector) compute(f facts) samples {
 			holds = append(holds, status.Hold{Kind: status.HeldByMachines, Since: since})
 		}
 		s.addGlance(key, glance, len(holds) > 0)
-		now := c.Now()
 		for _, h := range holds {
 			k := holdKey{cluster: cluster.UID, reason: string(h.Kind)}
 			held[k] = true

@@ -18,7 +18,7 @@ import (
 // hostedStandstill returns why a control plane that runs as Pods, without Machines, does not reach the version
 // asked of it: it is not available.
 func hostedStandstill(o Objects) (s Standstill, ok bool) {
-	if !mayRollOut(o) || slices.ContainsFunc(o.Machines, func(m *clusterv1.Machine) bool { return capi.IsControlPlane(m) }) {
+	if !mayRollOut(o) || !isHosted(o.ControlPlane) || slices.ContainsFunc(o.Machines, func(m *clusterv1.Machine) bool { return capi.IsControlPlane(m) }) {
 		return Standstill{}, false
 	}
 	asked := capi.VersionAt(o.ControlPlane, "spec", "version")
@@ -83,4 +83,10 @@ func fixHosted(controlPlane *unstructured.Unstructured) string {
 			before, strings.Join(path, "."), before, v)
 	}
 	return fix
+}
+
+// isHosted reports whether a control plane says that it has no Machines (contract of control plane providers).
+func isHosted(controlPlane *unstructured.Unstructured) bool {
+	hosted, _, _ := unstructured.NestedBool(controlPlane.Object, "status", "externalManagedControlPlane")
+	return hosted
 }

@@ -38,6 +38,9 @@ func TestHostedStandstill(t *testing.T) {
 		"arrived": {edit: func(o *Objects) {
 			_ = unstructured.SetNestedField(o.ControlPlane.Object, "v1.36.3-k0s.2", "status", "version")
 		}},
+		"of Machines that nobody may read": {edit: func(o *Objects) {
+			unstructured.RemoveNestedField(o.ControlPlane.Object, "status", "externalManagedControlPlane")
+		}},
 		"paused": {edit: func(o *Objects) { o.Cluster.Spec.Paused = new(true) }},
 		"with Machines": {edit: func(o *Objects) {
 			o.Machines = []*clusterv1.Machine{{ObjectMeta: metav1.ObjectMeta{
@@ -50,7 +53,7 @@ func TestHostedStandstill(t *testing.T) {
 			o := Objects{Cluster: &clusterv1.Cluster{}, ControlPlane: &unstructured.Unstructured{Object: map[string]any{
 				"kind": "K0smotronControlPlane", "metadata": map[string]any{"name": "hosted", "namespace": "ns"},
 				"spec":   map[string]any{"version": "v1.36.3-k0s.2", "replicas": int64(1)},
-				"status": map[string]any{"version": "v1.35.4-k0s.0"},
+				"status": map[string]any{"version": "v1.35.4-k0s.0", "externalManagedControlPlane": true},
 			}}}
 			away(o.ControlPlane, "Available")
 			if tt.edit != nil {

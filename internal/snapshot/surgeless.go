@@ -23,8 +23,8 @@ func Surgeless(o Objects, selected policy.Policy) (f Failure, fatal, ok bool) {
 	f.Fix = fmt.Sprintf("set maxSurge 1 in its rollout strategy, which needs one more host; or scale it to %d before "+
 		"the upgrade; or have an updater update its machines in place, with an UpdatePolicy", fewest)
 	if replicas == 1 {
-		f.Message = "it has 1 replica and maxSurge 0: a rollout removes its only machine, and etcd with it, before " +
-			"there is another one"
+		f.Message = "it has 1 replica and maxSurge 0: a rollout removes its only machine, and the etcd on it, " +
+			"before there is another one"
 		return f, true, true
 	}
 	f.Message = fmt.Sprintf("it has %d replicas and maxSurge 0: a rollout removes one machine before it adds one, and "+

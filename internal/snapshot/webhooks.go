@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/windlass-dev/windlass/internal/text"
@@ -70,7 +71,7 @@ const (
 // object; zero for none.
 func InjectedCertificate(annotations map[string]string) types.NamespacedName {
 	namespace, name, _ := strings.Cut(annotations[injectCA], "/")
-	if namespace == "" || name == "" {
+	if len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Subdomain(name)) > 0 {
 		return types.NamespacedName{}
 	}
 	return types.NamespacedName{Namespace: namespace, Name: name}
@@ -178,8 +179,8 @@ func (c WebhookCertificate) isLate(now time.Time) bool {
 	return c.NotAfter.Sub(now) < soon && now.Sub(c.Renewal) > overdue
 }
 
-// Faults returns the certificates that have expired, or that expire within 14 days although they should
-// have been renewed more than a day ago, sorted by their subjects.
+// Faults returns the certificates that have expired, or that expire within 14 days although cert-manager
+// should have renewed them more than a day ago, sorted by their subjects.
 func (w Webhooks) Faults(now time.Time) []WebhookFault {
 	var found []WebhookFault
 	callers := map[types.NamespacedName][]string{}
@@ -191,7 +192,12 @@ func (w Webhooks) Faults(now time.Time) []WebhookFault {
 		}
 		// A CA that expires with its Certificate, or after it, is renewed with it.
 		renewed := issued && !c.Missing && !caller.Bundle.Before(c.NotAfter)
-		if caller.Bundle.IsZero() || renewed || caller.Bundle.Sub(now) >= soon {
+		// Who else writes a caBundle may have CAs that live for days.
+		early := soon
+		if !issued {
+			early = overdue
+		}
+		if caller.Bundle.IsZero() || renewed || caller.Bundle.Sub(now) > early {
 			continue
 		}
 		found = append(found, caller.fault(issued, c.Missing, now))

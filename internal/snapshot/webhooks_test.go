@@ -76,10 +76,11 @@ func TestWebhookFaults(t *testing.T) {
 				"capv-system/capv-serving-cert, which is to renew it, does not exist; " + refuses,
 			Fix: "put this Certificate and its Issuer back: " + again + answer,
 		}}},
-		"gone, with time": {certificate: &snapshot.WebhookCertificate{Missing: true}, bundle: 60 * day},
-		"without cert-manager": {bundle: 13 * day, want: []snapshot.WebhookFault{{
+		"gone, with time":                {certificate: &snapshot.WebhookCertificate{Missing: true}, bundle: 60 * day},
+		"without cert-manager, for days": {bundle: 2 * day},
+		"without cert-manager": {bundle: 12 * time.Hour, want: []snapshot.WebhookFault{{
 			Subject: object,
-			Message: "the CA in its caBundle expires on 2026-12-12T22:00:00Z; from then on " + refuses,
+			Message: "the CA in its caBundle expires on 2026-11-30T10:00:00Z; from then on " + refuses,
 			Fix:     "renew it with the program that writes this caBundle" + answer,
 		}}},
 		"without cert-manager, valid": {bundle: 300 * day},

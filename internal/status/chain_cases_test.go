@@ -100,7 +100,7 @@ func windlassTests() []chainTest {
 			"Next WorkersUpgrade v1.32.0->v1.33.0 [md-0 md-1] 0/4",
 			"held by Hook BeforeWorkersUpgrade: hook BeforeWorkersUpgrade for v1.32.0 is blocking: ask the team +20m0s false",
 			"held by UpgradeGate approval: needs approval +20m0s false",
-			"held by UpgradeGate night: approved by jane at 12:21:00 UTC; windlass manager asks the gate again usually at once, and by 12:22:00 UTC +20m0s false",
+			"held by UpgradeGate night: approved by jane at 2026-03-04T12:21:00Z; windlass manager asks the gate again usually at once, and by 2026-03-04T12:22:00Z if it runs +20m0s false",
 			"eta  19m0s..19m30s..20m0s",
 		}},
 		{"deferred", deferred, []string{

@@ -214,6 +214,13 @@ func approvalOf(g *v1alpha1.UpgradeGate, w v1alpha1.GateWaiting) (a v1alpha1.Gat
 	return gate.FindApproval(g, gate.Cluster{UID: w.ClusterUID}, step)
 }
 
+// isPending reports whether the gate is to be asked again soon after an approval. If it was not by then, who asks
+// does not run, and that needs a person.
+func isPending(a v1alpha1.GateApprovalRecord, now time.Time) bool {
+	const late = time.Minute
+	return now.Before(a.Time.Add(gate.LongestRetry + late))
+}
+
 // describeApproval says who has approved, and when the gate is asked again. What the gate said before is
 // outdated.
 func (c *chainComputation) describeApproval(a v1alpha1.GateApprovalRecord) string {
@@ -221,7 +228,7 @@ func (c *chainComputation) describeApproval(a v1alpha1.GateApprovalRecord) strin
 	if c.engine == Windlass {
 		asker, soon = "windlass manager", "usually at once, and "
 	}
-	clock := func(at time.Time) string { return at.UTC().Format(time.TimeOnly) }
-	return fmt.Sprintf("approved by %s at %s UTC; %s asks the gate again %sby %s UTC",
+	clock := func(at time.Time) string { return at.UTC().Format(time.RFC3339) }
+	return fmt.Sprintf("approved by %s at %s; %s asks the gate again %sby %s if it runs",
 		cmp.Or(a.By, "somebody"), clock(a.Time.Time), asker, soon, clock(a.Time.Add(gate.LongestRetry)))
 }

@@ -74,7 +74,7 @@ func ComputeFleet(f FleetFacts, now time.Time) Fleet {
 	fleet := Fleet{AsOf: now.UTC(), Hidden: f.Hidden}
 	for _, c := range f.Clusters {
 		key := types.NamespacedName{Namespace: c.Namespace, Name: c.Name}
-		fleet.Clusters = append(fleet.Clusters, overviewOf(c, gates[c.Namespace], failed[key]))
+		fleet.Clusters = append(fleet.Clusters, overviewOf(c, gates[c.Namespace], failed[key], now))
 	}
 	slices.SortFunc(fleet.Clusters, compareUrgency)
 	return fleet
@@ -103,8 +103,10 @@ func failedMachines(machines []*metav1.PartialObjectMetadata) map[types.Namespac
 	return failed
 }
 
-func overviewOf(c *clusterv1.Cluster, gates []*v1alpha1.UpgradeGate, failed failures) Overview {
-	glance := ComputeGlance(c, gates)
+func overviewOf(
+	c *clusterv1.Cluster, gates []*v1alpha1.UpgradeGate, failed failures, now time.Time,
+) Overview {
+	glance := ComputeGlance(c, gates, now)
 	o := Overview{
 		Namespace: c.Namespace, Cluster: c.Name, Failed: failed.count,
 		From: glance.From, Target: glance.To, Step: glance.Step, StepsLeft: glance.Left,

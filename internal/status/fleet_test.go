@@ -43,7 +43,9 @@ func TestComputeFleet(t *testing.T) {
 	gate.Status.Waiting = append(gate.Status.Waiting, v1alpha1.GateWaiting{
 		ClusterUID: "uid-approved", At: "BeforeWorkersUpgrade", Version: step, Since: metav1.NewTime(start), Message: "needs approval: x",
 	})
-	gate.Status.Approvals = []v1alpha1.GateApprovalRecord{{ClusterUID: "uid-approved", At: "BeforeWorkersUpgrade", Version: step}}
+	gate.Status.Approvals = []v1alpha1.GateApprovalRecord{{
+		ClusterUID: "uid-approved", At: "BeforeWorkersUpgrade", Version: step, Time: metav1.NewTime(after(3 * time.Hour)),
+	}}
 	failed := func(cluster string, since time.Duration) *metav1.PartialObjectMetadata {
 		return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 			Namespace: "team-a", Name: "m", Labels: map[string]string{clusterv1.ClusterNameLabel: cluster},

@@ -53,7 +53,9 @@ type GateHold struct {
 }
 
 // ComputeGlance reads a Cluster and the gates of its namespace.
-func ComputeGlance(cluster *clusterv1.Cluster, gates []*v1alpha1.UpgradeGate) Glance {
+func ComputeGlance(
+	cluster *clusterv1.Cluster, gates []*v1alpha1.UpgradeGate, now time.Time,
+) Glance {
 	if !cluster.Spec.Topology.IsDefined() || !cluster.DeletionTimestamp.IsZero() {
 		return Glance{}
 	}
@@ -74,7 +76,7 @@ func ComputeGlance(cluster *clusterv1.Cluster, gates []*v1alpha1.UpgradeGate) Gl
 		g.Left = len(cluster.Status.ControlPlane.UpgradePlan)
 	}
 	g.UpToDate = countUpToDate(cluster)
-	g.Gates = gatesAt(cluster, gates)
+	g.Gates = gatesAt(cluster, gates, now)
 	g.Holds = glanceHolds(cluster, g.Gates)
 	return g
 }
@@ -206,15 +208,19 @@ func gatesAnswer(gates []GateHold, hooks []chain.Hook) bool {
 
 // gatesAt returns the gates that hold the Cluster now. A gate keeps a Cluster in its list until it
 // is asked again, so it counts only if the Cluster's condition names its hook as blocking.
-func gatesAt(cluster *clusterv1.Cluster, gates []*v1alpha1.UpgradeGate) []GateHold {
+func gatesAt(
+	cluster *clusterv1.Cluster, gates []*v1alpha1.UpgradeGate, now time.Time,
+) []GateHold {
 	condition := snapshot.TopologyCondition(cluster)
 	blocking := hooksIn(strings.Join(snapshot.BlockingLines(condition), "\n"))
 	var found []GateHold
 	for _, g := range gates {
 		for _, w := range g.Status.Waiting {
 			if w.ClusterUID == string(cluster.UID) && slices.Contains(blocking, chain.Hook(w.At)) {
-				_, approved := approvalOf(g, w)
-				found = append(found, GateHold{Gate: g.Name, Hook: w.At, Since: w.Since.UTC(), Approved: approved})
+				a, approved := approvalOf(g, w)
+				found = append(found, GateHold{
+					Gate: g.Name, Hook: w.At, Since: w.Since.UTC(), Approved: approved && isPending(a, now),
+				})
 			}
 		}
 	}

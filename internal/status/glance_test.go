@@ -135,7 +135,7 @@ func TestComputeGlance(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if diff := cmp.Diff(tt.want, ComputeGlance(glanced(tt.change), tt.gates)); diff != "" {
+			if diff := cmp.Diff(tt.want, ComputeGlance(glanced(tt.change), tt.gates, start)); diff != "" {
 				t.Errorf("(-want +got)\n%s", diff)
 			}
 		})

@@ -142,7 +142,7 @@ func describeHolder(holds []status.Hold) string {
 		return "hook " + first.By
 	case status.HeldByGate:
 		if first.Approved {
-			return "UpgradeGate " + first.By + ", which is approved and is asked again soon"
+			return "UpgradeGate " + first.By + ", which is approved"
 		}
 		return "UpgradeGate " + first.By
 	case status.HeldByAnnotation:

@@ -3,6 +3,7 @@ package preflightcmd
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/types"
@@ -73,7 +74,7 @@ func ownTarget(cluster *clusterv1.Cluster) (to version.Version, why string) {
 	if !cluster.Spec.Topology.IsDefined() {
 		return to, "it has no topology, and so no target. Fix: name one for all with --to"
 	}
-	glance := status.ComputeGlance(cluster, nil)
+	glance := status.ComputeGlance(cluster, nil, time.Now())
 	if !glance.UnderWay || glance.To.IsZero() {
 		return to, "no upgrade is under way. Fix: name a target for all with --to"
 	}

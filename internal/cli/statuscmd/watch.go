@@ -318,10 +318,10 @@ func (r *reader) read(ctx context.Context, now time.Time) (status.Facts, error) 
 	}
 	if !r.asking && now.Sub(r.askedAt) >= contextAge {
 		r.askedAt, r.asking = now, true
-		go func() {
+		go func(f status.Facts) {
 			r.answers <- r.ask(ctx, f)
 			r.signal()
-		}()
+		}(f) // Not what is recalled below.
 	}
 	r.recall(&f)
 	return f, nil
@@ -329,6 +329,7 @@ func (r *reader) read(ctx context.Context, now time.Time) (status.Facts, error) 
 
 // ask reads what is not watched. It does not change f.
 func (r *reader) ask(ctx context.Context, f status.Facts) unwatched {
+	f.Rollouts, f.Around, f.Lock = status.RolloutFacts{}, snapshot.Around{}, nil
 	if f.Upgrade != nil {
 		f.Upgrade = &status.UpgradeFacts{}
 	}
@@ -363,7 +364,8 @@ func (r *reader) recall(f *status.Facts) {
 
 // again tells when what is not watched must be asked for again. Changes that come before do not delay that.
 func (r *reader) again(f status.Facts, now time.Time) <-chan time.Time {
-	if r.asking || !f.HasContext() && f.Lock == nil && r.outage == nil {
+	// A change after the last question may have made something that is not watched count.
+	if r.asking || !f.HasContext() && f.Lock == nil && r.outage == nil && !now.After(r.askedAt) {
 		return nil
 	}
 	return time.After(max(0, contextAge-now.Sub(r.askedAt)))

@@ -191,8 +191,9 @@ func (f fence) ApplyConditions(
 	return nil
 }
 
-// RemoveCondition removes a condition under the object's resourceVersion, whoever has written it. It returns a
-// *staleError on a conflict. An object that does not exist is no error.
+// RemoveCondition removes a condition whose words a field owner has written, under the object's resourceVersion,
+// also if another one has written it before. It returns a *staleError on a conflict. An object that does not
+// exist is no error.
 func (f fence) RemoveCondition(
 	ctx context.Context, object client.Object, owner client.FieldOwner, kind string,
 ) error {
@@ -208,6 +209,9 @@ func (f fence) RemoveCondition(
 			return nil
 		}
 		return fmt.Errorf("reading %s %s: %w", gvk.Kind, key, err)
+	}
+	if !ownsWords(fresh.GetManagedFields(), string(owner), kind) {
+		return nil
 	}
 	list, _, err := unstructured.NestedSlice(fresh.Object, "status", "conditions")
 	if err != nil {
@@ -232,6 +236,29 @@ func (f fence) RemoveCondition(
 		object.SetResourceVersion(fresh.GetResourceVersion())
 	}
 	return nil
+}
+
+// ownsWords reports whether a field owner was the last to write the message of a condition. That is not known
+// without managed fields.
+func ownsWords(fields []metav1.ManagedFieldsEntry, owner, kind string) bool {
+	key := `k:{"type":"` + kind + `"}`
+	for _, entry := range fields {
+		if entry.Manager != owner || entry.FieldsV1 == nil {
+			continue
+		}
+		var owned struct {
+			Status struct {
+				Conditions map[string]map[string]any `json:"f:conditions"`
+			} `json:"f:status"`
+		}
+		if json.Unmarshal(entry.FieldsV1.GetRawBytes(), &owned) != nil {
+			continue // Atomic lists have no keys.
+		}
+		if _, words := owned.Status.Conditions[key]["f:message"]; words {
+			return true
+		}
+	}
+	return len(fields) == 0
 }
 
 func staleOnConflict(key types.NamespacedName, err error) error {

@@ -97,15 +97,46 @@ password() {
   esac
 }
 
-# other_token DATA prints the file with the cluster's token if the configuration of a server has another
-# one. Neither is printed, nor given to a program.
+# written KEY sets found to what the last configuration file with a key has for it, without quotes. It sets found
+# to nothing for what is no plain word: YAML has more forms than this reads.
+written() {
+  found=$(config_files | xargs -r -d '\n' cat | awk -v key="$1" '
+    { sub(/\r$/, "") }
+    match($0, /^["\047]?[A-Za-z0-9-]+["\047]? *:/) {
+      name = substr($0, 1, RLENGTH)
+      gsub(/[^A-Za-z0-9-]/, "", name)
+      if (name == key) value = substr($0, RLENGTH + 1)
+    }
+    END { print value }')
+  case "$found" in
+    *\"*\"*) found=${found#*\"} found=${found%\"*} ;;
+    *\'*\'*) found=${found#*\'} found=${found%\'*} ;;
+    *) found=${found%%[[:space:]]#*} found=${found//[[:space:]]/} ;;
+  esac
+  case "$found" in *[!A-Za-z0-9:._+/=-]*) found= ;; esac
+}
+
+# other_token DATA prints the file with the token that this server has last been given or has rotated to, if
+# its configuration has another one that is older: a newer one may be what another server rotated to. What is
+# given on the command line has no time, and is not judged. No token is printed, nor given to a program.
 other_token() {
-  local told file=$1/server/token
-  [ -s "$file" ] || return 0
-  told=$(setting token t)
-  [ -n "$told" ] || { told=$(setting token-file token-file) && [ -n "$told" ] && told=$(cat "$told" 2>/dev/null); }
-  [ -n "$told" ] || told=$(variable TOKEN)
+  local told='' from file=$1/server/token
+  [ -s "$file" ] && [ -z "$(argument token t)$(argument token-file token-file)" ] || return 0
+  written token-file
+  from=${found:-$(variable TOKEN_FILE)}
+  if [ -n "$from" ]; then
+    read -r told 2>/dev/null <"$from" || [ -n "$told" ] || return 0
+  else
+    written token
+    told=${found:-$(variable TOKEN)}
+  fi
+  told=${told%$'\r'}
   [ -n "$told" ] || return 0
+  while read -r from; do
+    [ -z "$from" ] || [ ! "$from" -nt "$file" ] || return 0
+  done <<<"$from
+$(config_files)
+$(environment_files)"
   password "$told"
   told=$found
   read -r found <"$file" || true
