@@ -12,7 +12,8 @@ func TestOwnsWords(t *testing.T) {
 	const kind = "windlass.dev/UpdateBlocked"
 	owns := func(manager, fields string) metav1.ManagedFieldsEntry {
 		return metav1.ManagedFieldsEntry{
-			Manager: manager, FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:status":{"f:conditions":{"k:{\"type\":\"` + kind + `\"}":` + fields + `}}}`)},
+			Manager: manager, FieldsV1: metav1.NewFieldsV1(
+				`{"f:status":{"f:conditions":{"k:{\"type\":\"` + kind + `\"}":` + fields + `}}}`),
 		}
 	}
 	const words, rest = `{".":{},"f:message":{},"f:reason":{},"f:type":{}}`, `{"f:status":{},"f:type":{}}`
@@ -24,8 +25,8 @@ func TestOwnsWords(t *testing.T) {
 		"ours, and shared":  {[]metav1.ManagedFieldsEntry{owns("manager", rest), owns("windlass-update", words)}, true},
 		"ours before":       {[]metav1.ManagedFieldsEntry{owns("manager", words), owns("windlass-update", rest)}, false},
 		"another's":         {[]metav1.ManagedFieldsEntry{owns("manager", words)}, false},
-		"not to be read":    {[]metav1.ManagedFieldsEntry{{Manager: "windlass-update", FieldsV1: &metav1.FieldsV1{Raw: []byte(`[`)}}}, false},
-		"of an atomic list": {[]metav1.ManagedFieldsEntry{{Manager: "windlass-update", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:status":{"f:conditions":{}}}`)}}}, false},
+		"not to be read":    {[]metav1.ManagedFieldsEntry{{Manager: "windlass-update", FieldsV1: metav1.NewFieldsV1(`[`)}}, false},
+		"of an atomic list": {[]metav1.ManagedFieldsEntry{{Manager: "windlass-update", FieldsV1: metav1.NewFieldsV1(`{"f:status":{"f:conditions":{}}}`)}}, false},
 	} {
 		if got := ownsWords(tt.fields, "windlass-update", kind); got != tt.want {
 			t.Errorf("%s: %t", name, got)
