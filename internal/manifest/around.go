@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
 
@@ -54,7 +53,7 @@ func runsImage(d *appsv1.Deployment) bool {
 }
 
 func isUsable(value []byte, into metav1.Object) bool {
-	return utiljson.Unmarshal(value, into) == nil && into.GetName() != ""
+	return unmarshal(Origin{}, value, into) == nil && into.GetName() != ""
 }
 
 func isAutoscaler(of labels.Set) bool {
