@@ -48,7 +48,7 @@ func TestWebhookFaults(t *testing.T) {
 		"due for a day":    {certificate: issued(29*day, -day), bundle: 29 * day},
 		"due, and not yet": {certificate: issued(13*day, -day), bundle: 13 * day},
 		"late, with time":  {certificate: issued(15*day, -15*day), bundle: 15 * day},
-		// What lives for a short time is renewed in time.
+		// A certificate of a few days is renewed within them.
 		"short-lived": {certificate: issued(2*time.Hour, time.Hour), bundle: 2 * time.Hour},
 		"not issued":  {certificate: &snapshot.WebhookCertificate{}},
 		"expired": {certificate: blocked, bundle: -13 * day, want: []snapshot.WebhookFault{{

@@ -50,7 +50,7 @@ func (c *chainComputation) unannounced() (Hold, bool) {
 func (c *chainComputation) conditionHold(line string, holds []Hold) (hold Hold, isNew bool) {
 	hold = Hold{Kind: HeldByHook, By: cmp.Or(joinHooks(hooksIn(line)), "a hook"), Message: line, Since: c.earliest(), AtEarliest: true}
 	if c.outOfTurn(hooksIn(line)) {
-		// What has gone on since is later than the hook's answer.
+		// The Cluster has continued since that hook answered, so its time is not this hold's.
 		hold.Since, hold.AtEarliest = time.Time{}, false
 	}
 	if !strings.Contains(line, clusterv1.BeforeClusterUpgradeHookAnnotationPrefix) {
@@ -214,15 +214,15 @@ func approvalOf(g *v1alpha1.UpgradeGate, w v1alpha1.GateWaiting) (a v1alpha1.Gat
 	return gate.FindApproval(g, gate.Cluster{UID: w.ClusterUID}, step)
 }
 
-// isPending reports whether the gate is to be asked again soon after an approval. If it was not by then, who asks
+// isPending reports whether the gate is still to be asked again after an approval. If it was not in time, who asks
 // does not run, and that needs a person.
 func isPending(a v1alpha1.GateApprovalRecord, now time.Time) bool {
 	const late = time.Minute
 	return now.Before(a.Time.Add(gate.LongestRetry + late))
 }
 
-// describeApproval says who has approved, and when the gate is asked again. What the gate said before is
-// outdated.
+// describeApproval says who has approved, and when the gate is asked again. It replaces the gate's last answer,
+// which came before the approval.
 func (c *chainComputation) describeApproval(a v1alpha1.GateApprovalRecord) string {
 	asker, soon := "Cluster API", ""
 	if c.engine == Windlass {

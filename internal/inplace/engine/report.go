@@ -211,7 +211,7 @@ func (e *Engine) RemoveCondition(
 	if !apierrors.IsInvalid(err) {
 		return err
 	}
-	// What is the other one's is no whole condition.
+	// Without this owner's fields the condition would lack its reason and message, which the API server refuses.
 	return e.fence.Retry(ctx, object, func() error { return e.fence.RemoveCondition(ctx, object, owner, condition) })
 }
 
